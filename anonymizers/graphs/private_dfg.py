@@ -158,8 +158,7 @@ class PrivateDfgParams(names.ListedParams):
 
             other = "; all others count as __other__"
             most = names.most_names_of_pairs(self.n_bins)
-            of_unit = self.max_activities, self.max_units
-            bought.append(vocabulary_part(*of_unit, other, most_names=most))
+            bought.append(vocabulary_part(self, other, most_names=most))
         if self.buys_clip:
             bought.append(graph_kinds.clips_part(self))
         return (*bought, edges_part(self))

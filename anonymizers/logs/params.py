@@ -426,8 +426,7 @@ def _parts(params: PrivateLogParams) -> Iterator[Part]:
     """
     split, max_units = params.split, params.max_units
     if params.vocabulary is None:
-        of_unit = params.max_activities, max_units
-        yield vocabulary_part(*of_unit, "", split["vocabulary"], KNOWN, params.most_names)
+        yield vocabulary_part(params, "", split["vocabulary"], KNOWN, params.most_names)
     if params.longest_case is None:
         quantile = Fraction(params.length_quantile)
         yield length_part(quantile, max_units, "does not exceed", KNOWN)

@@ -22,6 +22,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous.budget import Allowance, Allowances, Sums
+from tracecloak.anonymizers.rigorous.names import ListedParams
 from tracecloak.anonymizers.rigorous.params import LENGTH_SHARE, LONGEST_CASE, VOCABULARY_SHARE
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.arrays import elementary
@@ -416,8 +417,7 @@ def choose_vocabulary(
 
 
 def vocabulary_part(
-    max_activities: int,
-    max_units: int,
+    params: ListedParams,
     what_else: str = "",
     share: Fraction = VOCABULARY_SHARE,
     round_name: str = "vocabulary",
@@ -426,13 +426,13 @@ def vocabulary_part(
     """Returns the part that buys the vocabulary.
 
     Args:
-        max_activities: Distinct activities of a case that count.
-        max_units: Cases of one unit.
+        params: How many activities of a case count, and how many cases of a unit.
         what_else: Said after the sentence.
         share: See `Sums`.
         round_name: Where it is bought.
         most_names: That can be counted by, OTHER included; None: any number.
     """
+    max_activities, max_units = params.max_activities, params.max_units
     changed = changed_names(max_activities, max_units)
 
     def sentence(means: Allowances) -> str:

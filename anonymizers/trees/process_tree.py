@@ -333,9 +333,8 @@ def parts_of_tree(params: ProcessTreeParams) -> tuple[BudgetPart, ...]:
     """
     parts = []
     if params.vocabulary is None:
-        of_unit = params.max_activities, params.max_units
         other = "; all others count as __other__"
-        parts.append(vocabulary_part(*of_unit, other, most_names=_MOST_NAMES))
+        parts.append(vocabulary_part(params, other, most_names=_MOST_NAMES))
     if params.public_pairs is None:
         parts.append(_clip(params))
     parts.append(_pairs(params))

@@ -87,11 +87,9 @@ class VariantLogParams(ListedParams):
         Args:
             most_names: That the generator can count by; None: any number.
         """
-        parts = []
-        if self.vocabulary is None:
-            of_unit = self.max_activities, self.max_units
-            parts.append(vocabulary_part(*of_unit, most_names=most_names))
-        return tuple(parts)
+        if self.vocabulary is not None:
+            return ()
+        return (vocabulary_part(self, most_names=most_names),)
 
     @property
     def longest_case(self) -> int | None:
