@@ -40,7 +40,7 @@ from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.snapshot import problems
 from tracecloak.pipelines.runners import on_beam
-from tracecloak.transforms.publish import release_folder
+from tracecloak.transforms import files
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
@@ -113,7 +113,7 @@ def raising(target: str, error: Callable[[], BaseException], after: bool = False
 
 def _of(target: str) -> tuple[Any, str, str]:
     owners = {"EventSource": EventSource, "ReleaseFolder": ReleaseFolder, "Ledger": Ledger}
-    owners |= {"KeyStore": KeyStore, "release_folder": release_folder, "on_beam": on_beam}
+    owners |= {"KeyStore": KeyStore, "files": files, "on_beam": on_beam}
     owner, _, name = target.rpartition(".")
     if owner in owners:
         return owners[owner], owner, name
@@ -153,7 +153,7 @@ def full_file(number: int) -> Inject:
     """Lets the disk be full for the file of the release that is created as number so many."""
 
     def inject(place: Faulty, patch: Patch) -> None:
-        original, n_made = release_folder.create, 0
+        original, n_made = files.create, 0
 
         def create(path: str, *given: Any, **named: Any) -> Any:
             nonlocal n_made
@@ -164,7 +164,7 @@ def full_file(number: int) -> Inject:
             made.close()  # the name still fits
             return open(FULL, "wb")
 
-        patch.setattr(release_folder, "create", create)
+        patch.setattr(files, "create", create)
 
     return inject
 
@@ -252,7 +252,7 @@ FAULTS = {
     "a commit fails": Fault(raising(COMMIT, ValueError), 6, SPENT, DRAWN, 1),
     "a commit fails on Beam": Fault(raising(COMMIT, ValueError), 6, SPENT, DRAWN, 1, BEAM),
     "a disk is too full to rename": Fault(
-        raising("release_folder.rename", disk()), 6, "OSError (No space left on device)", DRAWN, 1
+        raising("files.rename", disk()), 6, "OSError (No space left on device)", DRAWN, 1
     ),
     **{f"file {n}": Fault(full_file(n), 6, NOTHING, DRAWN, 1) for n in FILES},
     "a disk of a worker is full": Fault(full_file(FILES[-1]), 6, NOTHING, DRAWN, 1, BEAM),
