@@ -278,7 +278,7 @@ def test_a_login_that_may_not_insert_is_told(house: House, database: str) -> Non
     import sqlalchemy as sa
 
     OfficersLedger(database, new=True)
-    engine = sa.create_engine(database, isolation_level="AUTOCOMMIT")
+    engine = sa.create_engine(database, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     with engine.connect() as connection:
         connection.exec_driver_sql("CREATE ROLE looks_only LOGIN PASSWORD 'x'")
         connection.exec_driver_sql("GRANT SELECT ON tracecloak_ledger TO looks_only")
