@@ -101,7 +101,7 @@ def test_cells_are_those_of_a_loop(cases):
     traces = in_minutes(cases)
     cells = service_times.cells_of_service(traces, {}, TIME)
     found: list[dict[int, int]] = [{} for _ in cases]
-    for case, key, count in zip(cells.cases, cells.keys, cells.counts, strict=True):
+    for case, key, count in zip(cells.rows, cells.keys, cells.counts, strict=True):
         found[int(case)][int(key)] = int(count)
     assert found == [naive_cells(case) for case in cases]
     squares = [sum(x * x for x in one.values()) for one in found]
