@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,15 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support import logs
+from tests.support.attribute_methods import Passing
 from tests.support.books import KEY, batch, units
-from tests.support.keys import randomness
+from tests.support.keys import randomness, release_key
 from tests.support.logs import event_logs, plain, trace_batch
 from tracecloak.anonymizers.contract.bounding import (
     ContributionBounds,
     distinct_activities,
 )
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
-from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import OTHER
 from tracecloak.schemas.events.traces import TraceBatch
@@ -58,6 +60,18 @@ def test_caps_of_a_case_are_those_of_a_loop(log, length, public):
         case: [(a if a in public else OTHER, time) for a, time in steps[:length]]
         for case, steps in logs.cases_of(log).items()
     }
+
+
+def test_a_log_that_is_transformed_is_under_the_caps_too() -> None:
+    """Catches caps that hold of what is counted alone."""
+
+    class Capped(Passing):
+        def bounds(self, params: Any) -> ContributionBounds:
+            return ContributionBounds(max_trace_length=2)
+
+    log = [trace_batch({"c": "A B C"})]
+    made = anonymise(log, Capped(), Capped.Params(), release_key(1), "r", "configuration")
+    assert [traces.n_events for traces in made.traces] == [2]
 
 
 @given(owned_logs, st.integers(1, 4), st.integers(0, 5))
