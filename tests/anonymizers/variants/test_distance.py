@@ -27,8 +27,8 @@ from tracecloak.anonymizers.variants.distance import (
     UNITS,
     EmbeddingDistance,
     LevenshteinDistance,
-    Targets,
     VariantDistance,
+    targets_of,
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -108,7 +108,7 @@ def test_the_papers_three_cases_are_not_equally_distant() -> None:
     distance = LevenshteinDistance(variants)
     first, second, third = (order.index(variant) for variant in LOAN)
     assert [one(distance, first, second), one(distance, first, third)] == [2, 3]
-    targets = Targets(distance, 3)
+    targets = targets_of(distance, 3)
     targets.remove(np.array([first]))
     assert targets.nearest(first) == second
 
