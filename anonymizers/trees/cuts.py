@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tracecloak.schemas import models
-from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.arrays.merging import distinct_counts, sum_groups
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- Counts from which a process tree is mined: by case, and from the variants alone. -------------
@@ -87,7 +87,8 @@ def _distinct_pairs(variants: VariantHistogram, n_activities: int) -> tuple[np.n
     row = np.repeat(np.arange(variants.n_variants), np.diff(offsets) + 1)
     codes = variants.codes.astype(np.int64)
     sources, targets = (np.insert(codes, at, n_activities) for at in (offsets[:-1], offsets[1:]))
-    row, pair = np.divmod(np.unique((row * width + sources) * width + targets), width * width)
+    keys, _ = distinct_counts((row * width + sources) * width + targets)
+    row, pair = np.divmod(keys, width * width)
     return row, pair
 
 
