@@ -45,7 +45,7 @@ def test_a_public_module_has_these_names_and_each_is_there(module: str) -> None:
     public = importlib.import_module(module)
     assert public.__all__ == PUBLIC[module]
     assert set(dir(public)) >= set(PUBLIC[module])
-    with pytest.raises(AttributeError, match=f"module '{module}' has no attribute 'nothing'"):
+    with pytest.raises(AttributeError, match=f"module '{module}' has no attribute"):
         _ = public.nothing
 
 

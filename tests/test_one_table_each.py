@@ -252,14 +252,12 @@ def test_without_the_distribution_none_is_known(
     assert "say input_format: xes, csv, parquet, avro, jsonl" in capsys.readouterr().err
     for schema, name in ((json_schema(), "toy"), (stream_json_schema(), "case-count")):
         assert f'"{name}"' not in json.dumps(schema)
-    with pytest.raises(
-        UsageError, match="product: must be one of dfg, variants, indicators, log, got"
-    ):
+    with pytest.raises(UsageError, match="product: must be one of dfg, variants,"):
         configured(tmp_path, product="case-count")
-    with pytest.raises(UsageError, match="key source must be one of command, env, file, got"):
+    with pytest.raises(UsageError, match="key source must be one of command, env,"):
         KeyReference("vault:ward")
     topic = {"input_subscription": None, "input_topic": "kafka://a:1/t", "kafka_token": "badge"}
-    with pytest.raises(UsageError, match="token of Kafka must be one of msk, got 'badge'"):
+    with pytest.raises(UsageError, match="token of Kafka must be one of msk, got"):
         configured(tmp_path, **topic)
 
 

@@ -276,5 +276,5 @@ def test_noise_that_cannot_be_drawn_or_played_out_is_refused_before_anything_is_
         with pytest.raises(UsageError, match="raise epsilon"):
             METHOD.spends(params_of("1e-13", query=query))
     # Eight pairs whose noise is 1e9 / 2 on average if it is positive, as half of it is.
-    with pytest.raises(UsageError, match=r"more than 67,108,864 directly-follows .* raise epsilon"):
+    with pytest.raises(UsageError, match=r"more than 67,108,864 directly-follows"):
         METHOD.spends(params_of("1e-9", query="laplace", vocabulary=("A",)))

@@ -90,9 +90,9 @@ def test_all_that_release_at_a_finite_epsilon_are_compared() -> None:
 
 def test_methods_are_chosen_by_name() -> None:
     assert list(chosen_methods(["privtree", "laplace-levels"])) == ["privtree", "laplace-levels"]
-    with pytest.raises(UsageError, match=r"methods must be of .*privtree.*, got 'amun'"):
+    with pytest.raises(UsageError, match=r"methods must be of .*privtree.*, got"):
         chosen_methods(["amun"])
-    with pytest.raises(UsageError, match=r"amun is another kind .* that its one round `variants`"):
+    with pytest.raises(UsageError, match=r"amun is another kind .* that its one"):
         chosen_methods(["amun"])
     with pytest.raises(UsageError, match=r"got 'amunn'$"):
         chosen_methods(["amunn"])

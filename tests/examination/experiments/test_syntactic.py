@@ -145,7 +145,7 @@ def test_an_attribute_that_cannot_be_declared_is_refused(n_values: int) -> None:
         attributes={DISEASE: pa.array(values, pa.string()).dictionary_encode()},
     )
     log = Log("log", traces, columns={DISEASE: "illness"})
-    with pytest.raises(UsageError, match=f"case:disease must have 1 to 1000 .* got {n_values}"):
+    with pytest.raises(UsageError, match=r"case:disease must have 1 to 1000 .* got"):
         Experiment(tlkc(sensitive=DISEASE), (log,), ["k-anonymous-variants"], 1, 0)
 
 

@@ -193,5 +193,5 @@ def test_a_curve_of_what_is_not_read_is_refused(name: str) -> None:
     manifest = ReleaseManifest(
         "r", "private-log", 1, params, guarantee, (), (), "", "", True, False, None
     )
-    with pytest.raises(UsageError, match=f"with {name}, which this report does not read"):
+    with pytest.raises(UsageError, match=f"with {name}, which this report does not"):
         risk_curve(manifest, TraceBatch.from_events([]), ["1"])

@@ -57,7 +57,7 @@ def test_once_an_account_is_declared_no_other_pays(ledger: Ledger) -> None:
     """Catches a cap that is got round by the name of an account that has none."""
     ledger.reserve(reservation(0, account="b"))
     ledger.declare_account(account("1"), *OFFICER)
-    with pytest.raises(UsageError, match="account 'b' is not declared in the ledger, which has a"):
+    with pytest.raises(UsageError, match="account 'b' is not declared in the"):
         ledger.reserve(reservation(1, account="b"))
     ledger.commit("/out", "r0", "k")  # what is reserved is finished all the same
     text = reading.show(ledger, "b")
@@ -107,7 +107,7 @@ def test_a_second_account_is_refused_for_a_bound_data_set(ledger: Ledger) -> Non
     """Catches one file that is released under two accounts, each with a budget of its own."""
     ledger.reserve(reservation(0, account="b", dataset="claims"))
     ledger.bind_dataset("claims", "a", *OFFICER)
-    with pytest.raises(UsageError, match=r"dataset 'claims' belongs to account 'a' .*Set account"):
+    with pytest.raises(UsageError, match=r"dataset 'claims' belongs to account 'a'"):
         ledger.reserve(reservation(1, account="b", dataset="claims"))
     ledger.reserve(reservation(1, account="a", dataset="claims"))
     ledger.reserve(reservation(2, account="b", dataset="other"))

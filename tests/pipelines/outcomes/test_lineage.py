@@ -233,7 +233,7 @@ def test_a_place_that_will_not_do_is_told_before_anything_is_spent(tmp_path: Pat
     check_lineage(str(tmp_path / "lineage.jsonl"))
     check_lineage("https://catalogue.example/api/v1/lineage")
     for wrong in ("gs://bucket/lineage.jsonl", "ftp://host/x", "http://"):
-        with pytest.raises(UsageError, match="must be a file of this machine or an address"):
+        with pytest.raises(UsageError, match="must be a file of this machine or an"):
             check_lineage(wrong)
     with pytest.raises(UsageError, match=r"the folder of .* is not there"):
         check_lineage(str(tmp_path / "none" / "lineage.jsonl"))

@@ -143,7 +143,7 @@ def test_a_job_elsewhere_does_not_commit_what_is_given_up_while_it_writes(
         assert officer(place, "forfeit") == 0
 
     monkeypatch.setattr(ReleaseFolder, "remove", slow)
-    with pytest.raises(UsageError, match="was ended meanwhile, so nothing of this job appears"):
+    with pytest.raises(UsageError, match="was ended meanwhile, so nothing of this"):
         job()
     assert not place.release.exists()
 

@@ -195,5 +195,5 @@ def test_a_value_of_another_version_is_refused_with_a_way_out(
     data = zlib.decompress(base64.b85decode("".join(RECORDED)))
     later = make_dataclass("ClosedRun", ["keys", "until", "more"], frozen=True)
     monkeypatch.setattr(columnar, "_MET", {"closed-run": later})
-    with pytest.raises(UsageError, match="closed-run was kept by another version of tracecloak"):
+    with pytest.raises(UsageError, match="closed-run was kept by another version"):
         decode(data)

@@ -47,7 +47,7 @@ def test_the_topics_that_a_stream_writes_to_are_looked_for_before_they_are_used(
     assert isinstance(sink, StepSink) and isinstance(other, StepSink)
     assert seen == [("steps", False), ("unread", False)]
     assert services.step_sinks(of_kafka(tmp_path)) == []
-    with pytest.raises(UsageError, match="projects/PROJECT/topics/NAME, got 'unread'"):
+    with pytest.raises(UsageError, match="projects/PROJECT/topics/NAME, got"):
         services.step_sinks(of_kafka(tmp_path, reject_topic="unread"))
 
 

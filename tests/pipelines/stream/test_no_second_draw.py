@@ -211,7 +211,7 @@ def test_of_two_machines_with_one_key_the_first_decides_a_step(
     assert steps_of(there) == {}
     # It had looked before the first decided.
     monkeypatch.setattr("tracecloak.pipelines.stream.epoch.Epoch.last_decided", lambda *_: None)
-    with pytest.raises(GuaranteeError, match="was decided before, and came out otherwise"):
+    with pytest.raises(GuaranteeError, match="was decided before, and came out"):
         run_script(there, others)
     assert steps_of(there).items() <= expected.items()
 
@@ -248,7 +248,7 @@ def test_what_workers_decided_is_not_drawn_again_where_it_is_gone(
     for path in decisions if lost == "all" else decisions[-1:]:
         path.unlink()
     move_away(config)
-    with pytest.raises(TracecloakError, match=rf"step {last} of .* was decided, .*decisions") as no:
+    with pytest.raises(TracecloakError, match=rf"step {last} of .* was decided,") as no:
         run_stream(config, messages=NeverRead())
     assert no.value.exit_code == 6
     assert not [name for name in files_of(config) if "step-" in name]

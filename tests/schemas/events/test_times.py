@@ -296,7 +296,7 @@ def test_what_is_no_number_is_read_as_iso_8601_and_else_rejected():
 
 @pytest.mark.parametrize("unit", ["ps", "minutes", "", "S"])
 def test_an_unknown_unit_is_a_usage_error(unit):
-    with pytest.raises(UsageError, match=f"timestamp_unit must be s, ms, us or ns, got '{unit}'"):
+    with pytest.raises(UsageError, match="timestamp_unit must be s, ms, us or ns,"):
         ColumnMapping(timestamp_unit=unit)
 
 

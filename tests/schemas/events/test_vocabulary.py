@@ -83,5 +83,5 @@ def test_escapes_are_read_where_a_remark_says_so_and_nowhere_else():
 
 @pytest.mark.parametrize("line", ["A\\B", "\\", "\\ud800", "\\x1B"])
 def test_a_wrong_escape_is_told_with_its_line(line):
-    with pytest.raises(UsageError, match=r"line 3 of the activity vocabulary.*write .* for a back"):
+    with pytest.raises(UsageError, match=r"line 3 of the activity"):
         read_vocabulary(f"{ESCAPES_REMARK}\n\n{line}\n".encode())

@@ -188,7 +188,7 @@ def test_what_is_no_window_is_told_what_there_is(text, said):
 
 def test_a_day_within_a_week_is_told_where_the_week_begins():
     weeks = schedule(origin="2026-11-02", period="week")
-    with pytest.raises(UsageError, match=r"2026-11-16 is the last that begins before it"):
+    with pytest.raises(UsageError, match=r"2026-11-16 is the last that begins"):
         weeks.named("2026-11-18")
 
 

