@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +22,15 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous.budget import Allowance, Allowances, Sums
-from tracecloak.anonymizers.rigorous.names import ListedParams
 from tracecloak.anonymizers.rigorous.params import LENGTH_SHARE, LONGEST_CASE, VOCABULARY_SHARE
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import ActivityCounts, TraceLengths, VariantHistogram
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.rigorous.names import ListedParams
 
 # ---
 # The norm at which cases are clipped, chosen by how many cases are longer; paid as Gaussian noise.
