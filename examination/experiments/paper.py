@@ -319,6 +319,7 @@ def _projected(log: TraceBatch, release: TraceBatch, perspective: Perspective) -
     return {
         "distinct_elements": len(np.unique(after.activities)),
         "distinct_variants": variants[1].n_variants,
+        "variants_a_case": variants[1].n_variants / max(after.n_cases, 1),
         "data_utility": data_utility(before, after),
         "total_variation": utility.variant_distance(*variants),
         "appropriateness": behavioural_appropriateness(before, after),

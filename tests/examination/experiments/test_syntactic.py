@@ -169,6 +169,7 @@ def test_the_log_itself_is_at_no_distance() -> None:
     # By hand: X Y; XXY is two variants of activities, and so on.
     assert [found[prefix + "distinct_elements"] for prefix in perspectives] == [4, 2, 6]
     assert [found[prefix + "distinct_variants"] for prefix in perspectives] == [4, 5, 5]
+    assert found["variants_a_case"] == 4 / log_of().traces.n_cases
     assert found["bottlenecks_shared"] == found["cases_kept"] == found["events_kept"] == 1
     assert found["duration_error"] == found["bottlenecks_mean_error"] == 0
 
