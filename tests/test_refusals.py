@@ -44,7 +44,7 @@ from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.pipelines.outcomes import lineage
 from tracecloak.pipelines.planning import findings
 from tracecloak.pipelines.release import values
-from tracecloak.pipelines.release.querying import QueryConcern
+from tracecloak.pipelines.release.querying import QueryExtension
 from tracecloak.pipelines.runners.flags import refuse_unknown
 from tracecloak.pipelines.stream import run as flink_job
 from tracecloak.pipelines.stream.config import load_stream
@@ -165,7 +165,7 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
     (lambda f: config.read_yaml(written(f / "c.yaml", "- a\n")), UsageError,
      "must be a mapping of keys to values"),
     (lambda f: shared_keys.require_files("SELECT 1"), UsageError, "a query is asked once"),
-    (lambda f: QueryConcern().check(like(release_id=None)), UsageError,
+    (lambda f: QueryExtension().check(like(release_id=None)), UsageError,
      "the result of a query is kept for the release"),
     (lambda f: flags.check_new_names({"a": "B"}, like(vocabulary=("A",))), UsageError,
      "the name 'B', which is not in the vocabulary"),

@@ -119,10 +119,10 @@ def check_configuration_file(setting: Setting) -> Iterator[CheckResult]:
         return
     assert release is not None
     from tracecloak.pipelines.planning.verdict import unusable, unusable_sentence
-    from tracecloak.pipelines.release.values import concerns_of
+    from tracecloak.pipelines.release.values import extensions_of
 
     release.check_named()
-    for concern in concerns_of(release):
+    for concern in extensions_of(release):
         try:
             concern.check(release)
         except RetryLater:  # its window is not over, of which the calendar tells

@@ -234,9 +234,9 @@ class ReleaseRegistry:
             )
         if standing.state == "made elsewhere":
             if any(one.window is not None for one in self.ledger.states(output, release_id)):
-                from tracecloak.pipelines.ledger.database import MadeElsewhere
+                from tracecloak.pipelines.ledger.database import MadeByAnother
 
-                return MadeElsewhere(
+                return MadeByAnother(
                     f"{where} is of a window, which another key store has just released: run the "
                     "same command again, which finds it once that one has noted it in the ledger. "
                     "If it was cut off before, run it again with that key store"
@@ -312,13 +312,13 @@ class ReleaseRegistry:
         Raises:
             UsageError: It was begun otherwise, or its account may not pay for it.
             BudgetExhausted: The account has too little left.
-            MadeElsewhere: Another key store began it.
+            MadeByAnother: Another key store began it.
             LedgerError: The ledger cannot be used.
             KeyStoreError: The key store cannot be used.
         """
         named = self.folder.output, self.folder.release_id
         is_new = self.store.unfinished(*named) is None
-        from tracecloak.pipelines.ledger.database import MadeElsewhere
+        from tracecloak.pipelines.ledger.database import MadeByAnother
 
         key = self.store.reserve(*named, *digests, origin)
         ends_all: tuple[type[BaseException], ...] = (BaseException,)  # the ledger knows nothing yet
@@ -327,7 +327,7 @@ class ReleaseRegistry:
             reservation = asked(key.fingerprint)
             # Refused, nothing is charged or drawn under a new key. With an old one something may
             # be, and after any other error the ledger may hold the charge: those keys stay.
-            ends_all = (UsageError, BudgetExhausted, MadeElsewhere)
+            ends_all = (UsageError, BudgetExhausted, MadeByAnother)
             self.ledger.reserve(reservation)
         except BaseException as error:
             if is_new and isinstance(error, ends_all):

@@ -18,7 +18,7 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.python_wording import translate_errors
 from tracecloak.pipelines.embedded.claiming import (
-    Settling,
+    PipelineFinalization,
     claim,
     digested,
     rows_output,
@@ -194,7 +194,7 @@ class AnonymizeEventLog(beam.PTransform):
 
     def _spec(
         self, elements: Elements, pipeline: beam.Pipeline
-    ) -> tuple[ReleaseSpec, Settling | None]:
+    ) -> tuple[ReleaseSpec, PipelineFinalization | None]:
         config = self._config
         if self._key is not None:
             release_id = str(config.release_id)
@@ -255,7 +255,7 @@ def _check_malformed(max_error_ratio: float, tally: ReadTally) -> None:
     tally.check(max_error_ratio, f"the runner's counters {REJECTED.strip()!r} say why")
 
 
-def _note_cases(settling: Settling, products: Any) -> Iterable[Any]:
+def _note_cases(settling: PipelineFinalization, products: Any) -> Iterable[Any]:
     settling.note_cases()
     return ()
 
@@ -344,7 +344,10 @@ class WriteRelease(beam.PTransform):
 
 
 def _written(
-    row: beam.Row, settling: Settling | None, made: Iterable[Any], digest: Iterable[Chunk]
+    row: beam.Row,
+    settling: PipelineFinalization | None,
+    made: Iterable[Any],
+    digest: Iterable[Chunk],
 ) -> list[beam.Row]:
     """Ends a release once it is there, and returns what is said of it."""
     if settling is not None:

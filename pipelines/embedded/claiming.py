@@ -48,7 +48,7 @@ _DIRECT = {"SwitchingDirectRunner": "DirectRunner"}
 
 
 @dataclass(frozen=True)
-class Settling:
+class PipelineFinalization:
     """How a pipeline on this machine ends a release, from within its workers; it pickles.
 
     Of which rows a release was made is noted in a file that the operator alone reads.
@@ -68,7 +68,9 @@ class Settling:
     gate: DrawGuard | None = None
 
     @classmethod
-    def of(cls, run: Run, key_fingerprint: str, gate: DrawGuard | None = None) -> Settling:
+    def of(
+        cls, run: Run, key_fingerprint: str, gate: DrawGuard | None = None
+    ) -> PipelineFinalization:
         """Returns how a run is ended whose release is drawn under the key of a fingerprint."""
         key = run.books.store.deployment_key()
         about = f"{key_fingerprint} {key.resolve().fingerprint}"
@@ -130,7 +132,7 @@ def rows_output(config: ReleaseConfig) -> str:
 
 def claim(
     config: ReleaseConfig, elements: Elements, pipeline: beam.Pipeline
-) -> tuple[Job | None, Settling | None]:
+) -> tuple[Job | None, PipelineFinalization | None]:
     """Pays for a release, or goes on with what was paid.
 
     Args:
@@ -166,7 +168,7 @@ def claim(
             recognised(run, standing)
             assert standing.receipt is not None  # it was recognised by it
             if run.driver.is_local:
-                settling = Settling.of(run, standing.receipt.key_fingerprint)
+                settling = PipelineFinalization.of(run, standing.receipt.key_fingerprint)
                 if settling.has_rows:
                     return None, settling
             _LOG.warning(
@@ -189,7 +191,7 @@ def claim(
         return job, None
     draws: Any = job.target.spec.draws
     assert isinstance(draws, KeptDraws) and isinstance(draws.before, DrawGuard)  # as of a local run
-    return job, Settling.of(run, draws.before.key_fingerprint, draws.before)
+    return job, PipelineFinalization.of(run, draws.before.key_fingerprint, draws.before)
 
 
 def digested(traces: beam.PCollection[TraceBatch], key: KeyReference) -> beam.PCollection[Chunk]:

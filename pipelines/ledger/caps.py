@@ -25,7 +25,7 @@ from tracecloak.pipelines.ledger.balance import (
     increase,
     paid_place,
 )
-from tracecloak.pipelines.ledger.database import LedgerError, MadeElsewhere
+from tracecloak.pipelines.ledger.database import LedgerError, MadeByAnother
 from tracecloak.pipelines.ledger.entries import Entry, Reservation, parse_decimal
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
@@ -340,7 +340,7 @@ def is_charged(states: Sequence[ChargeState], reservation: Reservation) -> bool:
 
     Raises:
         UsageError: The release was withdrawn, or is charged to another window or kind of window.
-        MadeElsewhere: It is reserved or visible under another key.
+        MadeByAnother: It is reserved or visible under another key.
     """
     check_not_withdrawn(states)
     ours = next((one for one in states if one.last.charge == reservation.charge), None)
@@ -382,7 +382,7 @@ def check_not_elsewhere(states: Sequence[ChargeState], reservation: Reservation)
     may have ended while the other looked.
 
     Raises:
-        MadeElsewhere: The same release is reserved or visible under another key.
+        MadeByAnother: The same release is reserved or visible under another key.
     """
     window = reservation.window
     for entry in (state.last for state in states):
@@ -395,7 +395,7 @@ def check_not_elsewhere(states: Sequence[ChargeState], reservation: Reservation)
             "which paid for"
         )
         if "@" in reservation.release_id:
-            raise MadeElsewhere(
+            raise MadeByAnother(
                 f"{begun} the whole epoch, so nothing is paid here. To go on with it here, end it "
                 "there and bring that key store, with the state of the stream in it; or begin "
                 "another epoch, which is another spend"
@@ -403,7 +403,7 @@ def check_not_elsewhere(states: Sequence[ChargeState], reservation: Reservation)
         finds = "it, so nothing is paid here: wait until it ends"
         if window is not None:
             finds = f"window {window.label}: wait until it ends and run again, which finds it"
-        raise MadeElsewhere(
+        raise MadeByAnother(
             f"{begun} {finds}. If it was cut off, run it again with that key store, which finishes "
             "it for nothing, or give it up with `tracecloak ledger forfeit`. If it was visible and "
             "is gone, restore it, or choose another release_id, which is another spend"

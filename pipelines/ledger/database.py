@@ -165,7 +165,7 @@ class LedgerUnavailable(LedgerError, RetryLater):  # noqa: N818 - a state, as it
     section = "The ledger is locked"
 
 
-class MadeElsewhere(RetryLater):
+class MadeByAnother(RetryLater):
     """Another key store paid for the same release, or the same epoch of a stream."""
 
 

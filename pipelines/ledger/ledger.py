@@ -182,7 +182,7 @@ class Ledger:
                 finite epsilon and the account a cap. Or the data set is bound to another account,
                 or the release was withdrawn, or is reserved for another window.
             BudgetExhausted: The account has too little left.
-            MadeElsewhere: Another key store has begun it, whatever account pays there. Nothing is
+            MadeByAnother: Another key store has begun it, whatever account pays there. Nothing is
                 paid here.
             LedgerError: The ledger cannot be used, or somebody changed what it said, or it was
                 restored from a backup and nobody said what was paid since.

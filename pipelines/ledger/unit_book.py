@@ -62,7 +62,7 @@ _MEND = (
 )
 
 
-class BookError(LedgerError):
+class CaseRegistryError(LedgerError):
     """The book of counted units does not say what was counted, so nothing may be released."""
 
 
@@ -117,7 +117,7 @@ def scope_of(
     return f"{digest[:_SCOPE_DIGITS]}-{book_key_fingerprint}"
 
 
-class UnitBook:
+class CaseRegistry:
     """The book in one folder, under one key; safe for any number of processes."""
 
     def __init__(
@@ -165,7 +165,8 @@ class UnitBook:
             UsageError: The release is not reserved, or not any more, or it is of no window; or its
                 units are individuals without a cap on their cases, although only the dearest window
                 is to be charged.
-            BookError: The book was changed, lacks a file, or is not that of the release's scope.
+            CaseRegistryError: The book was changed, lacks a file, or is not that of the release's
+                scope.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
         # Earlier claims are taken in before the ledger is locked; under the lock, only those made
@@ -197,8 +198,8 @@ class UnitBook:
         """Returns what a release claimed; None: nothing, or its charge was given back.
 
         Raises:
-            BookError: The file is missing, or is not what the ledger says, or the book is not that
-                of the release's scope.
+            CaseRegistryError: The file is missing, or is not what the ledger says, or the book is
+                not that of the release's scope.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
         """
         with self._ledger.past() as past:
@@ -217,9 +218,9 @@ class UnitBook:
         """Makes sure that the units of all claims of a scope are known, see `scope_of`.
 
         Raises:
-            BookError: A file that was not read before, or that of the last window, is missing or
-                was changed; or the windows of the scope were counted under another key, which this
-                book does not have.
+            CaseRegistryError: A file that was not read before, or that of the last window, is
+                missing or was changed; or the windows of the scope were counted under another key,
+                which this book does not have.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
             KeyStoreError: The index cannot be used.
         """
@@ -234,8 +235,8 @@ class UnitBook:
             The number of files.
 
         Raises:
-            BookError: A file is missing or was changed, or the index does not say what it says; or
-                as for `check`.
+            CaseRegistryError: A file is missing or was changed, or the index does not say what it
+                says; or as for `check`.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
             KeyStoreError: The index cannot be used.
         """
@@ -252,7 +253,7 @@ class UnitBook:
                     if weights.get(sha256, 0) != file.units.weight or not np.array_equal(
                         of_file.digests, file.units.digests
                     ):
-                        raise BookError(
+                        raise CaseRegistryError(
                             f"the key store's index of the book, {self._index.place}, does not say "
                             f"what window {file.label} counted: its disk failed, or it was "
                             "changed. Remove that file, which the next release makes anew of the "
@@ -301,7 +302,7 @@ class UnitBook:
     def _check_scope(self, past: LedgerSnapshot, scope: str) -> None:
         """Makes sure that a scope has this book's key, and was never counted under another key."""
         if _key_of(scope) != self._key_fingerprint:
-            raise BookError(
+            raise CaseRegistryError(
                 f"scope {scope} is of the book with key {_key_of(scope) or 'none'}, and this book "
                 f"has key {self._key_fingerprint}; set book_key to the one that the release was "
                 "reserved with"
@@ -309,7 +310,7 @@ class UnitBook:
         digits = scope[:_SCOPE_DIGITS]  # before characters that are none
         others = past.scopes_between(digits, scope) or past.scopes_between(scope, f"{digits}~")
         if others:
-            raise BookError(
+            raise CaseRegistryError(
                 f"windows of this schedule were counted under book key {_key_of(others[0])}, and "
                 "this book "
                 f"has key {self._key_fingerprint}, under which nobody can tell which units those "
@@ -343,7 +344,7 @@ class UnitBook:
                     with contextlib.suppress(OSError):  # some file systems have nothing to do
                         sync_folder(folder)
         except Exception as error:  # each file system has its own
-            raise BookError(
+            raise CaseRegistryError(
                 f"the book of counted units in {self._folder} cannot be written: "
                 f"{_reason(error)}; mend its disk or its permissions and "
                 "run again"
@@ -373,7 +374,7 @@ class UnitBook:
             The files' content, by SHA-256.
 
         Raises:
-            BookError: One is missing, or not what the ledger says.
+            CaseRegistryError: One is missing, or not what the ledger says.
         """
         with ThreadPoolExecutor(_N_READERS) as readers:
             files = readers.map(partial(self._verified_file, scope), labels, labels.values())
@@ -385,11 +386,13 @@ class UnitBook:
         try:
             data = read_if_there(path)
         except Exception as error:  # each file system has its own
-            raise BookError(f"{lacks} cannot be read ({_reason(error)}). {_MEND}") from error
+            raise CaseRegistryError(
+                f"{lacks} cannot be read ({_reason(error)}). {_MEND}"
+            ) from error
         if data is None:
-            raise BookError(f"{lacks} is not there. {_MEND}")
+            raise CaseRegistryError(f"{lacks} is not there. {_MEND}")
         if hashlib.sha256(data).hexdigest() != sha256:
-            raise BookError(
+            raise CaseRegistryError(
                 f"the book of counted units was changed: {path}, what window {label} counted, is "
                 f"not what {self._ledger.place} says. {_MEND}"
             )
@@ -399,13 +402,13 @@ class UnitBook:
             said.pop("salt")
             file = Claimed(path, sha256, **said, units=CountedUnits.from_bytes(body))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise BookError(
+            raise CaseRegistryError(
                 f"{path} is no file of a book of counted units, "
                 f"though {self._ledger.place} names it ({type(error).__name__}); use the "
                 "version of tracecloak that wrote it, or a later one"
             ) from None
         if (file.scope, file.label) != (scope, label):
-            raise BookError(
+            raise CaseRegistryError(
                 f"{path} is of window {file.label} of scope {file.scope}, and "
                 f"{self._ledger.place} names it for window {label}. {_MEND}"
             )

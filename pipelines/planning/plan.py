@@ -27,11 +27,11 @@ from tracecloak.pipelines.planning.findings import FirstLook
 from tracecloak.pipelines.planning.utility import (
     SIZES,
     Kind,
-    Worth,
+    UtilityEstimate,
     ends_at,
     in_words,
+    median_utility,
     unknown,
-    worth_at,
 )
 from tracecloak.pipelines.planning.verdict import (
     Verdict,
@@ -192,7 +192,7 @@ def least_epsilon(
     grid = range(len(EPSILONS))
     best = between(len(EPSILONS) - 1)[0]
     if math.isinf(best):
-        worth = worth_at(method, _with(method, params, -1), n_cases)
+        worth = median_utility(method, _with(method, params, -1), n_cases)
         judged = [kind for kind in _KINDS if math.isfinite(worth.shortfall(kind))]
         raise UsageError(
             f"--for is {text!r}, and what {method.name} releases is judged by "
@@ -448,7 +448,7 @@ def _reasons(look: FirstLook) -> Iterator[str]:
 _PERCENT_UNITS = {SHARE: "points", "ranges": "% of the range"}
 
 
-def figure_lines(sizes: Sequence[Worth]) -> Iterator[str]:
+def figure_lines(sizes: Sequence[UtilityEstimate]) -> Iterator[str]:
     """Yields the errors of all figures, a column for each number of cases.
 
     Args:

@@ -160,7 +160,7 @@ def unknown(n_variants: int | None) -> str:
 
 
 @dataclass(frozen=True)
-class Worth:
+class UtilityEstimate:
     """What came out of a synthetic log.
 
     Attributes:
@@ -187,7 +187,7 @@ class Worth:
     noise_share: float | None = None
     process: Process = USUAL
 
-    def times(self, factor: float) -> Worth:
+    def times(self, factor: float) -> UtilityEstimate:
         """Returns one whose error, and whose share of lost cases, is so many times as large."""
         error, share = self.graph_error, self.case_share
         return replace(
@@ -256,7 +256,9 @@ class _UntilVariants:
         return decision
 
 
-def worth_of(method: Anonymizer, params: Any, n_cases: int, run: int, process: Process) -> Worth:
+def estimate_utility(
+    method: Anonymizer, params: Any, n_cases: int, run: int, process: Process
+) -> UtilityEstimate:
     """Runs the method on a synthetic log of so many cases.
 
     Nobody is in that log, so its key is public as well: the result follows from the arguments.
@@ -269,16 +271,18 @@ def worth_of(method: Anonymizer, params: Any, n_cases: int, run: int, process: P
         process: Of the synthetic log.
     """
     if errors := method.figure_errors(params, n_cases):
-        return Worth(n_cases, Yield(n_figures=len(errors)), 0, None, None, errors=errors)
+        return UtilityEstimate(n_cases, Yield(n_figures=len(errors)), 0, None, None, errors=errors)
     bounds = method.bounds(params)
     length = min(bounds.max_trace_length or LONGEST_CASE, LONGEST_CASE)
     by_individual = bounds.max_cases_per_individual is not None
     traces = synthetic_log(bounds.vocabulary or _NAMES, length, n_cases, by_individual, process)
-    return replace(worth_of_log(method, params, traces, run), process=process)
+    return replace(estimate_utility_of_log(method, params, traces, run), process=process)
 
 
-def worth_of_log(method: Anonymizer, params: Any, traces: TraceBatch, run: int = 0) -> Worth:
-    """Runs the method on a log that is public; see `worth_of`."""
+def estimate_utility_of_log(
+    method: Anonymizer, params: Any, traces: TraceBatch, run: int = 0
+) -> UtilityEstimate:
+    """Runs the method on a log that is public; see `estimate_utility`."""
     n_cases, n_names = traces.n_cases, len(method.bounds(params).vocabulary or _NAMES)
     key, true = ReleaseKey(run.to_bytes(KEY_BYTES, "big")), _Log.of_traces([traces])
     try:
@@ -289,38 +293,40 @@ def worth_of_log(method: Anonymizer, params: Any, traces: TraceBatch, run: int =
     except _VariantsDrawn as drawn:
         return _of_log(true, _Log.of_variants(drawn.variants), Yield())
     except TracecloakError as error:
-        return Worth(n_cases, Yield(), n_names, None, None, str(error))
+        return UtilityEstimate(n_cases, Yield(), n_names, None, None, str(error))
     held = release.products.held
     for graph in release.products.by_name.values():
         if isinstance(graph, ReleasedGraph):
             off = _error(true.pairs, _pairs(graph, graph.labels))
-            return Worth(n_cases, held, n_names, None, off)
+            return UtilityEstimate(n_cases, held, n_names, None, off)
     if release.traces:
         return _of_log(true, _Log.of_traces(release.traces), held)
     noise_share = noise_share_of(method, params, n_cases)
-    return Worth(n_cases, held, n_names, None, None, noise_share=noise_share)
+    return UtilityEstimate(n_cases, held, n_names, None, None, noise_share=noise_share)
 
 
-def worth_at(method: Anonymizer, params: Any, n_cases: int, process: Process = USUAL) -> Worth:
+def median_utility(
+    method: Anonymizer, params: Any, n_cases: int, process: Process = USUAL
+) -> UtilityEstimate:
     """Runs the method a few times on a synthetic log of so many cases; returns the middle one.
 
     Of a whole log of many names one run is enough, and of very many cases.
     """
-    runs = [worth_of(method, params, n_cases, 0, process)]
+    runs = [estimate_utility(method, params, n_cases, 0, process)]
     is_wide = method.log != "none" and runs[0].n_names >= _MANY_NAMES
     if runs[0].graph_error is not None and not (is_wide or n_cases > _MANY_CASES):
-        runs += [worth_of(method, params, n_cases, run, process) for run in range(1, _RUNS)]
+        runs += [estimate_utility(method, params, n_cases, run, process) for run in range(1, _RUNS)]
         runs.sort(key=lambda run: run.graph_error or 0.0)
     return runs[len(runs) // 2]
 
 
 def ends_at(
     method: Anonymizer, params: Any, n_cases: int, n_variants: int | None
-) -> tuple[Worth, Worth]:
+) -> tuple[UtilityEstimate, UtilityEstimate]:
     """Returns the best and the worst that a release of so many cases is likely to be worth."""
     found = processes(n_variants, n_cases)
     worths = [
-        worth_at(method, params, n_cases, one) for one in dict.fromkeys((found[0], found[-1]))
+        median_utility(method, params, n_cases, one) for one in dict.fromkeys((found[0], found[-1]))
     ]
     worths.sort(key=lambda worth: worth.shortfall(worth.kind or "graph"))
     return worths[0].times(1 / WITHIN), worths[-1].times(WITHIN)
@@ -477,12 +483,14 @@ class _Log:
         return dict(zip(variants, self.variants.counts.tolist(), strict=True))
 
 
-def _of_log(true: _Log, released: _Log, held: Yield) -> Worth:
+def _of_log(true: _Log, released: _Log, held: Yield) -> UtilityEstimate:
     held = yield_of_log(released.graph, released.variants, released.words).beside(held)
     cases, came_out = true.cases, released.cases
     n_cases = sum(cases.values())
     share = sum(count for variant, count in cases.items() if variant in came_out) / n_cases
-    return Worth(n_cases, held, len(true.words), share, _error(true.pairs, released.pairs))
+    return UtilityEstimate(
+        n_cases, held, len(true.words), share, _error(true.pairs, released.pairs)
+    )
 
 
 def in_words(kind: Kind, *shortfalls: float, joined: str = " to ") -> str:

@@ -16,9 +16,9 @@ synthetic, and the noise is that of the configuration. The answers have these bo
 * A list of figures is worth it if at least half of them are expected to be good or rough
   (`schemas.published.figures`).
 
-It is not worth it if nobody could use what is released (`Worth.is_useless`), and hardly worth it if
-it lies between. Where the best and the worst that is likely have different answers, it depends: on
-how alike the cases are, if that is not declared.
+It is not worth it if nobody could use what is released (`UtilityEstimate.is_useless`), and hardly
+worth it if it lies between. Where the best and the worst that is likely have different answers, it
+depends: on how alike the cases are, if that is not declared.
 
 What would help a release most: each change is tried on synthetic logs, with its figure.
 
@@ -47,17 +47,17 @@ from tracecloak.pipelines.planning.utility import (
     USUAL,
     Kind,
     Process,
-    Worth,
+    UtilityEstimate,
     ends_at,
     in_percent,
     in_words,
     is_mostly_noise,
     may_be_noise,
+    median_utility,
     noise_share_of,
     percent,
     processes,
     unknown,
-    worth_at,
 )
 from tracecloak.schemas.errors import TracecloakError
 
@@ -91,8 +91,8 @@ class Verdict:
         obstacle: What makes it worth nothing whatever its size, or empty.
     """
 
-    worth: Worth
-    ends: tuple[Worth, Worth]
+    worth: UtilityEstimate
+    ends: tuple[UtilityEstimate, UtilityEstimate]
     grade: Grade
     n_variants: int | None = None
     mends: Recommendations | None = None
@@ -184,7 +184,7 @@ def judged_at(
         n_variants: How many variants they have, if that is declared.
     """
     found = processes(n_variants, n_cases)
-    worth = worth_at(method, params, n_cases, found[len(found) // 2])
+    worth = median_utility(method, params, n_cases, found[len(found) // 2])
     is_drawn = worth.graph_error is not None  # else no log has a part in it, or it is refused
     ends = ends_at(method, params, n_cases, n_variants) if is_drawn else (worth, worth)
     best, worst = map(grade_of, ends)
@@ -269,7 +269,7 @@ def advice_on(method: Anonymizer, params: Any, n_cases: int) -> str:
     return f"{share}. On synthetic logs of as many cases, {verdict.why}. {mend}"
 
 
-def grade_of(worth: Worth) -> Grade:
+def grade_of(worth: UtilityEstimate) -> Grade:
     """Returns the answer; see the module for the bounds."""
     noise_share = worth.noise_share
     if worth.is_useless or worth.refusal:
@@ -288,7 +288,7 @@ def grade_of(worth: Worth) -> Grade:
     return "worth it" if is_good and _names_share(worth) >= _HALF else "hardly"
 
 
-def _names_share(worth: Worth) -> float:
+def _names_share(worth: UtilityEstimate) -> float:
     n = worth.held.n_activities
     return 1.0 if n is None else n / worth.n_names
 
@@ -387,10 +387,10 @@ def shortfall_at(
     if kind == "tree":
         share = noise_share_of(method, params, n_cases)
         return math.inf if share is None else share
-    return worth_at(method, params, n_cases, process).shortfall(kind)
+    return median_utility(method, params, n_cases, process).shortfall(kind)
 
 
-def _changes(method: Anonymizer, params: Any, worth: Worth) -> Iterator[list[_Change]]:
+def _changes(method: Anonymizer, params: Any, worth: UtilityEstimate) -> Iterator[list[_Change]]:
     """Yields what is tried: changes of one kind, of which a larger one follows a smaller one."""
     n_cases, more_cases = worth.n_cases, _MORE_CASES * worth.n_cases
     can_be_made = more_cases <= LARGEST_TRIED and more_cases * worth.n_names <= _LARGEST_TABLE

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.release.values import Concern, Outcome, Run, Signature
+from tracecloak.pipelines.release.values import Extension, Outcome, Run, Signature
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.files import is_on_this_machine
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("tracecloak")
 
 
-class SketchConcern(Concern):
+class SketchExtension(Extension):
     """Has the run write a sketch of its cases, which the ledger notes once noise is drawn."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class SketchConcern(Concern):
 # --- Who signs a release: the key is asked for before anything is paid, and looked at once it is. -
 
 
-class SignatureConcern(Concern):
+class SignatureExtension(Extension):
     """Has whoever commits the release sign its manifest."""
 
     def open(self, run: Run) -> None:

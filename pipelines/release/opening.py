@@ -16,7 +16,7 @@ from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.receipts import Origin, Receipt, snapshot_of
 from tracecloak.pipelines.ledger.entries import Reservation
-from tracecloak.pipelines.release.values import Concern, Run, concerns_of, reservation_of
+from tracecloak.pipelines.release.values import Extension, Run, extensions_of, reservation_of
 from tracecloak.pipelines.runners.driver import Driver
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute, require_file_system
@@ -50,7 +50,7 @@ def opened(
         TracecloakError: Something is not.
     """
     config.check_named()
-    concerns = tuple(concerns_of(config))
+    concerns = tuple(extensions_of(config))
     for concern in concerns:
         concern.check(config)
     try:
@@ -72,7 +72,7 @@ def _opened(
     config: ReleaseConfig,
     driver: Driver,
     source: EventSource,
-    concerns: tuple[Concern, ...],
+    concerns: tuple[Extension, ...],
     left_out: tuple[str, ...],
 ) -> Run:
     if driver.beam_version is not None and (config.memory or config.workers):

@@ -25,7 +25,7 @@ from tracecloak.pipelines.keys.notes import forget_result, note_result, noted_re
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.planning.findings import FirstLook
 from tracecloak.pipelines.release.opening import giving_up
-from tracecloak.pipelines.release.values import Concern, Outcome, Run
+from tracecloak.pipelines.release.values import Extension, Outcome, Run
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.files import (
@@ -46,7 +46,7 @@ from tracecloak.transforms.lakes.tables import (
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, check_places
 
 
-class TableConcern(Concern):
+class TableExtension(Extension):
     """Has a release read tables at the versions with which it was begun."""
 
     def located(self, config: ReleaseConfig) -> ReleaseConfig:
@@ -117,7 +117,7 @@ def _standing(config: ReleaseConfig, receipt: Receipt) -> tuple[State, str]:
 _LOG = logging.getLogger("tracecloak")
 
 
-class QueryConcern(Concern):
+class QueryExtension(Extension):
     """Has a release read the result of a query, which is asked once."""
 
     # A release that is there has no input any more, and is not asked for again.

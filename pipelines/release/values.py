@@ -74,7 +74,7 @@ class Run:
     unchanged: Unchanged
     books: ReleaseRegistry
     dead_letter: DeadLetter
-    concerns: tuple[Concern, ...] = ()
+    concerns: tuple[Extension, ...] = ()
     key: KeyReference | None = None
     receipt: Receipt | None = None
     left_out: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ class Outcome:
     formulas: tuple[str, ...] = ()
 
 
-class Concern:
+class Extension:
     """Does nothing at any step: a concern overrides those at which it has something to do.
 
     One instance goes through one run, from `check` to `tell`.
@@ -189,16 +189,16 @@ class Concern:
 # By name: the key or property of the configuration that asks for a concern, where it has a value
 # that counts (empty: every release does), and where its class is.
 CONCERNS: dict[str, tuple[str, str]] = {
-    "usable": ("expected_cases", "tracecloak.pipelines.release.values:UsableConcern"),
-    "query": ("query", "tracecloak.pipelines.release.querying:QueryConcern"),
-    "table": ("tables", "tracecloak.pipelines.release.querying:TableConcern"),
-    "window": ("window", "tracecloak.pipelines.release.window:WindowConcern"),
-    "sketch": ("cases_kept_days", "tracecloak.pipelines.release.extensions:SketchConcern"),
-    "signature": ("sign", "tracecloak.pipelines.release.extensions:SignatureConcern"),
+    "usable": ("expected_cases", "tracecloak.pipelines.release.values:UsabilityExtension"),
+    "query": ("query", "tracecloak.pipelines.release.querying:QueryExtension"),
+    "table": ("tables", "tracecloak.pipelines.release.querying:TableExtension"),
+    "window": ("window", "tracecloak.pipelines.release.window:WindowExtension"),
+    "sketch": ("cases_kept_days", "tracecloak.pipelines.release.extensions:SketchExtension"),
+    "signature": ("sign", "tracecloak.pipelines.release.extensions:SignatureExtension"),
 }
 
 
-def concerns_of(config: ReleaseConfig) -> Iterator[Concern]:
+def extensions_of(config: ReleaseConfig) -> Iterator[Extension]:
     """Yields the concerns that a configuration asks for."""
     for key, place in CONCERNS.values():
         if not key or getattr(config, key):
@@ -212,7 +212,7 @@ def manifest_of(
     config: ReleaseConfig,
     begun: Receipt,
     beam_version: str | None = None,
-    concerns: Sequence[Concern] = (),
+    concerns: Sequence[Extension] = (),
     is_by_name: bool = False,
 ) -> ReleaseManifest:
     """Returns what a release says of itself.
@@ -299,7 +299,7 @@ _LOG = logging.getLogger("tracecloak")
 STARTING_STATES = ("new", "reserved", "given up", "key lost")
 
 
-class UsableConcern(Concern):
+class UsabilityExtension(Extension):
     """Has a release that nobody could use made only if that was asked for.
 
     What is drawn already is finished, whatever is expected now: it is paid.

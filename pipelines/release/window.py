@@ -19,8 +19,8 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import left_out_of
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.unit_book import UnitBook, scope_of
-from tracecloak.pipelines.release.values import Concern, Outcome, Run
+from tracecloak.pipelines.ledger.unit_book import CaseRegistry, scope_of
+from tracecloak.pipelines.release.values import Extension, Outcome, Run
 from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.published.manifest import ReleaseManifest
@@ -98,7 +98,7 @@ _OPERATOR = logging.getLogger("tracecloak.operator")
 _UNITS = "units"
 
 
-class WindowConcern(Concern):
+class WindowExtension(Extension):
     """Has a release count the units of one window that no other window has, and pay for these."""
 
     # What came late into a window that is released stays outside, so its input may be another.
@@ -143,7 +143,7 @@ class WindowConcern(Concern):
         """Returns what is asked of the account, for this window.
 
         Raises:
-            BookError: The book does not say what was counted, so nothing may be paid.
+            CaseRegistryError: The book does not say what was counted, so nothing may be paid.
             RetryLater: Somebody decided meanwhile which files are left out.
         """
         assert self._opened is not None and self._config is not None  # it is of a window
@@ -216,7 +216,7 @@ class ReleasedWindow:
     by_individual: bool
     charge: WindowCharge
     key: KeyReference
-    book: UnitBook
+    book: CaseRegistry
 
     def part(self, place: str) -> WindowPart:
         """Returns which cases count.
@@ -252,7 +252,7 @@ def released_window(
     charge = WindowCharge(_scope(config, schedule, key), window.label, config.windows_add_up)
     place = config.book or store.book_folder
     require_file_system("book", place)
-    book = UnitBook(absolute(place), key.resolve(), ledger, cap)
+    book = CaseRegistry(absolute(place), key.resolve(), ledger, cap)
     return ReleasedWindow(schedule, window, cap is not None, charge, key, book)
 
 

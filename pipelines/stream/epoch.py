@@ -27,7 +27,7 @@ from tracecloak.pipelines.configuration.config import without_filters
 from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
 from tracecloak.pipelines.keys.receipts import Origin
 from tracecloak.pipelines.ledger.claims_and_steps import note_step
-from tracecloak.pipelines.ledger.database import MadeElsewhere
+from tracecloak.pipelines.ledger.database import MadeByAnother
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.failures import own_error, reason_of
@@ -420,7 +420,7 @@ def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> 
         UsageError: A place cannot be written to, another process runs the epoch, or it was begun
             with another configuration, or was withdrawn.
         BudgetExhausted: The account has too little left, or the epoch is over.
-        MadeElsewhere: Another key store has begun the epoch, and paid for it.
+        MadeByAnother: Another key store has begun the epoch, and paid for it.
     """
     check_places(absolute(config.output), config.dead_letter)
     require_writable("output", config.output)
@@ -580,7 +580,7 @@ def _paid(
         UsageError: The epoch was begun with another configuration, or was withdrawn, or there is no
             place in which files can be written before they are seen.
         BudgetExhausted: The account has too little left, or the epoch is over.
-        MadeElsewhere: Another key store has begun the epoch, and paid for it.
+        MadeByAnother: Another key store has begun the epoch, and paid for it.
         TracecloakError: Steps of it were decided, and its key is gone.
     """
     place = output, _ = config.place
@@ -598,7 +598,7 @@ def _paid(
     fingerprint = key.resolve().fingerprint
     try:
         ledger.reserve(reservation_of_epoch(config, config.made_product(), fingerprint))
-    except (UsageError, BudgetExhausted, MadeElsewhere):
+    except (UsageError, BudgetExhausted, MadeByAnother):
         if is_new:  # nothing was charged to it or drawn with it
             store.forget(*place)
         raise
@@ -646,7 +646,7 @@ def check_goes_on(config: StreamConfig, store: KeyStore, ledger: Ledger) -> bool
         UsageError: It was withdrawn, begun with another configuration, or has another horizon, or
             its vocabulary cannot grow so.
         BudgetExhausted: It is over.
-        MadeElsewhere: Another key store has begun it, and paid for it.
+        MadeByAnother: Another key store has begun it, and paid for it.
         TracecloakError: Steps of it were decided, and its key is gone; or the key is gone under
             which it remembers identities; or another version of its product began it.
     """

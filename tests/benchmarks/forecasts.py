@@ -23,7 +23,7 @@ import numpy as np
 from tests.real_logs.ways_by_cell import LOGS
 from tests.support.real_logs import public_log
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.planning.utility import ends_at, worth_of_log
+from tracecloak.pipelines.planning.utility import ends_at, estimate_utility_of_log
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -45,7 +45,9 @@ def measured(traces: TraceBatch, name: str, epsilon: str) -> dict[str, Any]:
         vocabulary=tuple(traces.vocabulary.names.take(used).to_pylist()),
         max_trace_length=next(length for length in _LENGTHS if length >= longest),
     )
-    errors = [worth_of_log(method, params, traces, key).graph_error or 0.0 for key in _KEYS]
+    errors = [
+        estimate_utility_of_log(method, params, traces, key).graph_error or 0.0 for key in _KEYS
+    ]
     ranges = {
         label: [end.graph_error for end in ends_at(method, params, traces.n_cases, declared)]
         for label, declared in (

@@ -16,7 +16,7 @@ from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.unit_book import UnitBook, scope_of
+from tracecloak.pipelines.ledger.unit_book import CaseRegistry, scope_of
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -64,9 +64,9 @@ def of_window(
     return reservation(number, epsilon, window=WindowCharge(where, label, adds_up), **changes)
 
 
-def book_at(folder: object, ledger: Ledger, max_cases: int | None = None) -> UnitBook:
+def book_at(folder: object, ledger: Ledger, max_cases: int | None = None) -> CaseRegistry:
     """Returns the book in a folder, under the key of the tests."""
-    return UnitBook(str(folder), KEY, ledger, max_cases)
+    return CaseRegistry(str(folder), KEY, ledger, max_cases)
 
 
 def fork_and_claim(
@@ -113,7 +113,7 @@ def fork_and_claim(
         raise SystemExit(1)
 
 
-def claimed_by_window(book: UnitBook, ledger: Ledger) -> dict[str, set[tuple[int, ...]]]:
+def claimed_by_window(book: CaseRegistry, ledger: Ledger) -> dict[str, set[tuple[int, ...]]]:
     """Returns the digests that count as claimed, by window's label."""
     found: dict[str, set[tuple[int, ...]]] = {}
     for entry in ledger.entries():

@@ -17,7 +17,7 @@ from typing import Any
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.balance import ChargeState, charge_states
 from tracecloak.pipelines.ledger.caps import Account
-from tracecloak.pipelines.ledger.database import Database, MadeElsewhere
+from tracecloak.pipelines.ledger.database import Database, MadeByAnother
 from tracecloak.pipelines.ledger.entries import Charge, Entry, Reservation
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.snapshot import problems
@@ -136,7 +136,7 @@ def begun_at_once(url: str, folder: Path, release_id: str, n_stores: int = 6) ->
         ledger = Ledger(url, store=KeyStore(folder / f"keys {number}"), patience_seconds=60)
         ledger.entries()
         together.wait(60)
-        with contextlib.suppress(MadeElsewhere):
+        with contextlib.suppress(MadeByAnother):
             ledger.reserve(reservation(release_id=release_id, key_fingerprint=f"k{number}"))
             begun.append(number)
 

@@ -16,7 +16,7 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import reading
 from tracecloak.pipelines.ledger.claims_and_steps import claim, note_step
-from tracecloak.pipelines.ledger.database import MadeElsewhere
+from tracecloak.pipelines.ledger.database import MadeByAnother
 from tracecloak.pipelines.ledger.entries import Entry, OfKey, Reservation
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.snapshot import problems
@@ -150,7 +150,7 @@ def test_another_key_store_does_not_pay_for_an_epoch_again(
     ledger: Ledger, opened: Callable[..., Ledger], other: dict[str, Any]
 ) -> None:
     theirs = opened("their keys")
-    with pytest.raises(MadeElsewhere, match=r"'ward@1'.*nothing is paid here.*another") as no:
+    with pytest.raises(MadeByAnother, match=r"'ward@1'.*nothing is paid here.*another") as no:
         theirs.reserve(epoch(key_fingerprint="k2", **other))
     assert no.value.exit_code == 75
     assert len(ledger.entries()) == 2
@@ -170,7 +170,7 @@ def test_a_window_that_was_released_while_another_looked_is_not_paid_twice(
     ledger.draw("/out", "r1", "k")
     ledger.commit("/out", "r1", "k")
     before = ledger.entries()
-    with pytest.raises(MadeElsewhere, match=r"which paid for window 2026-11.*which"):
+    with pytest.raises(MadeByAnother, match=r"which paid for window 2026-11.*which"):
         other.reserve(of_window(1, "2026-11", key_fingerprint="k2"))
     assert ledger.entries() == before
 
@@ -189,7 +189,7 @@ def test_of_many_key_stores_at_once_one_pays(
 def test_an_epoch_whose_key_store_is_lost_can_be_taken_back(opened: Callable[..., Ledger]) -> None:
     """Also where it was lost between the reservation and the word that it has begun."""
     opened("lost").reserve(epoch())
-    with pytest.raises(MadeElsewhere):
+    with pytest.raises(MadeByAnother):
         opened("other").reserve(epoch(key_fingerprint="k2"))
     ledger = opened("other")
     ledger.withdraw("/out", "ward@1", "officer", "the machine is gone")

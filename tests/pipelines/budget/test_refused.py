@@ -22,7 +22,7 @@ from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
 from tracecloak.pipelines.ledger.noted_cases import erase
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
-from tracecloak.pipelines.ledger.unit_book import BookError
+from tracecloak.pipelines.ledger.unit_book import CaseRegistryError
 from tracecloak.schemas.errors import UsageError
 
 OFFICER = ("me", "why not")
@@ -87,7 +87,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
         lambda f: WindowCharge("s", "w", adds_up=1),  # type: ignore[arg-type]
         UsageError, "adds_up",
     ),
-    "a file is not what was written": (not_read_back, BookError, "cannot be written"),
+    "a file is not what was written": (not_read_back, CaseRegistryError, "cannot be written"),
 }  # fmt: skip
 
 

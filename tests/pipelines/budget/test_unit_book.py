@@ -26,7 +26,7 @@ from tracecloak.pipelines.keys.rewrapping import rewrap, wrap_what_is_in_clear
 from tracecloak.pipelines.ledger import unit_book, unit_index
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.unit_book import BookError, UnitBook, units_to_count
+from tracecloak.pipelines.ledger.unit_book import CaseRegistry, CaseRegistryError, units_to_count
 from tracecloak.pipelines.ledger.unit_index import UnitIndex
 from tracecloak.schemas.errors import UsageError
 
@@ -196,14 +196,14 @@ def test_individuals_without_a_cap_are_refused_but_where_their_price_adds_up(fol
         world.claim(1, "2026-11", individuals("p1"))
     assert world.claim(2, "2026-12", individuals("p1", "p2"), adds_up=True).weight == 2
     with pytest.raises(UsageError, match="at least 1"):
-        UnitBook(str(folder), KEY, world.ledger, 0)
+        CaseRegistry(str(folder), KEY, world.ledger, 0)
 
 
 def test_a_claim_of_a_release_that_is_ended_meanwhile_counts_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Catches a release that goes on with units which the ledger does not know as its own."""
-    monkeypatch.setattr(UnitBook, "frozen", lambda *_: None)
+    monkeypatch.setattr(CaseRegistry, "frozen", lambda *_: None)
     with pytest.raises(UsageError, match=r"was ended in .* while it claimed its"):
         world.claim(1, "2026-11", units(["c1"]))
 
@@ -226,13 +226,13 @@ def test_a_file_is_of_the_window_that_the_ledger_names_it_for(
         return world.book._verified(scope(), {sha256: label})[sha256]
 
     assert verified(data, "2026-11").label == "2026-11"
-    with pytest.raises(BookError, match=r"is of window 2026-11 of scope .* names"):
+    with pytest.raises(CaseRegistryError, match=r"is of window 2026-11 of scope .* names"):
         verified(data, "x")
     for wrong in (b"", b"{}\n", b"[]", data.partition(b"\n")[2]):
-        with pytest.raises(BookError, match="is no file of a book of counted units"):
+        with pytest.raises(CaseRegistryError, match="is no file of a book of counted units"):
             verified(wrong, "2026-11")
     monkeypatch.setattr(unit_book, "read_if_there", _fail)
-    with pytest.raises(BookError, match="cannot be read"):
+    with pytest.raises(CaseRegistryError, match="cannot be read"):
         verified(data, "2026-11")
 
 
@@ -241,7 +241,7 @@ def test_a_book_that_cannot_be_written_claims_nothing(
 ) -> None:
     """Catches a claim in the ledger of units that no file has."""
     monkeypatch.setattr(unit_book, "write_anew", _fail)
-    with pytest.raises(BookError, match=r"cannot be written: .*run again"):
+    with pytest.raises(CaseRegistryError, match=r"cannot be written: .*run again"):
         world.claim(1, "2026-11", units(["c1"]))
     assert world.ledger.entries()[-1].action == "reserve"
 
@@ -254,14 +254,14 @@ def test_who_claims_between_reading_and_locking_is_not_overlooked(
 ) -> None:
     world.ledger.reserve(of_window(1, "2026-11"))
     other = World(world.folder)
-    check = UnitBook._check_known
+    check = CaseRegistry._check_known
 
-    def late(book: UnitBook, *asked: Any) -> None:
+    def late(book: CaseRegistry, *asked: Any) -> None:
         check(book, *asked)
-        monkeypatch.setattr(UnitBook, "_check_known", check)
+        monkeypatch.setattr(CaseRegistry, "_check_known", check)
         other.claim(2, "2026-12", units(["c1"]))
 
-    monkeypatch.setattr(UnitBook, "_check_known", late)
+    monkeypatch.setattr(CaseRegistry, "_check_known", late)
     claimed = world.book.claim("/out", "r1", "k", units(["c1", "c2"]))
     assert rows(claimed.units) == rows(units(["c2"]))
 
@@ -274,12 +274,12 @@ def test_a_file_that_the_ledger_does_not_name_means_nothing(
 ) -> None:
     """A run is cut off between the file and the entry."""
 
-    def cut_off(self: UnitBook, *file: Any) -> str:
+    def cut_off(self: CaseRegistry, *file: Any) -> str:
         write(self, *file)
         raise KeyboardInterrupt
 
-    write = UnitBook._written
-    monkeypatch.setattr(UnitBook, "_written", cut_off)
+    write = CaseRegistry._written
+    monkeypatch.setattr(CaseRegistry, "_written", cut_off)
     with pytest.raises(KeyboardInterrupt):
         world.claim(1, "2026-11", units(["c1"]))
     monkeypatch.undo()
@@ -336,7 +336,9 @@ def test_a_file_that_was_changed_or_is_gone_stops_the_scope(world: World, change
         lambda: world.book.verify(scope()),
         lambda: world.book.frozen("/out", "r1", "k"),
     ):
-        with pytest.raises(BookError, match=r"window 2026-11 counted.*restored from a") as e:
+        with pytest.raises(
+            CaseRegistryError, match=r"window 2026-11 counted.*restored from a"
+        ) as e:
             ask()
         assert e.value.exit_code == LedgerError.exit_code
     fresh.check(elsewhere)
@@ -369,19 +371,19 @@ def test_a_key_that_was_lost_stops_the_schedule_and_is_not_made_anew_unseen(
     """Catches a book that begins again under a fresh key, and knows nothing of what was counted."""
     world.claim(1, "2026-11", units(["c1"]))
     fresh = release_key(8)
-    lost = UnitBook(str(world.folder / "book"), fresh, world.ledger, None)
+    lost = CaseRegistry(str(world.folder / "book"), fresh, world.ledger, None)
     now = scope(book_key_fingerprint=fresh.fingerprint)
-    with pytest.raises(BookError, match=r"under book key"):
+    with pytest.raises(CaseRegistryError, match=r"under book key"):
         lost.check(now)
     world.ledger.reserve(of_window(2, "2026-12", scope=now))
-    with pytest.raises(BookError, match=r"restore book\.secret"):
+    with pytest.raises(CaseRegistryError, match=r"restore book\.secret"):
         lost.claim("/out", "r2", "k", units(["c1"]))
     for ask in (
         lambda: lost.check(scope()),
         lambda: lost.frozen("/out", "r1", "k"),
         lambda: lost.claim("/out", "r1", "k", units(["c1"])),
     ):
-        with pytest.raises(BookError, match="set book_key to the one"):
+        with pytest.raises(CaseRegistryError, match="set book_key to the one"):
             ask()
     elsewhere = scope(schedule_digest="1" * 32, book_key_fingerprint=fresh.fingerprint)
     lost.check(elsewhere)  # another schedule is paid beside it
@@ -411,7 +413,7 @@ def test_the_key_of_the_book_is_made_once_and_wrapped_as_the_others(tmp_path: Pa
 def test_a_scope_that_is_a_path_leads_nowhere(world: World) -> None:
     """Catches a text of a ledger that makes a book read or write beside its folder."""
     world.ledger.reserve(of_window(1, "2026-11", scope="../../elsewhere"))
-    with pytest.raises(BookError, match="of the book with key none"):
+    with pytest.raises(CaseRegistryError, match="of the book with key none"):
         world.book.claim("/out", "r1", "k", units(["c1"]))
     assert world.book._path("../x", "0" * 64).startswith(f"{world.folder}/book/")
     assert "/../" not in world.book._path("../x", "0" * 64)
@@ -428,7 +430,7 @@ class IndexedWorld:
     def opened(self, keys: str = "keys", **named: Any) -> Ledger:
         return Ledger(self.url, {"a": account("100")}, store=KeyStore(self.folder / keys), **named)
 
-    def book(self, keys: str = "keys") -> UnitBook:
+    def book(self, keys: str = "keys") -> CaseRegistry:
         return book_at(self.folder / "book", self.opened(keys))
 
     def claim(self, number: int, cases: list[str], keys: str = "keys") -> int:
@@ -550,14 +552,14 @@ def test_who_writes_the_book_cannot_move_what_was_taken_in(kept: IndexedWorld) -
     paths[0].write_bytes(paths[1].read_bytes())
     paths[2].unlink()
     assert still_knows(kept)
-    with pytest.raises(BookError, match=r"was changed|is not there"):
+    with pytest.raises(CaseRegistryError, match=r"was changed|is not there"):
         kept.book().verify(scope())
-    with pytest.raises(BookError, match=r"was changed|is not there"):
+    with pytest.raises(CaseRegistryError, match=r"was changed|is not there"):
         kept.claim(8, ["x"], keys="another key store")
     last = max((kept.folder / "book").rglob("*.units"), key=lambda one: one.stat().st_mtime_ns)
     last.unlink()  # which nobody has read yet
     for ask in (lambda: kept.book().check(scope()), lambda: kept.claim(7, ["c4"])):
-        with pytest.raises(BookError, match="is not there"):
+        with pytest.raises(CaseRegistryError, match="is not there"):
             ask()
 
 
@@ -569,7 +571,7 @@ def test_an_index_that_says_something_else_is_told_by_who_verifies(kept: Indexed
     ):
         assert kept.book().verify(scope()) == 5
         _changed(kept.index, change)
-        with pytest.raises(BookError, match=r"index of the book, .*units.*counted"):
+        with pytest.raises(CaseRegistryError, match=r"index of the book, .*units.*counted"):
             kept.book().verify(scope())
         kept.index.unlink()
     assert kept.book().verify(scope()) == 5 and still_knows(kept)

@@ -27,7 +27,7 @@ from tests.support.releasing import (
 from tests.support.searching import contents
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.source import source_of
-from tracecloak.pipelines.release.querying import QueryConcern
+from tracecloak.pipelines.release.querying import QueryExtension
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.inputs import databases
 
@@ -149,7 +149,7 @@ def test_a_result_that_nothing_was_reserved_for_is_known_and_goes(
     def killed(**changes: Any) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("tracecloak.pipelines.release.opening.source_of", 1)
-            patch.setattr(QueryConcern, "dropped", lambda _: None)
+            patch.setattr(QueryExtension, "dropped", lambda _: None)
             assert release(tmp_path, **given, **changes) == 6
 
     killed()

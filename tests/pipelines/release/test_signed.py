@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.releasing import fix_key, ledger_entries, small_release, tracecloak
 from tests.support.tiers import at_night
-from tracecloak.pipelines.release.extensions import SignatureConcern
+from tracecloak.pipelines.release.extensions import SignatureExtension
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.keys.signing import PublicKey, SigningReference, new_pair
 
@@ -101,5 +101,5 @@ def test_a_worker_elsewhere_cannot_read_a_file_of_this_machine(tmp_path: Path, k
         return SimpleNamespace(config=config, driver=SimpleNamespace(is_local=False))
 
     with pytest.raises(UsageError, match="sign names a file of this machine"):
-        SignatureConcern().open(run(str(key)))
-    SignatureConcern().open(run(f"command:cat {key}"))
+        SignatureExtension().open(run(str(key)))
+    SignatureExtension().open(run(f"command:cat {key}"))

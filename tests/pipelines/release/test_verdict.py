@@ -12,7 +12,13 @@ from tests.support.releasing import csv_log, small_rows, tracecloak
 from tests.support.tiers import each_row
 from tests.support.ways_by_cell import recorded
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.planning.utility import REGULAR, WITHIN, Worth, may_be_noise, worth_at
+from tracecloak.pipelines.planning.utility import (
+    REGULAR,
+    WITHIN,
+    UtilityEstimate,
+    may_be_noise,
+    median_utility,
+)
 from tracecloak.pipelines.planning.verdict import (
     grade_of,
     judged_at,
@@ -21,7 +27,7 @@ from tracecloak.pipelines.planning.verdict import (
 from tracecloak.schemas.published.manifest import Yield
 
 NAMES = tuple(f"step {i}" for i in range(10))
-GRAPH = Worth(1_000, Yield(1_000, None, 10, 20), 10, None, 0.1)
+GRAPH = UtilityEstimate(1_000, Yield(1_000, None, 10, 20), 10, None, 0.1)
 TREE = replace(GRAPH, graph_error=None, noise_share=0.1)
 
 
@@ -43,7 +49,7 @@ TREE = replace(GRAPH, graph_error=None, noise_share=0.1)
         (replace(GRAPH, held=Yield(), graph_error=None, refusal="too much"), "no"),
     ],
 )
-def test_the_bounds(worth: Worth, grade: str) -> None:
+def test_the_bounds(worth: UtilityEstimate, grade: str) -> None:
     assert grade_of(worth) == grade
 
 
@@ -75,7 +81,7 @@ def test_no_size_is_called_worthless_at_which_a_public_log_came_out_well() -> No
         names = tuple(f"step {i}" for i in range(n_names - 1))
         params = method.Params(epsilon=epsilon, vocabulary=names)
         needs_verdict = may_be_noise(method, params, n_cases)
-        best = worth_at(method, params, n_cases, REGULAR).times(1 / WITHIN)
+        best = median_utility(method, params, n_cases, REGULAR).times(1 / WITHIN)
         assert not needs_verdict or grade_of(best) != "no"
 
 

@@ -18,10 +18,10 @@ from tracecloak.pipelines.planning.utility import (
     USUAL,
     _cases_by_rank,
     ends_at,
+    estimate_utility,
+    estimate_utility_of_log,
     processes,
     synthetic_log,
-    worth_of,
-    worth_of_log,
 )
 from tracecloak.schemas.published.rows import traces_of_rows
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -64,7 +64,9 @@ def test_the_error_of_a_graph_is_in_the_range() -> None:
     method: Any = METHODS["private-dfg"]
     params = method.Params(epsilon="1", vocabulary=tuple(sorted(ACTIVITIES)))
     n_variants = VariantHistogram.from_traces(log).n_variants
-    errors = [worth_of_log(method, params, log, run).graph_error for run in range(100, 105)]
+    errors = [
+        estimate_utility_of_log(method, params, log, run).graph_error for run in range(100, 105)
+    ]
     best, worst = ends_at(method, params, 2000, n_variants)
     low, high = best.graph_error, worst.graph_error
     assert low is not None and high is not None and high <= 3.001 * low
@@ -98,8 +100,8 @@ def test_a_run_that_ends_at_the_variants_says_what_the_whole_log_does() -> None:
     params = METHODS["private-log"].Params(epsilon="1", vocabulary=NAMES, max_trace_length=10)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tracecloak.pipelines.planning.utility._UntilVariants", lambda: None)
-        whole = worth_of(METHODS["private-log"], params, 1000, 0, USUAL)
-    short = worth_of(METHODS["private-log"], params, 1000, 0, USUAL)
+        whole = estimate_utility(METHODS["private-log"], params, 1000, 0, USUAL)
+    short = estimate_utility(METHODS["private-log"], params, 1000, 0, USUAL)
     assert (short.graph_error, short.case_share) == (whole.graph_error, whole.case_share)
     assert short.held.n_activities == whole.held.n_activities
     assert whole.graph_error is not None and 0 < whole.graph_error < 0.9

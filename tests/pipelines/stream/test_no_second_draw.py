@@ -31,7 +31,7 @@ from tests.support.stream_runs import (
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger.database import LedgerUnavailable, MadeElsewhere
+from tracecloak.pipelines.ledger.database import LedgerUnavailable, MadeByAnother
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.stream import epoch as epochs
 from tracecloak.pipelines.stream import run as running
@@ -375,7 +375,7 @@ def test_of_two_key_stores_one_pays_for_an_epoch(
     keys = tmp_path / "their keys"
     there = stream_config(tmp_path, ledger=ledger, key_store=str(keys), account=account)
     for messages in (None, NeverRead()):
-        with pytest.raises(MadeElsewhere, match=r"'ward@1' .* nothing is paid here") as no:
+        with pytest.raises(MadeByAnother, match=r"'ward@1' .* nothing is paid here") as no:
             if messages is None:
                 run_script(there, script())
             else:

@@ -73,7 +73,7 @@ def _run(work: Callable[[], int], machine: int, dies_at: int | None) -> NoReturn
             hooked(patch, passed)
             for owner, name in (
                 (Database, "transact"), (KeyStore, "write"), (ReleaseFolder, "commit"),
-                (unit_book.UnitBook, "claim"),
+                (unit_book.CaseRegistry, "claim"),
             ):  # fmt: skip
                 _hook(patch, owner, name, passed)
             code = work()

@@ -6,13 +6,13 @@ import secrets
 from dataclasses import replace
 
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.release.values import Concern, Run
+from tracecloak.pipelines.release.values import Extension, Run
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.files import read_if_there, write_new
 
 
-class LotConcern(Concern):
+class LotConcern(Extension):
     """Draws a lot before the run, keeps it through a kill, and says it in the manifest."""
 
     def __init__(self) -> None:
