@@ -167,9 +167,8 @@ def _lowest_means(values: np.ndarray, least: np.ndarray, is_laplace: bool) -> np
 #     minimise  sum (x - m)^2 / v  +  sum (r_i(x) - h_i)^2 / V_i    with  low <= x <= high.
 #
 # The hidden pairs of i are expected to take h_i, with variance V_i: each is taken to be anything
-# from
-# 0 to its threshold t, of variance t^2 / 12, and its noisy sum says the rest. Start and end are one
-# node, as what leaves the start has entered the end.
+# from 0 to its threshold t, of variance t^2 / 12, and its noisy sum says the rest. Start and end
+# are one node, as what leaves the start has entered the end.
 #
 # The conditions are soft, so there is always a solution, and the intervals hold of all counts.
 # Where no counts in them agree with what may be hidden, the conditions are violated by least
@@ -177,12 +176,9 @@ def _lowest_means(values: np.ndarray, least: np.ndarray, is_laplace: bool) -> np
 #
 # The function is quadratic and its domain is a box. A matrix D that is diagonal and not below its
 # Hessian (Gershgorin) makes a step of projected gradient descent a clip of each count by itself,
-# and
-# as the Hessian is not below q D, Nesterov's constant momentum takes the error below any bound in
-# so
-# many steps times 1 / sqrt(q) ("Introductory Lectures on Convex Optimization", 2004, section
-# 2.2.4).
-# Only sums of numpy are used, whose order is the same on every machine.
+# and as the Hessian is not below q D, Nesterov's constant momentum takes the error below any bound
+# in so many steps times 1 / sqrt(q) ("Introductory Lectures on Convex Optimization", 2004, section
+# 2.2.4). Only sums of numpy are used, whose order is the same on every machine.
 #
 # It sees noisy sums only, so it is post-processing and costs no privacy.
 

@@ -297,15 +297,13 @@ class PrivateLog(PartsMethod):
 # `amun-rigorous`: Amun's one parameter, kept: `private-log` at the epsilon that it asks for.
 #
 # Amun (Elkoumy, Pankova and Dumas) asks how much a release may raise the probability that an
-# attacker
-# guesses which course a case took: its guessing advantage g. That is a question about replacing a
-# case, and a release that is epsilon-DP for adding or removing one is 2 epsilon-DP for it. A prior
-# guess p then rises to at most p e^E / (p e^E + 1 - p) with E = 2 epsilon, which is most above p at
-# p = 1 / (1 + e^(E/2)), by tanh(E / 4). So epsilon = ln((1 + g) / (1 - g)) keeps the rise at g or
-# less, whatever the prior, for all that is released: 0.405, 0.619 and 0.847 for g of 0.2, 0.3 and
-# 0.4. With delta above 0 it is as if, with the delta that the statement names for this question,
-# the
-# guess were told.
+# attacker guesses which course a case took: its guessing advantage g. That is a question about
+# replacing a case, and a release that is epsilon-DP for adding or removing one is 2 epsilon-DP for
+# it. A prior guess p then rises to at most p e^E / (p e^E + 1 - p) with E = 2 epsilon, which is
+# most above p at p = 1 / (1 + e^(E/2)), by tanh(E / 4). So epsilon = ln((1 + g) / (1 - g)) keeps
+# the rise at g or less, whatever the prior, for all that is released: 0.405, 0.619 and 0.847 for g
+# of 0.2, 0.3 and 0.4. With delta above 0 it is as if, with the delta that the statement names for
+# this question, the guess were told.
 #
 # Unlike Amun nothing is filtered, copied or deleted by what the log says, and no epsilon is
 # announced for single events.

@@ -23,8 +23,7 @@ from tracecloak.schemas.statistics.variants import Trie, VariantHistogram
 #
 # * The events of a node of the merged tree take the quantiles of the durations that its cases have
 #   there, one of each of as many equal slices as there are events, dealt out by the key. So the
-#   group
-#   keeps its distribution, and what a case gets says nothing of what it had.
+#   group keeps its distribution, and what a case gets says nothing of what it had.
 # * A quantile lies between two neighbouring values, or around the smallest or largest one by up to
 #   half of the distance to its neighbour. It is a value of the group only where several cases share
 #   it.

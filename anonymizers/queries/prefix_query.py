@@ -46,13 +46,6 @@ if TYPE_CHECKING:
 
 # ---
 # The Laplace trace-variant query, level by level, and `laplace-levels`, which pays for its levels.
-# Mannhardt, Koschmider, Baracaldo, Weidlich and Michael ("Privacy-Preserving Process Mining", 2019)
-# ask level by level how many cases begin with each prefix that may go on. Candidates of a level are
-# the surviving prefixes of the level before, each continued by every activity and by the end. Noise
-# is added to every candidate's count, what is negative becomes 0, candidates below a threshold are
-# dropped, and what ended is released, beside the unended prefixes of the last level. It is the
-# baseline of Fahrenkrog-Petersen et al., "SaCoFa: Semantics-aware Control-flow Anonymization for
-# Process Mining" (2021).
 
 
 # Candidates of one level, at most: it bounds time and memory.

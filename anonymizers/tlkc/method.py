@@ -391,8 +391,7 @@ def _needed(members: _Members, chosen: np.ndarray, cases_with: np.ndarray) -> np
 # 5.2.
 # Elements of events are suppressed in the whole log until every set, multiset, sequence or timed
 # sequence of at most L elements that occurs matches at least K cases, in which no sensitive value
-# has
-# a share above C. No noise is drawn: this is no differential privacy.
+# has a share above C. No noise is drawn: this is no differential privacy.
 #
 # Fixed here, where the paper is silent or its example differs: knowing nothing counts as
 # knowledge of length 0, so C holds for the log as a whole too. Times are cut to T and count from

@@ -214,8 +214,8 @@ class DpimParams(NamesParams):
 #   commit e9178bc of August 2024, and chose them by exact counts before.
 # * An activity that follows itself is a loop, as in line 9 of algorithm 4, and optional where it is
 #   rare, as line 10 has it of others. Without that, fitness on Sepsis without noise is .183 below
-#   the
-#   inductive miner's, and figure 3 of the paper has .10. The code makes every such loop optional.
+#   the inductive miner's, and figure 3 of the paper has .10. The code makes every such loop
+#   optional.
 # * The budget for questions about ends is halved from question to question over the whole tree, as
 #   the text and the code have it; algorithm 4 halves it along each path.
 # * A part that no cut divides, and to whose first activities pairs lead, is a loop that begins anew

@@ -175,12 +175,9 @@ def expected_distances(features: np.ndarray) -> dict[str, float]:
 # is known beforehand and the number of activities, the distance of what each way would release
 # follows from it (`anonymizers.variants.auto`), and the way of the least is taken:
 # 1. `joint-variants`, whose chain makes up the cases that a histogram would not show. The cases
-# that
-#    would have been shown anyway come out worse, as they share the budget.
+#    that would have been shown anyway come out worse, as they share the budget.
 # 2. A histogram with Laplace noise. Three quarters of the cases that it misses are walks of the
-# chain
-#    of what it published, unless their number may be
-#    nothing but its noise.
+#    chain of what it published, unless their number may be nothing but its noise.
 # 3. A tree of prefixes: it stops where cases get few, and shows how these began. What it does takes
 #    longer the longer its walks may be, so it takes cases for ended after event 100, or where a
 #    declared length ends them before.

@@ -29,12 +29,6 @@ from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.variants import Trie, VariantHistogram
 
-# ---
-# A private tree of prefixes: which prefixes of variants are split, and noisy counts of the leaves.
-# Zhang, Xiao and Xie, "PrivTree: A Differentially Private Algorithm for Hierarchical
-# Decompositions" (SIGMOD 2016), with whole numbers throughout. Only what is here sees exact counts.
-
-
 # Children of all splits together. They bound the memory at a few hundred megabytes and the time at
 # seconds.
 MAX_NODES = 1 << 21

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime
 import errno
+import json
 import os
 import platform
 import socket
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,7 +64,9 @@ def check_engine(setting: Setting) -> Iterator[CheckResult]:
     if runner == FLINK:
         for name, address in _addresses_of_flink(options).items():
             _require_answer(name, address)
-            yield "ok", f"{name} answers"
+            yield (
+                _version_of_flink(address) if name == "flink_master" else ("ok", f"{name} answers")
+            )
     if setting.probes and not is_local(runner) and runner != "DataflowRunner":
         from tracecloak.pipelines.runners.on_beam import check_workers
 
@@ -93,6 +97,32 @@ def _addresses_of_flink(options: PipelineOptions) -> dict[str, str]:
     if str(master.flink_master).rstrip("/").rpartition(":")[2].isdigit():
         addresses["flink_master"] = master.flink_master
     return {name: address for name, address in addresses.items() if address}
+
+
+def _version_of_flink(address: str) -> CheckResult:
+    """Looks whether this Beam goes with the version of the cluster.
+
+    Raises:
+        RetryLater: What answers is not the REST interface of Flink.
+    """
+    from apache_beam.options.pipeline_options import FlinkRunnerOptions
+
+    url = address if "://" in address else f"http://{address}"
+    try:
+        with urllib.request.urlopen(f"{url.rstrip('/')}/v1/config", timeout=_ASK_SECONDS) as answer:
+            theirs = str(json.load(answer)["flink-version"])
+    except (OSError, ValueError, KeyError) as error:
+        raise RetryLater(
+            f"Flink does not answer at flink_master {address!r} ({type(error).__name__}); start "
+            "it, or correct the address of its REST port"
+        ) from None
+    known = FlinkRunnerOptions.PUBLISHED_FLINK_VERSIONS
+    if any(theirs.startswith(f"{one}.") for one in known):
+        return "ok", f"Flink is {theirs}, with which this Beam goes"
+    return (
+        "failure",
+        f"Flink is {theirs}, and this Beam goes with {', '.join(known)}: take one of these",
+    )
 
 
 def _require_answer(name: str, address: str) -> None:

@@ -179,9 +179,7 @@ def _error(method: Any, params: Any, original: TraceBatch) -> float | None:
 
 
 # ---
-# The operator's edition of a release's page: the release beside its log, and what an officer asks.
-# It is computed on the unprotected log and says so. Nothing of it is drawn, spent or released. The
-# map, the variants and the times of a release with the numbers of its original beside them.
+# The map, the variants and the times of a release with the numbers of its original beside them.
 
 
 _SIZES = (1, 2, 3, 4)  # of what somebody knows

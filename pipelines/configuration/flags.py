@@ -19,12 +19,6 @@ from tracecloak.schemas.texts import bounded_json, unescaped
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.bounding import ContributionBounds
 
-# --- How help and plans write a parameter, and how the text of a flag and a file are read. --------
-# A flag takes a plain value as text, and a list as text separated by commas. A list or a mapping
-# can also be given as in the configuration file, such as in JSON, or as `@FILE`, a file that has
-# only this value.
-
-
 # --- Files that a configuration names, as bytes and as YAML. --------------------------------------
 
 

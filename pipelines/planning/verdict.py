@@ -63,8 +63,6 @@ from tracecloak.schemas.errors import TracecloakError
 
 # ---
 # Whether a release is worth its budget, in words: from what `worth` foretells, and what to change.
-# Nothing here depends on an input: the numbers of cases are those that somebody names, the logs are
-# synthetic, and the noise is that of the configuration. The answers have these bounds:
 
 
 Grade = Literal["worth it", "hardly", "no", "depends"]

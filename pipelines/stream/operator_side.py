@@ -177,12 +177,6 @@ class Health:
         return sum(path.stat().st_size for path in files if path.exists())
 
 
-# ---
-# The operator's side of a stream: health and metrics while it runs, and its end if it is stuck.
-# Each part has a thread of its own, as any of them may hang: a disk, a ledger, a collector. None of
-# them changes a byte of what is published, and none ends the stream but `stuck_after`.
-
-
 _FILE_SECONDS = 5.0
 _METRICS_SECONDS = 15.0
 _LEDGER_SECONDS = 20.0

@@ -59,8 +59,6 @@ from tracecloak.transforms.stream.stream_status import StreamStatus
 
 # ---
 # The job of a stream on Flink, by Flink's REST interface: stopped with a savepoint, or cancelled.
-# Beam's job server has no savepoint, and does not say what Flink calls a job; a job is found by its
-# name, which is that of the epoch.
 
 
 _ASK_SECONDS = 30.0

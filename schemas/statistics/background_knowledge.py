@@ -324,8 +324,7 @@ def matching(offsets: np.ndarray, items: np.ndarray, pattern: np.ndarray) -> np.
 # Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining, Definitions
 # 8
 # to 13. An element is an event's activity, its resource, or both; of relative knowledge also its
-# time
-# since the first event of the case. A piece of knowledge is a set, a multiset or a sequence of
+# time since the first event of the case. A piece of knowledge is a set, a multiset or a sequence of
 # them.
 #
 # All four kinds come down to one: a case matches a pattern if the pattern is a subsequence of the

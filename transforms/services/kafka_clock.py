@@ -26,11 +26,9 @@ from tracecloak.transforms.services.kafka_topic import (
 )
 
 # ---
-# How far the clocks of a message service and of this machine are apart, by messages of our own.
-# A message that was sent at one moment of this machine's clock, and taken by a later one, was
-# stamped in between, so its stamp says by how much the clocks differ at least. A stream believes no
-# moment of a service whose clocks differ from each other, or from this machine's, by more than
-# CLOCK_SKEW_US.
+# How far the clocks of a message service and of this machine are apart, by messages of our own. A
+# stream believes no moment of a service whose clocks differ from each other, or from this
+# machine's, by more than CLOCK_SKEW_US.
 
 
 # By how much clocks may differ: with time synchronisation they differ by milliseconds.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
@@ -12,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -295,6 +297,31 @@ def test_an_engine_that_does_not_answer_is_told(house: House) -> None:
             flags = (f"--job_endpoint=127.0.0.1:{port}", "--flink_master=127.0.0.1:9")
             line = faults(house.lines(*flags, "--environment_type=LOOPBACK"))["engine"]
             assert line.exit_code == 75 and name in line.text
+
+
+class _Flink(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps({"flink-version": "1.2.0"}).encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+def test_an_engine_of_another_version_is_told(house: House) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Flink) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"127.0.0.1:{server.server_port}"
+        flags = (
+            f"--job_endpoint={address}",
+            f"--flink_master={address}",
+            "--environment_type=LOOPBACK",
+        )
+        house.set(runner="FlinkRunner")
+        line = faults(house.lines(*flags))["engine"]
+        server.shutdown()
+    assert line.status == "failure" and "Flink is 1.2.0" in line.text
 
 
 def test_a_check_that_hangs_stops_no_other(house: House) -> None:
