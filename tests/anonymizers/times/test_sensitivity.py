@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
@@ -21,6 +21,7 @@ from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE, Event, Log, trace_batch
 from tests.support.rounds import Recording
 from tests.support.silence import MeasureRecorder
+from tests.support.tiers import at_night
 from tests.support.timed_logs import variants_of
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_clipped
 from tracecloak.anonymizers.contract import method as contract
@@ -64,12 +65,12 @@ def public(log: Log) -> TraceBatch:
     return trace_batch(log).recode_public(WORDS)
 
 
-def small_cases(first: int = 0) -> list[list[tuple[str, int]]]:
-    """Every case of up to three activities with all gaps, and a long one."""
+def small_cases(first: int, gaps_of_three: Sequence[int]) -> list[list[tuple[str, int]]]:
+    """Every case of up to three activities with all gaps, those of three with some, a long one."""
     cases = [[("A", first + MINUTE * i) for i in range(40)]]
     for n in (1, 2, 3):
         for names in itertools.product("ABX", repeat=n):
-            for gaps in itertools.product(GAPS, repeat=n - 1):
+            for gaps in itertools.product(GAPS if n < 3 else gaps_of_three, repeat=n - 1):
                 times = itertools.accumulate((first, *gaps))
                 cases.append(list(zip(names, times, strict=True)))
     return cases
@@ -197,24 +198,27 @@ STATISTICS = {
     "pure durations": durations(step_durations.whole_norm(3), 1, buys=False),
     "durations of all": durations(3 * UNITS, UNITS, OF_ALL, buys=False),
 }
-statistics = pytest.mark.parametrize("name", STATISTICS)
 
 
-def changes(statistic: Statistic) -> Iterator[np.ndarray]:
-    """What each case moves, of any begin, beside no other case and beside some."""
+def changes(statistic: Statistic, is_whole: bool) -> Iterator[np.ndarray]:
+    """What each case moves, of any begin, beside no other case and beside some; or a part of it."""
     noise, is_pure = statistic.noises[0], statistic.changed(1).l1 == step_durations.whole_norm(3)
-    for others, first in itertools.product(([], OTHERS), (0, 20 * DAY + 1)):
+    beside = itertools.product(([], OTHERS), (0, 20 * DAY + 1))
+    for others, first in beside if is_whole else (([], 0), (OTHERS, 20 * DAY + 1)):
         before, _ = statistic.sums(others, noise)
-        for case in small_cases(first):
+        for case in small_cases(first, GAPS if is_whole else GAPS[::3]):
             if len(case) <= 3 or not is_pure:  # without delta cases have that many events at most
                 log = [*others, *(("new", *event) for event in case)]
                 yield statistic.sums(log, noise)[0] - before
 
 
-@statistics
-def test_no_case_moves_a_statistic_further_than_is_stated_and_some_case_as_far(name: str) -> None:
+@pytest.mark.parametrize("is_whole", [False, at_night(True)])
+@pytest.mark.parametrize("name", STATISTICS)
+def test_no_case_moves_a_statistic_further_than_is_stated_and_some_case_as_far(
+    name: str, is_whole: bool
+) -> None:
     stated, largest = STATISTICS[name].changed(1), dict.fromkeys(("l1", "l2_squared", "linf"), 0)
-    for change in changes(STATISTICS[name]):
+    for change in changes(STATISTICS[name], is_whole):
         assert (change >= 0).all()  # so cases of a unit add up
         norms = {"l1": change.sum(), "l2_squared": (change**2).sum(), "linf": change.max()}
         largest = {norm: max(largest[norm], int(norms[norm])) for norm in norms}
