@@ -7,7 +7,6 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 
 from tests.support.graph_intervals import intervals_of
 from tests.support.keys import randomness
-from tests.support.real_logs import public_log
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.graphs.graph_figures import figures_of_graph, median_times
 from tracecloak.anonymizers.graphs.graph_kinds import GraphDecision
@@ -103,28 +101,6 @@ def test_what_a_public_clip_takes_is_in_the_intervals_however_much_it_is() -> No
     assert found.n > 1000
     assert found.coverage >= 0.93
     assert found.of_noise_alone < 0.5 * found.n
-
-
-REAL = [
-    "bpic2013_incidents.xes.gz",
-    "bpic2013_closed.xes.gz",
-    "coselog_receipt.xes.gz",
-    "sepsis.xes.gz",
-    "unrineweginfectie.xes.gz",
-]
-
-
-@pytest.mark.slow
-@pytest.mark.logs
-@pytest.mark.parametrize("epsilon", EPSILONS)
-@pytest.mark.parametrize("file", REAL)
-def test_intervals_hold_of_real_logs(logs_folder: Path, file: str, epsilon: str) -> None:
-    """Over 200 keys."""
-    traces = public_log(logs_folder, file)
-    params = params_of(traces, epsilon, durations=False)
-    found = intervals_of(traces, params, 200)["edges"]
-    assert found.coverage >= 0.93
-    assert found.mean_width <= WIDEST
 
 
 WORDS = ActivityVocabulary.public("AB")

@@ -36,7 +36,9 @@ DECLARED: dict[str, Any] = {
         "throughput of=0.1|0.2|0.3|0.4|0.5|0.6|0.7|0.8|0.9|0.95|0.99 at_most=2h name=q",
         "throughput of=histogram n_bins=5 at_most=2h by=week",
         "within limit=90m by=week",
+        "rework",
         "rework by=activity groups=A|C",
+        "rule template=existence activity=B n=2 within=1h",
         "frequency activity=A at_most=2 where.occurs=C",
         f"rule template=response activity=A then=B by={KIND} groups=k2|k1|none",
         "waiting by=pair groups=A>B|B>A|C>C at_most=1d",
@@ -61,9 +63,12 @@ def numbers_of(indicator: Any, case: Case) -> list[float | None]:
         case "within":
             return [case.throughput_us <= indicator.limit]
         case "rework":
-            return [case.names.count(step) > 1 for step in steps]
+            return [case.names.count(step) > 1 for step in steps] or [case.repeats]
         case "frequency":
             return [case.names.count(step) for step in steps]
+        case "rule" if indicator.template == "existence":
+            soon = (e for e in case.events if e.time_us <= case.events[0].time_us + HOUR)
+            return [sum(event.activity == "B" for event in soon) > 1]
         case "rule":
             return [all("B" in case.names[i:] for i, n in enumerate(case.names) if n == "A")]
         case "waiting":

@@ -36,7 +36,6 @@ from tracecloak.examination.measure.utility import (
     hour_of_week_distance,
 )
 from tracecloak.schemas.calendar.local_time import DAY_US, HOUR_US
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -129,21 +128,6 @@ def test_the_parts_of_any_configuration_add_up_to_epsilon_and_delta(
     parts = params.parts
     assert {part.name for part in parts} == expected
     assert [need.name for part in parts for need in part.needs] == list(budget.means)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"epsilon": "1e-9"},
-        {"epsilon": "1e-12", "delta": "0", "l2_clip": None},
-        {"epsilon": "0.001", "l2_clip": "100000", "max_cases_per_individual": 1000},
-    ],
-)
-def test_noise_that_cannot_be_drawn_is_refused_before_anything_runs(
-    changes: dict[str, Any],
-) -> None:
-    with pytest.raises(UsageError, match=r"epsilon of Gaussian noise|raise epsilon|too small"):
-        METHOD.spends(params_of(**changes))
 
 
 def test_what_is_not_public_is_bought() -> None:

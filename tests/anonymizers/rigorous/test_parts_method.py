@@ -5,50 +5,15 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any, ClassVar
 
-import pytest
-
-from tests.support.examples import examples_of
 from tests.support.keys import randomness
 from tests.support.logs import histogram
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.counters import CountVariants
 from tracecloak.anonymizers.contract.method import Decision
-from tracecloak.anonymizers.queries.pair_query import QueryMethod
-from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import Choice, Sums
 from tracecloak.anonymizers.rigorous.params import DECLARED, RigorousParams
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsDecision, PartsMethod
-
-# What follows from the parts, and who says more of it: which rounds come first where a method has
-# several, with what the counters are told, which sums are published, and what cannot be played out.
-DERIVED = (
-    "bounds", "rounds", "spends", "shares_by_case", "guarantee", "explain", "requires", "decide",
-)  # fmt: skip
-SAID_BESIDE = {
-    ("private-log", "rounds"),
-    ("private-log", "requires"),
-    ("private-log", "decide"),
-    ("joint-variants", "decide"),
-    ("sapa", "spends"),
-}
-
-RIGOROUS = sorted(
-    name
-    for name, method in METHODS.items()
-    if method.guarantee_kind == "rigorous"
-    or any(example.get("budget") == "honest" for example in examples_of(method))
-)
-
-
-@pytest.mark.parametrize("name", RIGOROUS)
-def test_of_every_rigorous_method_all_follows_from_its_parts(name: str) -> None:
-    kind = type(METHODS[name])
-    assert issubclass(kind, PartsMethod)
-    bases = [base for base in kind.__mro__ if base not in PartsMethod.__mro__]
-    for said in DERIVED:
-        names = {base.name for base in bases if said in vars(base) and base is not QueryMethod}
-        assert {(of, said) for of in names} <= SAID_BESIDE
 
 
 class Twice(PartsMethod):

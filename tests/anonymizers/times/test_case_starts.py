@@ -6,7 +6,6 @@ Statistical tests reject at ALPHA = 1e-9 each and name their n and their control
 from __future__ import annotations
 
 import datetime
-import itertools
 from collections import Counter
 from fractions import Fraction
 from typing import Any
@@ -36,7 +35,6 @@ from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.local_time import HOUR_US
 from tracecloak.schemas.calendar.working_time import WorkingCalendar, WorkingTime
-from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
@@ -46,9 +44,6 @@ EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 def noise_of(epsilon: Fraction, max_units: int = 1) -> SumNoise:
     """Laplace noise with a share of epsilon of its own."""
     return Allowance(epsilon).noise(changed_starts(max_units))
-
-
-NONE = noise_of(Fraction(10**6))  # next to none
 
 
 def rule(first: str, last: str, zone: str = "UTC", **calendar: Any) -> LogTime:
@@ -64,18 +59,6 @@ def log_of(starts: list[int]) -> TraceBatch:
         return trace_batch({}, "AB")
     events = [(f"c{i}", "A", start) for i, start in enumerate(starts)]
     return trace_batch([*events, *(("c0", "B", starts[0] + 5 * HOUR_US) for _ in range(2))], "AB")
-
-
-def many(starts: np.ndarray) -> TraceBatch:
-    """A case of one event for each start."""
-    n = len(starts)
-    return TraceBatch(
-        np.arange(n).astype(str).tolist(),  # type: ignore[arg-type]  # only counted
-        np.arange(n + 1),
-        np.zeros(n, np.int32),
-        starts,
-        ActivityVocabulary.of("A"),
-    )
 
 
 def wall(time_us: int, zone: str) -> datetime.datetime:
@@ -197,34 +180,6 @@ def test_the_law_of_a_start_is_that_of_the_rates(bucket_days):
     assert p_value(observed, n * np.maximum(wrong, 1e-12) / np.maximum(wrong, 1e-12).sum()) < ALPHA
     zeros = [place for place, chance in zip(places, expected.values(), strict=True) if chance == 0]
     assert zeros and not set(quarter) & set(zeros)
-
-
-def test_closed_hours_are_never_drawn_even_from_noise():
-    log_time = rule(
-        "2024-03-01", "2024-04-30", "Europe/Amsterdam", days=(0, 1), from_hour=9, to_hour=11
-    )
-    time = log_time.working_time({})
-    stamps = np.arange(time.first_us, time.last_us, HOUR_US)  # most of them in closed hours
-    counts = Counted(ClippedCells, count_starts, (log_time,)).count(many(stamps), {}, randomness())
-    for number, n_cases in itertools.product(range(5), (0, 500, 10**6)):
-        decided = decide_starts(
-            counts, time, n_cases, noise_of(Fraction(1, 50)), randomness(number)
-        )
-        drawn = sample_starts(decided, np.arange(3000), randomness(number))
-        assert drawn.dtype == np.int64
-        assert all(is_open(log_time, moment) for moment in drawn.tolist())
-
-
-@given(st.lists(st.integers(0, 10**9), unique=True, max_size=30), st.integers(1, 5))
-def test_a_case_number_decides_its_start(numbers, n_pieces):
-    time = time_of("2024-01-01", "2024-12-31")
-    decided = decide_starts(ClippedCells.merge([]), time, 100, NONE, randomness())
-    whole = np.array(numbers, np.int64)
-    together = dict(zip(numbers, sample_starts(decided, whole, randomness()), strict=True))
-    for piece in range(n_pieces):
-        part = whole[piece::n_pieces]
-        drawn = sample_starts(decided, part, randomness())
-        assert [together[number] for number in part.tolist()] == drawn.tolist()
 
 
 @st.composite

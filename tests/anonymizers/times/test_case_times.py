@@ -107,51 +107,6 @@ def spans_of(shares: list[float], n_cases: float) -> SpansDecision:
     return SpansDecision(np.array(BORDERS), np.cumsum(shares), N_TICKS, counts, 1e-3, WIDE)
 
 
-def exact_times(truth: np.ndarray, deviation: float) -> tuple[case_times.CaseTimes, SpansDecision]:
-    """What is decided where the three tables of a log are known, but for a deviation."""
-    generator = np.random.default_rng(4)
-    tables = case_times.TablesDecision(
-        *(
-            truth.sum(axis=axis) + generator.normal(0, deviation, s)
-            for axis, s in zip((2, 1, 0), SHAPES, strict=True)
-        ),
-        deviation,
-    )
-    of_bins = truth[:, :, :-1].sum(axis=(0, 1))
-    of_all = spans_of((of_bins / of_bins.sum()).tolist(), of_bins.sum())
-    ranks = np.append(0, np.cumsum(truth.sum(axis=(0, 2))) / truth.sum())
-    periods = Periods(PERIODS.borders_us, ranks)
-    sizes = truth.sum(axis=(1, 2)).astype(np.int64)
-    classes = CaseClasses(CLASSES.variants, CLASSES.offsets, sizes)
-    own = np.repeat(np.arange(N_CLASSES), sizes)
-    # By their steps all cases would take the same, but for those of one event.
-    bins = np.where(own == 1, N_BINS, 3)
-    return case_times.decide_times(tables, of_all, periods, classes, (own, bins)), of_all
-
-
-def drifting() -> np.ndarray:
-    """Cases by class, period and bin: what is frequent and how long it takes changes."""
-    truth = np.zeros((N_CLASSES, N_PERIODS, N_BINS + 1))
-    truth[0, :, 2] = 4000, 1000, 100
-    truth[0, :, 4] = 100, 100, 900
-    truth[1, :, N_BINS] = 100, 300, 3000  # of one event
-    truth[2, :, 5] = 200, 1000, 300
-    truth[4, :, 1] = 700, 100, 200
-    return truth
-
-
-def test_chances_are_chances_whatever_the_noise():
-    for deviation in [0.1, 30.0, 1e5]:
-        for truth in (drifting(), np.zeros_like(drifting())):
-            truth[0, 0, 0] += 1
-            times, _ = exact_times(truth, deviation)
-            for reached in (times.periods, times.spans):
-                assert (np.diff(reached, prepend=0, axis=-1) >= -1e-12).all()
-                assert (reached[..., -1] == 1).all()
-            assert times.periods.shape == (2 * N_CLASSES, N_PERIODS)
-            assert times.spans.shape == (N_CLASSES, N_PERIODS, N_BINS)
-
-
 def test_periods_are_drawn_by_class_and_by_whether_there_is_one_event():
     rows = np.array([[0.2, 0.5, 0.3], [0, 0, 1], [1, 0, 0], [0.6, 0.4, 0]])
     decided = case_times.CaseTimes(np.cumsum(rows, axis=1), np.ones((2, 3, 1)))

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract import method as contract
@@ -388,10 +387,3 @@ def test_ranks_are_those_of_a_loop(kept, asked):
         below = bisect.bisect_left(beside, own)
         expected = (below + chance * (beside.count(own) + 1)) / (len(beside) + 1)
         assert rank == pytest.approx(expected)
-
-
-def test_without_sums_ranks_are_drawn_by_chance():
-    n = 10_000
-    one = np.zeros(n, np.int64)
-    ranks = ranks_of(sum_decided_on([]), one, one, np.arange(n), randomness())
-    assert p_value(np.histogram(ranks, 10, (0, 1))[0], np.full(10, n / 10)) > ALPHA

@@ -303,26 +303,6 @@ def test_without_noise_the_shares_are_those_of_the_log():
     assert shares.sum() == pytest.approx(1)
 
 
-def test_shares_sum_to_1_whatever_the_noise():
-    for n_cases, n_ticks, epsilon in [
-        (0, 1, LARGE),
-        (40, 2, Fraction(1)),
-        (0, 60, Fraction(1, 10**6)),
-        (40, N_TICKS, LARGE),
-    ]:
-        log = {f"c{i}": f"A@0 B@{i * 9}" for i in range(n_cases)}
-        time = LogTime(WorkingCalendar(), TimeRange(0, n_ticks * SECOND))
-        for number in range(10):
-            counted = Counted(ClippedCells, count_spans, (time, N_BINS)).count(
-                public(log), {}, randomness()
-            )
-            decided = decide_spans(counted, N_BINS, n_ticks, noise_of(epsilon), randomness(number))
-            assert decided.borders.tolist() == time_bins.time_borders(N_BINS, n_ticks).tolist()
-            assert decided.reached.shape == (len(decided.borders) + 1,)
-            assert (shares_of(decided) >= 0).all() and decided.reached[-1] == 1
-            assert decided.n_ticks == n_ticks
-
-
 def test_a_bin_counts_where_it_and_those_beside_it_stand_out(monkeypatch):
     """By hand: of deviation 10, three must come to more than 25 root 3 = 43.3, two to 35.4."""
     noise = SumNoise((10, 1), 1, False)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from docs.hooks import results as pages_of_results
-from docs.hooks.comparison_tables import log_lines, recorded_at
+from docs.hooks.comparison_tables import log_lines
 from tests.support.keys import randomness
 from tests.support.logs import histogram
 from tests.support.releasing import csv_log, tracecloak
@@ -146,23 +146,6 @@ def test_a_row_stands_beside_those_of_its_log_and_epsilon() -> None:
             assert shown == pytest.approx(quartiles[0], rel=0.05, abs=6e-4), name
         for clause in recordings()["palsyn"].unaccounted:
             assert clause in section
-
-
-def test_it_stands_nowhere_else() -> None:
-    known = {(one.log, one.epsilon) for one in recordings()["palsyn"].figures}
-    for log in COMPARED.logs:
-        for epsilon in COMPARED.epsilons:
-            here = recorded_at(("palsyn",), log, epsilon, "log")
-            assert bool(here) == ((log.name, epsilon) in known)
-            assert not recorded_at(("palsyn",), log, epsilon, "variants")
-        n_rows = page_of(log).count(ROW)
-        assert n_rows == sum(name == log.name for name, _ in known)
-        not_asked = COMPARED.model_copy(update={"recorded": ()})
-        assert "palsyn" not in page_of(log, not_asked)
-    # The same log under another name, at the same epsilon in other digits.
-    renamed = LOGS["bpic2013_closed"].model_copy(update={"name": "closed problems"})
-    assert recorded_at(("palsyn",), renamed, "1.0", "log")
-    assert not recorded_at(("palsyn",), renamed.model_copy(update={"n_cases": 9}), "1", "log")
 
 
 def test_a_recorded_row_is_never_the_best(monkeypatch: pytest.MonkeyPatch) -> None:

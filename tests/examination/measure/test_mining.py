@@ -8,7 +8,6 @@ import signal
 import sys
 from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,9 +15,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.support.logs import Variant, histogram, variant_counts
-from tests.support.tiers import at_night
 from tests.support.trees import trees
-from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.measure.mining import (
     BASELINES,
     MEASURES,
@@ -33,7 +30,6 @@ from tracecloak.examination.measure.mining import (
     sequence_entropy,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.models import (
     SILENT,
@@ -46,9 +42,6 @@ from tracecloak.schemas.models import (
     parallel,
     sequence,
 )
-from tracecloak.transforms.formats.registry import SourceFormat
-from tracecloak.transforms.inputs.source_files import match_files
-from tracecloak.transforms.sources import EventSource
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of pm4py's dependencies
 
@@ -208,23 +201,6 @@ def test_in_a_process_of_its_own_a_model_is_judged_the_same_until_patience_ends(
         assert not worker.is_alive()
     finally:
         miner.close()
-
-
-@pytest.mark.logs
-@pytest.mark.parametrize(
-    ("name", "fitness", "precision"),
-    [("coselog_receipt", 0.945, 0.266), at_night("sepsis", 0.987, 0.453)],
-)
-@pytest.mark.usefixtures("pm4py")
-def test_real_logs_have_the_known_quality(
-    logs_folder: Path, name: str, fitness: float, precision: float
-) -> None:
-    """As pm4py 2.7.23 finds it on the whole logs, read and mined by its own functions."""
-    files = tuple(match_files([str(logs_folder / f"{name}.xes.gz")]))
-    original = Original.read(name, EventSource(files, SourceFormat(), ColumnMapping()))
-    found = original.process.judged("IMf")
-    assert found.fitness == pytest.approx(fitness, abs=0.0006)
-    assert found.precision == pytest.approx(precision, abs=0.0006)
 
 
 # --- complexity -----------------------------------------------------------------------------------
