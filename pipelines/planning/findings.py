@@ -430,7 +430,11 @@ class FirstLook:
     @property
     def lost_steps(self) -> str:
         """Says that many steps are too short for the stamps that are released; else empty."""
-        if self.granularity is None or self._short_share(self.granularity) < _MANY_SHORT:
+        if self.granularity is None:
+            return ""
+        steps = self.traces.durations[~self.traces.is_first]
+        is_short = (steps > 0) & (steps < GRID_US[self.granularity])
+        if not len(steps) or is_short.mean() < _MANY_SHORT:
             return ""
         return (
             f"many steps of the first records are shorter than a {self.granularity}, to which "
@@ -441,9 +445,3 @@ class FirstLook:
     def warnings(self) -> tuple[str, ...]:
         """Everything that the operator must know of it."""
         return tuple(filter(None, (self.obstacle, self.doubt, self.lost_steps)))
-
-    def _short_share(self, granularity: Granularity) -> float:
-        """Of the steps within a case, the share that take less than that but some time."""
-        steps = self.traces.durations[~self.traces.is_first]
-        is_short = (steps > 0) & (steps < GRID_US[granularity])
-        return float(is_short.mean()) if len(steps) else 0.0

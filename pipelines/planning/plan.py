@@ -38,8 +38,8 @@ from tracecloak.pipelines.planning.verdict import (
     changed_params,
     judged_at,
     shortfall_at,
+    unusable,
     unusable_sentence,
-    unusable_verdict,
     with_recommendations,
 )
 from tracecloak.schemas.calendar.durations import duration_text
@@ -79,33 +79,19 @@ _ROUNDING = 1e-9
 _GOAL = re.compile(r"(?:(graph|tree) within|(variants|figures) of) (\d+(?:\.\d+)?) ?%|figures")
 
 
-@dataclass(frozen=True)
-class Goal:
-    """How good a release is to be.
+def read_goal(text: str) -> tuple[Kind, float]:
+    """Returns by what a release is judged, and how far it may be from all that there is.
 
-    Attributes:
-        kind: By what.
-        shortfall: How far it may be from all that there is.
+    Raises:
+        UsageError: That is not a goal.
     """
-
-    kind: Kind
-    shortfall: float
-
-    @classmethod
-    def of(cls, text: str) -> Goal:
-        """Reads one.
-
-        Raises:
-            UsageError: It is none.
-        """
-        found = _GOAL.fullmatch(text.strip())
-        if found is None or not 0 <= (share := float(found[3] or 100) / 100) <= 1:
-            raise UsageError(
-                f"--for is {text!r}, and must be 'graph within 10 %', 'variants of 60 %', 'tree "
-                "within 5 %', 'figures' or 'figures of 80 %'"
-            )
-        kind = cast(Kind, found[1] or found[2] or "figures")
-        return cls(kind, share if found[1] else 1 - share)
+    found = _GOAL.fullmatch(text.strip())
+    if found is None or not 0 <= (share := float(found[3] or 100) / 100) <= 1:
+        raise UsageError(
+            f"--for is {text!r}, and must be 'graph within 10 %', 'variants of 60 %', 'tree "
+            "within 5 %', 'figures' or 'figures of 80 %'"
+        )
+    return cast(Kind, found[1] or found[2] or "figures"), share if found[1] else 1 - share
 
 
 @dataclass(frozen=True)
@@ -114,44 +100,18 @@ class Least:
 
     Attributes:
         text: The goal, as it was given.
-        kind: By what it is measured.
         n_cases: Cases of the synthetic logs.
-        places: Where in `EPSILONS` it is by the best and by the worst that is likely; behind the
-            last one where the goal is not reached.
+        epsilons: From which epsilon on the goal may be reached, and is; None: not up to the
+            largest.
         best: The best that is likely with the largest of all.
-        caution: How little the largest epsilon promises, or empty.
-        n_variants: How many variants the cases have, if that is declared.
+        sentence: The least epsilon with its range, or how near one comes to the goal.
     """
 
     text: str
-    kind: Kind
     n_cases: int
-    places: tuple[int, int]
+    epsilons: tuple[str | None, str | None]
     best: float
-    caution: str
-    n_variants: int | None
-
-    @property
-    def epsilons(self) -> tuple[str | None, str | None]:
-        """From which epsilon on the goal may be reached, and is; None: not up to the largest."""
-        least, most = (EPSILONS[one] if one < len(EPSILONS) else None for one in self.places)
-        return least, most
-
-    @property
-    def sentence(self) -> str:
-        """The least epsilon with its range, or how near one comes to the goal."""
-        aim, (least, most) = f"For {self.text!r}, with {self.n_cases:,} cases", self.epsilons
-        if least is None:
-            # Rounded away from the goal, which it is not.
-            best = in_words(self.kind, math.ceil(100 * self.best) / 100)
-            return f"{aim}: not reached up to epsilon {EPSILONS[-1]}, whose best is {best}."
-        beside = f" {self.caution}" * bool(self.caution)
-        if least == most:
-            return f"{aim}: epsilon {least} at least, by public numbers alone.{beside}"
-        up_to = most or f"more than {EPSILONS[-1]}"
-        return (
-            f"{aim}: epsilon {least} to {up_to}, depending on {unknown(self.n_variants)}.{beside}"
-        )
+    sentence: str
 
     def to_json(self) -> dict[str, Any]:
         """Returns it as JSON values."""
@@ -178,34 +138,41 @@ def least_epsilon(
     Raises:
         UsageError: That is no goal, or none of this method, or the method takes no epsilon.
     """
-    goal = Goal.of(text)
+    kind, shortfall = read_goal(text)
 
     @lru_cache
     def between(place: int) -> tuple[float, ...]:
         changed = _with(method, params, place)
-        if goal.kind == "tree":
-            return (shortfall_at(method, changed, n_cases, goal.kind),) * 2
-        return tuple(
-            end.shortfall(goal.kind) for end in ends_at(method, changed, n_cases, n_variants)
-        )
+        if kind == "tree":
+            return (shortfall_at(method, changed, n_cases, kind),) * 2
+        return tuple(end.shortfall(kind) for end in ends_at(method, changed, n_cases, n_variants))
 
     grid = range(len(EPSILONS))
     best = between(len(EPSILONS) - 1)[0]
     if math.isinf(best):
         worth = median_utility(method, _with(method, params, -1), n_cases)
-        judged = [kind for kind in _KINDS if math.isfinite(worth.shortfall(kind))]
+        judged = [name for name in _KINDS if math.isfinite(worth.shortfall(name))]
         raise UsageError(
             f"--for is {text!r}, and what {method.name} releases is judged by "
             f"{' or '.join(judged) or 'nothing that could be foretold'}"
         )
 
-    def place_of(end: int) -> int:
-        reached = goal.shortfall + _ROUNDING
-        return bisect_left(grid, True, key=lambda place: between(place)[end] <= reached)
-
-    places = place_of(0), place_of(1)
-    promise = caution(method.guarantee(_with(method, params, min(places[1], len(EPSILONS) - 1))))
-    return Least(text, goal.kind, n_cases, places, best, promise, n_variants)
+    places = [
+        bisect_left(grid, True, key=lambda place: between(place)[end] <= shortfall + _ROUNDING)
+        for end in (0, 1)
+    ]
+    least, most = (EPSILONS[place] if place < len(EPSILONS) else None for place in places)
+    sentence = f"For {text!r}, with {n_cases:,} cases: "
+    if least is None:  # the best is rounded away from the goal, which it is not
+        nearest = in_words(kind, math.ceil(100 * best) / 100)
+        sentence += f"not reached up to epsilon {EPSILONS[-1]}, whose best is {nearest}."
+    else:
+        up_to = most or f"more than {EPSILONS[-1]}"
+        range_text = f"{least} to {up_to}, depending on {unknown(n_variants)}."
+        alone = f"{least} at least, by public numbers alone."
+        promise = method.guarantee(_with(method, params, min(places[1], len(EPSILONS) - 1)))
+        sentence += f"epsilon {alone if least == most else range_text} {caution(promise)}".rstrip()
+    return Least(text, n_cases, (least, most), best, sentence)
 
 
 def _with(method: Anonymizer, params: Any, place: int) -> Any:
@@ -294,13 +261,17 @@ def plan_of(
     public: list[Verdict] = []  # before the log is looked at, so that it decides nothing of them
     if config.guarantee.kind == "rigorous":
         public = [judged_at(method, params, n_cases, n_variants) for n_cases in sizes]
-    against = unusable_verdict(config, tuple(public))
+    against = unusable(config, public)
     if public and (against is not None or not look.obstacle):
         public[middle] = with_recommendations(config, public[middle])
     least = None
     if goal:
         least = least_epsilon(method, params, sizes[middle], goal, n_variants)
-    judged = tuple(verdict.with_obstacle(look.obstacle) for verdict in public)
+    judged = tuple(public)
+    if look.obstacle:  # whatever the size is
+        judged = tuple(
+            replace(verdict, grade="no", mends=None, obstacle=look.obstacle) for verdict in public
+        )
     windows: list[str] = []
     if config.schedule is not None:
         windows = window_lines(
@@ -423,26 +394,23 @@ def _foretold(config: ReleaseConfig, source: EventSource) -> Iterator[str]:
 
 def hints(look: FirstLook) -> Iterator[str]:
     """Yields a sentence if the first records suggest to look at all of them; no value of theirs."""
-    reasons = list(_reasons(look))
-    if reasons:
-        yield (
-            f"{', '.join(reasons)}; `tracecloak profile` with the same flags of the log "
-            "says which and how many, with settings to paste"
-        )
-
-
-def _reasons(look: FirstLook) -> Iterator[str]:
     events = look.records.events
     if not events or not look.records.tally.n_events:
         return
     names = pa.chunked_array([batch.column(ACTIVITY).cast(pa.string()) for batch in events])
     counts = {one["values"]: one["counts"] for one in pc.value_counts(names).to_pylist()}
-    if spellings(counts):
-        yield "some activities have names that differ in case, blanks or signs alone"
-    if is_duplicate(look.traces).any():
-        yield "some events equal an earlier one of their case"
-    if any(finding.what == POINT_KEY for finding in look.records.tally.found()):
-        yield "some case ids are written as 5.0 and others as 5"
+    is_suspect = {
+        "some activities have names that differ in case, blanks or signs alone": spellings(counts),
+        "some events equal an earlier one of their case": is_duplicate(look.traces).any(),
+        "some case ids are written as 5.0 and others as 5": any(
+            finding.what == POINT_KEY for finding in look.records.tally.found()
+        ),
+    }
+    if reasons := [reason for reason, holds in is_suspect.items() if holds]:
+        yield (
+            f"{', '.join(reasons)}; `tracecloak profile` with the same flags of the log "
+            "says which and how many, with settings to paste"
+        )
 
 
 _PERCENT_UNITS = {SHARE: "points", "ranges": "% of the range"}
@@ -456,7 +424,9 @@ def figure_lines(sizes: Sequence[UtilityEstimate]) -> Iterator[str]:
     """
     yield "Is worth (95 % of all releases are within this of each figure; no log is looked at)"
     names = [error.figure for error in sizes[0].errors]
-    columns = [[f"{worth.n_cases:,} cases", *map(_shown, worth.errors)] for worth in sizes]
+    columns = [
+        [f"{w.n_cases:,} cases", *(f"± {_number(e)}, {e.grade}" for e in w.errors)] for w in sizes
+    ]
     rows = zip(["", *names], *columns, strict=True)
     widths = [max(map(len, column)) for column in (["", *names], *columns)]
     for row in rows:
@@ -465,10 +435,6 @@ def figure_lines(sizes: Sequence[UtilityEstimate]) -> Iterator[str]:
     yield f"  {LEGEND}"
     yield "  Groups are taken to be of one size; a filter or a step, to hold for half of the cases."
     yield ""
-
-
-def _shown(error: FigureError) -> str:
-    return f"± {_number(error)}, {error.grade}"
 
 
 def _number(error: FigureError) -> str:

@@ -30,7 +30,7 @@ release is not sure to be worth it, other methods that publish less are tried as
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
@@ -51,7 +51,6 @@ from tracecloak.pipelines.planning.utility import (
     ends_at,
     in_percent,
     in_words,
-    is_mostly_noise,
     may_be_noise,
     median_utility,
     noise_share_of,
@@ -96,10 +95,6 @@ class Verdict:
     mends: Recommendations | None = None
     obstacle: str = ""
 
-    def with_obstacle(self, obstacle: str) -> Verdict:
-        """Returns the verdict of an input that an obstacle makes worthless, if it is not empty."""
-        return replace(self, grade="no", mends=None, obstacle=obstacle) if obstacle else self
-
     @property
     def sentence(self) -> str:
         """The verdict in words, for somebody who sees such numbers for the first time."""
@@ -133,7 +128,10 @@ class Verdict:
             "noise_share": None if share is None else round(share, 4),
             "sentence": self.sentence,
             "would_help": [] if self.mends is None else self.mends.to_json(),
-            "other_methods": [] if self.mends is None else self.mends.others_json(),
+            "other_methods": [
+                {"method": name, **verdict.to_json()}
+                for name, verdict in (() if self.mends is None else self.mends.others)
+            ],
         }
 
     @property
@@ -207,35 +205,23 @@ class Recommendations:
 
     @property
     def sentence(self) -> str:
-        """What would help most, by figures; or what else to do."""
-        return " ".join(filter(None, (self._change, self._method)))
-
-    @property
-    def _change(self) -> str:
+        """What would help most, by figures; or what else to do; and which methods would do."""
+        change = "Nothing that was tried would help much."
         if self.helpful:
-            (what, then), *others = self.helpful
+            (what, then), *further = self.helpful
             instead = [self.now] * math.isfinite(self.now)
             texts = [f"{what} ({in_words(self.kind, then, *instead, joined=' instead of ')})"]
-            texts += [f"{what} ({in_percent(self.kind, then)})" for what, then in others]
+            texts += [f"{what} ({in_percent(self.kind, then)})" for what, then in further]
             usual = " for a usual process" * (self.kind in ("graph", "variants"))
-            return f"What would help most{usual}: {'; '.join(texts)}."
-        if self.now <= ENOUGH:
-            return f"Little is left to gain: {in_words(self.kind, self.now)}."
-        return "Nothing that was tried would help much."
-
-    @property
-    def _method(self) -> str:
-        """Which other methods would do."""
+            change = f"What would help most{usual}: {'; '.join(texts)}."
+        elif self.now <= ENOUGH:
+            change = f"Little is left to gain: {in_words(self.kind, self.now)}."
         texts = []
         for name, verdict in self.others:
             usable = [error.figure for error in verdict.worth.errors if error.grade != "noise"]
             kind = verdict.worth.kind or "graph"
             texts.append(f"{name} ({', '.join(usable) or in_words(kind, *verdict.between(kind))})")
-        return f"Other methods that would do: {'; '.join(texts)}." if texts else ""
-
-    def others_json(self) -> list[dict[str, Any]]:
-        """Returns the other methods as JSON values."""
-        return [{"method": name, **verdict.to_json()} for name, verdict in self.others]
+        return f"{change} Other methods that would do: {'; '.join(texts)}." if texts else change
 
     def to_json(self) -> list[dict[str, Any]]:
         """Returns what helps as JSON values."""
@@ -248,16 +234,14 @@ def advice_on(method: Anonymizer, params: Any, n_cases: int) -> str:
     """Returns that a release is mostly noise; empty where it is not.
 
     Tried on synthetic logs of as many cases as were released, so it follows from what is released
-    and public. It is tried where noise is large beside that number, as it takes some seconds; what
-    would help takes more of them, and is left to the plan.
+    and public. It takes some seconds: ask where noise is large beside that number
+    (`is_mostly_noise`). What would help takes more of them, and is left to the plan.
 
     Args:
         method: A rigorous method.
         params: Its parameters.
         n_cases: Cases of what was released, noise included.
     """
-    if not is_mostly_noise(method, params, n_cases):
-        return ""
     verdict = judged_at(method, params, n_cases)
     if verdict.grade == "worth it":
         return ""
@@ -441,37 +425,29 @@ def changed_params(params: Any, **values: Any) -> Any | None:
 # where the noise is small beside them.
 
 
-def needs_verdict(config: ReleaseConfig) -> bool:
-    """Returns whether a verdict is worth asking for: enough is declared, and noise is large."""
-    if config.expected_cases is None or config.guarantee.kind != "rigorous":
-        return False
-    method, params = method_named(config.method), config.method_params
-    if method.bounds(params).vocabulary is None:
-        return False
-    return may_be_noise(method, params, config.expected_cases)
-
-
-def unusable_verdict(config: ReleaseConfig, judged: tuple[Verdict, ...]) -> Verdict | None:
-    """Returns the verdict by which a release is not usable; None: there is none.
-
-    Args:
-        config: What would be released.
-        judged: Verdicts by public numbers alone, of the expected cases if these are declared.
-    """
-    against = [verdict for verdict in judged if verdict.grade == "no"]
-    return against[0] if against and needs_verdict(config) else None
-
-
-def unusable(config: ReleaseConfig) -> Verdict | None:
+def unusable(config: ReleaseConfig, judged: Sequence[Verdict] | None = None) -> Verdict | None:
     """Returns the verdict by which a release is not usable; None: nothing speaks against it.
 
     It takes no time where nothing is declared or the noise is small.
+
+    Args:
+        config: What would be released.
+        judged: Verdicts by public numbers alone, of the expected cases if these are declared; None:
+            that is judged here, with what would help.
     """
-    if config.expected_cases is None or not needs_verdict(config):
+    method, params, n_cases = (
+        method_named(config.method),
+        config.method_params,
+        config.expected_cases,
+    )
+    if n_cases is None or config.guarantee.kind != "rigorous":
         return None
-    method, params = method_named(config.method), config.method_params
-    judged = judged_at(method, params, config.expected_cases, config.expected_variants)
-    return with_recommendations(config, judged) if judged.grade == "no" else None
+    if method.bounds(params).vocabulary is None or not may_be_noise(method, params, n_cases):
+        return None
+    if judged is not None:
+        return next((verdict for verdict in judged if verdict.grade == "no"), None)
+    verdict = judged_at(method, params, n_cases, config.expected_variants)
+    return with_recommendations(config, verdict) if verdict.grade == "no" else None
 
 
 def with_recommendations(config: ReleaseConfig, verdict: Verdict) -> Verdict:
