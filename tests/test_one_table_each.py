@@ -23,7 +23,7 @@ from tracecloak.anonymizers.contract.method import Products
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.examination.attack.releases import seen_in
 from tracecloak.pipelines.configuration.config import json_schema
-from tracecloak.pipelines.stream.config import log_keys, stream_json_schema
+from tracecloak.pipelines.stream.config import further_fields, stream_json_schema
 from tracecloak.schemas import plugins
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.keys.wrapping import KeyEncryptionKey, KeyReference
@@ -229,7 +229,7 @@ def test_clients_of_kafka_are_known_by_the_token(
 
 
 def test_the_schemas_of_configurations_know_all(tmp_path: Path, toys: Any) -> None:
-    assert log_keys()["label"] == "What the one cell is called."
+    assert further_fields()["label"].description == "What the one cell is called."
     body: dict[str, Any] = {
         "log": "a", "input_format": "toy", "method": "private-log", "output": "o",
         "formats": ["toy"],

@@ -44,12 +44,6 @@ from tracecloak.anonymizers.streams.matrix_mechanism import (
 )
 from tracecloak.schemas.errors import UsageError
 
-# A sentence of every product's statement.
-NOT_RELEASED_AGAIN = (
-    "What a step releases is kept beside the key until the epoch ends, so that no step is released "
-    "again on other cases; where that folder is lost or put back from a backup, nothing does."
-)
-
 # `gaussian_scale` is proved for so many noisy integers.
 _MAX_COORDINATES = 10**9
 # Noise is drawn for so many values at a time: it bounds the memory and changes nothing else.
@@ -192,30 +186,6 @@ class ContinualNoise:
         """Returns the part of a release's accounting that the stream is, for what is promised."""
         kind: Mechanism = "discrete_laplace" if self.is_laplace else "discrete_gaussian"
         return Spend(what, kind, self.epsilon, self.delta, self.scale, self.sensitivity)
-
-    def not_covered(self) -> tuple[str, ...]:
-        """Returns what the promise leaves out because it is one of a stream, in sentences."""
-        window = self.participation.window
-        if window is None:
-            return (NOT_RELEASED_AGAIN,)
-        horizon_epsilon, delta = self.over_horizon()
-        epsilon = math.ceil(horizon_epsilon * 100) / 100
-        return (
-            f"Protected is what a unit does within any {window:,} consecutive steps. Over all "
-            f"{self.strategy.horizon:,} steps epsilon {epsilon:g} with delta "
-            f"{float(delta):g} holds for a unit that counts as often as it may.",
-            NOT_RELEASED_AGAIN,
-        )
-
-    def over_horizon(self) -> tuple[Fraction, Fraction]:
-        """Returns (epsilon, delta) that a ledger sets aside for the declared horizon.
-
-        They hold for a unit that counts as often as it may over all of it, and are not rounded
-        down; without a window they are those of the promise.
-        """
-        part = self.participation
-        n_windows = part.n_windows(self.strategy.horizon)
-        return self.budget_at(n_windows, lambda strategy: strategy.norm_over_all(part))
 
     def budget_at(
         self, n_times: int, norm: Callable[[Strategy], Fraction]

@@ -17,7 +17,7 @@ from pydantic import Field
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.rigorous.names import excess_of_pairs
-from tracecloak.anonymizers.rigorous.params import RigorousParams, guarantee_of
+from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE, RigorousParams, guarantee_of
 from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
 from tracecloak.anonymizers.streams.matrix_mechanism import (
     MAX_HORIZON,
@@ -25,7 +25,11 @@ from tracecloak.anonymizers.streams.matrix_mechanism import (
     Participation,
     Strategy,
 )
-from tracecloak.anonymizers.streams.steps import NOT_COVERED_BY_STREAMS, StreamName
+from tracecloak.anonymizers.streams.steps import (
+    NOT_COVERED_BY_STREAMS,
+    NOT_RELEASED_AGAIN,
+    StreamName,
+)
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
@@ -57,15 +61,15 @@ class StreamParams(RigorousParams, ABC):
     guarantee: Literal["case", "w_event"] = "case"
     """case: epsilon is for all steps together. w_event: for what an individual does within any
     w_event_steps steps."""
+    vocabulary: tuple[str, ...]
+    """Public activity names; any other activity counts as __other__."""
+    max_trace_length: int = Field(ge=1, le=LONGEST_TRACE)
+    """Events of a case that count, public."""
     w_event_steps: int | None = Field(default=None, ge=1)
     """Steps within which w_event protects an individual, needed with it; by default not set."""
 
     @pydantic.model_validator(mode="after")
     def _check_stream(self) -> StreamParams:
-        if self.vocabulary is None:
-            raise ValueError("vocabulary is required: a public file of activity names")
-        if self.max_trace_length is None:
-            raise ValueError("max_trace_length is required: how many events of a case count")
         if (self.view == "sliding") != (self.sliding_steps is not None):
             raise ValueError("sliding_steps goes with view sliding, and with no other")
         if (self.guarantee == "w_event") != (self.w_event_steps is not None):
@@ -166,17 +170,6 @@ class StreamParams(RigorousParams, ABC):
             epsilon = Fraction(math.ceil(epsilon * 10**6), 10**6)
         return epsilon, delta
 
-    def repeated_budget(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
-        """Returns (epsilon, delta) for a unit of which every case counts again and again.
-
-        Args:
-            n_times: How often each of the unit's protected cases counts, at most.
-            gap: Steps from one time to the next, at least; at least 1.
-        """
-        n_times = min(n_times, 1 + (self.horizon - 1) // gap)
-        most = self.participation.protected_cases
-        return self.budget_at(n_times, lambda of: of.repeated_norm(n_times, gap) * most)
-
     def budget_at(
         self, n_times: int, norm: Callable[[Strategy], Fraction]
     ) -> tuple[Fraction, Fraction]:
@@ -218,18 +211,13 @@ class CountSteps:
 
     def __init__(self, params: StreamParams) -> None:
         self.params = params
-
-    @property
-    def horizon(self) -> int:
-        """See `StepProduct`."""
-        return self.params.horizon
+        self.horizon = params.horizon
 
     def bounded(self, traces: TraceBatch) -> TraceBatch:
         """Returns cases within the public vocabulary and length, as `ContributionBounds` does.
 
         How many cases of an individual count is not decided here: it takes a memory of steps.
         """
-        assert self.params.max_trace_length is not None
         return traces.recode_public(self.params.words).truncate(self.params.max_trace_length)
 
     def sums_of(
@@ -274,14 +262,22 @@ class CountSteps:
         """See `StepProduct`."""
         params = self.params
         epsilon, delta = (decimal_text(value) for value in params.budget)
-        steps = f"{params.horizon:,} steps"
-        within = (
-            f"for what an individual does within any {params.w_event_steps:,} of {steps}: epsilon "
-            f"{epsilon} with delta {delta}; what is said of the release as a whole is for all steps"
-            if params.guarantee == "w_event"
-            else f"for all {steps} together"
-        )
-        left_out = {s for noise in params.noises.values() for s in noise.not_covered()}
+        steps, each = f"{params.horizon:,} steps", ""
+        left_out: tuple[str, ...] = ()
+        within = f"for all {steps} together"
+        if params.guarantee == "w_event":
+            each = " in each step"
+            within = (
+                f"for what an individual does within any {params.w_event_steps:,} of {steps}: "
+                f"epsilon {epsilon} with delta {delta}; what is said of the release as a whole is "
+                "for all steps"
+            )
+            of_horizon, delta_of_horizon = params.horizon_budget
+            left_out = (
+                f"Protected is what a unit does within any {params.w_event_steps:,} consecutive "
+                f"steps. Over all {steps} epsilon {math.ceil(of_horizon * 100) / 100:g} with delta "
+                f"{float(delta_of_horizon):g} holds for a unit that counts as often as it may.",
+            )
         return guarantee_of(
             params,
             self.spends(),
@@ -291,13 +287,16 @@ class CountSteps:
             "The vocabulary, the length of steps, when they begin and all other parameters are "
             "taken to be public.",
             *NOT_COVERED_BY_STREAMS,
-            *sorted(left_out),
-            in_each=" in each step" if params.guarantee == "w_event" else "",
+            *left_out,
+            NOT_RELEASED_AGAIN,
+            in_each=each,
         )
 
     def repeated(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
         """See `StepProduct`."""
-        return self.params.repeated_budget(n_times, gap)
+        n_times = min(n_times, 1 + (self.horizon - 1) // gap)
+        most = self.params.participation.protected_cases
+        return self.params.budget_at(n_times, lambda of: of.repeated_norm(n_times, gap) * most)
 
     def common(self, step: int, name: StreamName) -> dict[str, Any]:
         """Returns what the release of a step says beside its counts."""

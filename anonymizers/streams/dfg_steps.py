@@ -86,20 +86,15 @@ def figures_within(release: StepRelease, is_shown: np.ndarray) -> list[Figure]:
     sources, targets = ends[shown].astype(np.int32).T
     counts = release.counts[shown]
     graph = ReleasedGraph(vocabulary.names, sources, targets, counts, counts, counts)
-    sums = _sums(release, pairs, order)
-    return figures_of_graph(sums, graph, vocabulary, sums.values)
-
-
-def _sums(release: StepRelease, pairs: np.ndarray, order: np.ndarray) -> NoisyCells:
-    """The counts of a step in the order of their pairs, with the law of their noise."""
     is_laplace = is_noise_laplace(release)
     errors = release.standard_errors[order]
     if not is_laplace:
         errors = np.sqrt(errors * errors + _ROUNDING)
     scales = _scales(errors, is_laplace)
-    one = float(scales.max(initial=1e-6)).as_integer_ratio()
-    noise = SumNoise(one, units=1, is_laplace=is_laplace)
-    return NoisyCells(pairs[order], release.counts[order].astype(np.float64), scales, noise)
+    noise = SumNoise(float(scales.max(initial=1e-6)).as_integer_ratio(), 1, is_laplace=is_laplace)
+    values = release.counts[order].astype(np.float64)
+    sums = NoisyCells(pairs[order], values, scales, noise)
+    return figures_of_graph(sums, graph, vocabulary, values)
 
 
 def _scales(standard_errors: np.ndarray, is_laplace: bool) -> np.ndarray:
@@ -141,7 +136,6 @@ class DfgParams(StreamParams):
         """The l2_clip that holds, given or not; None with delta 0, where nothing is scaled."""
         if self.delta == 0:
             return None
-        assert self.max_trace_length is not None
         if self.l2_clip is None:
             return default_clip(self.max_trace_length, len(self.words))
         return Fraction(self.l2_clip)
@@ -149,7 +143,6 @@ class DfgParams(StreamParams):
     @property
     def whole_units(self) -> int:
         """Norm in units of the case that has the largest one: L2, or L1 with delta 0."""
-        assert self.max_trace_length is not None
         largest = of_directly_follows(self.max_trace_length)
         return int(largest.l1) if self.delta == 0 else largest.times(UNITS).l2_whole
 
@@ -278,47 +271,40 @@ class DfgSteps(CountSteps):
     def explain(self) -> tuple[str, ...]:
         """Returns a sentence on what is published and one on the error."""
         params = self.params
-        kind = "Laplace" if self._noise.is_laplace else "Gaussian"
         norm = f"{params.clip_units / params.units:.1f}"
-        counts = (
-            f"a case counts with {norm} pairs"
-            if self._noise.is_laplace
-            else (f"a case counts with an L2 norm of {norm}")
-        )
+        kind, size = "Gaussian", f"an L2 norm of {norm}"
+        if self._noise.is_laplace:
+            kind, size = "Laplace", f"{norm} pairs"
         return (
             f"dfg: each of {self.horizon:,} steps publishes all {len(self._cells):,} possible "
-            f"pairs, with discrete {kind} noise; {counts} at most, to which the noise is "
-            f"proportional; spends {spent(params)}",
+            f"pairs, with discrete {kind} noise; a case counts with {size} at most, to which the "
+            f"noise is proportional; spends {spent(params)}",
             *(
                 f"{name} came to the vocabulary later: pairs with it are published from step "
                 f"{step:,} on, under the same clip and with the same noise"
                 for name, step in self._since.items()
             ),
-            *self._what_is_scaled(),
+            *([] if params.clip is None else [self._what_is_scaled(params.clip)]),
             self._noise.explain(self.params.length),
         )
 
-    def _what_is_scaled(self) -> tuple[str, ...]:
-        """A sentence on what the clip takes from loops; none with delta 0, which has no clip."""
-        params = self.params
-        if params.clip is None:
-            return ()
-        clip = decimal_text(params.clip)
+    def _what_is_scaled(self, norm: Fraction) -> str:
+        """A sentence on what a clip takes from loops."""
+        params, clip = self.params, decimal_text(norm)
         share = Fraction(params.clip_units, params.whole_units)
         if share == 1:
-            return (f"l2_clip {clip}: no case of {params.max_trace_length} events is scaled down",)
-        too_often = math.isqrt(int(params.clip**2) - 2) + 1
-        origin = (
-            f", as none is given: the norm of {params.max_trace_length} events that repeat pairs "
-            "as little as they can"
-            if params.l2_clip is None
-            else ""
-        )
+            return f"l2_clip {clip}: no case of {params.max_trace_length} events is scaled down"
+        too_often, origin = math.isqrt(int(norm**2) - 2) + 1, ""
+        if params.l2_clip is None:
+            origin = (
+                f", as none is given: the norm of {params.max_trace_length} events that repeat "
+                "pairs as little as they can"
+            )
         return (
             f"l2_clip {clip}{origin}; a case that takes one pair {too_often} times, or several "
             f"pairs often, is scaled down, to {float(share):.0%} if all its "
             f"{params.max_trace_length} events are one activity: counts of loops are too low by "
             "what this takes, which the standard deviations leave out; "
             f"l2_clip {params.max_trace_length} leaves every case whole, with "
-            f"{float(1 / share):.1f} times the noise",
+            f"{float(1 / share):.1f} times the noise"
         )

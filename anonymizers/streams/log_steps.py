@@ -15,9 +15,12 @@ from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
-from tracecloak.anonymizers.streams.continual import NOT_RELEASED_AGAIN
 from tracecloak.anonymizers.streams.matrix_mechanism import MAX_WINDOWS
-from tracecloak.anonymizers.streams.steps import NOT_COVERED_BY_STREAMS, StreamName
+from tracecloak.anonymizers.streams.steps import (
+    NOT_COVERED_BY_STREAMS,
+    NOT_RELEASED_AGAIN,
+    StreamName,
+)
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch

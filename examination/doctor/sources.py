@@ -107,7 +107,7 @@ def findings(config: StreamConfig, messages: KafkaMessages, now_us: int) -> Iter
         UsageError: No message is an event, or their times are of another unit.
     """
     n = len(messages)
-    events, rejects = config.layout.decode(messages, messages.published_us)
+    events, rejects = config.layouts[0].decode(messages, messages.published_us)
     n_partitions = len(np.unique(messages.partitions))
     n_filtered = n - events.num_rows - rejects.num_rows
     text = (
@@ -120,7 +120,7 @@ def findings(config: StreamConfig, messages: KafkaMessages, now_us: int) -> Iter
         yield "warning", f"{text} message, until `tracecloak stream positions` passes it"
     for reason, count in Counter(rejects["reason"].to_pylist()).most_common():
         yield "warning", f"reject: {reason}: {_share(count, n)}"
-    _check_unit(config.layout, messages)
+    _check_unit(config.layouts[0], messages)
     if not events.num_rows:
         raise UsageError("no message of the sample is an event: see the reasons, and correct them")
     yield _activities(config, events)

@@ -262,7 +262,9 @@ class PublishDirectlyFollows(beam.PTransform):
                 "the events have the type RecordBatch, and a stream takes rows with a schema, "
                 "dicts or messages, each with a time of its own"
             )
-        resolved = config.layout.mapping.resolve(None if fields is None else list(fields), False)
+        resolved = config.layouts[0].mapping.resolve(
+            None if fields is None else list(fields), False
+        )
         if fields is not None:
             require_fields(resolved, fields)
         names = resolved.wanted + (

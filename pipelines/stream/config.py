@@ -35,7 +35,7 @@ from tracecloak.pipelines.configuration.flags import (
     standing,
 )
 from tracecloak.pipelines.configuration.shared_keys import AccountConfig
-from tracecloak.pipelines.runners.flags import LOCAL, is_local
+from tracecloak.pipelines.runners.flags import LOCAL
 from tracecloak.pipelines.stream.message_keys import (
     LIST_OR_TEXT,
     MESSAGE_KEYS,
@@ -44,9 +44,6 @@ from tracecloak.pipelines.stream.message_keys import (
     OperatorConfig,
     check_brokers,
     check_inputs,
-    input_of,
-    kind_of,
-    operations_of,
 )
 from tracecloak.schemas.calendar.durations import Duration, Moment, duration_us
 from tracecloak.schemas.errors import UsageError
@@ -56,7 +53,7 @@ from tracecloak.schemas.published.step import View
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.stream_caps import CaseCap
 from tracecloak.transforms.files import absolute
-from tracecloak.transforms.formats.messages import MessageFormat
+from tracecloak.transforms.formats.messages import MessageFormat, MessageInput
 from tracecloak.transforms.formats.registry import formats_of_releases
 from tracecloak.transforms.services.kafka_topic import KAFKA, KafkaTopic
 from tracecloak.transforms.stream.step_sinks import default_forms, epoch_folder, possible_forms
@@ -242,19 +239,10 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
     _begun: StreamConfig | None = pydantic.PrivateAttr(None)
     _since: dict[str, int] = pydantic.PrivateAttr({})
 
-    def _check_starts(self) -> None:
-        if self.columns.start_timestamp is None and self.columns.lifecycle is None:
-            return
-        if self.layout.mapping.has_starts:
-            raise ValueError(
-                "a stream does not release when events began: leave out start_timestamp, and of a "
-                "lifecycle read one transition with where lifecycle=complete"
-            )
-
     @pydantic.model_validator(mode="after")
     def _check(self) -> StreamConfig:
         if self.inputs:
-            check_inputs(self, self.inputs, self.sources, self.vocabulary, self.schema_registry)
+            check_inputs(self)
         for one in self.sources:
             if one.columns.order is not None:
                 raise ValueError(
@@ -263,7 +251,14 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
             if (one.input_subscription is None) == (one.input_topic is None):
                 raise ValueError("give input_subscription or input_topic, one of them")
             one._check_kafka()
-            one._check_starts()
+            columns = one.columns
+            if (columns.start_timestamp, columns.lifecycle) != (None, None) and (
+                one.layouts[0].mapping.has_starts
+            ):
+                raise ValueError(
+                    "a stream does not release when events began: leave out start_timestamp, and "
+                    "of a lifecycle read one transition with where lifecycle=complete"
+                )
         self._check_product()
         if self.columns.individual_id is None and self.max_cases_per_individual is not None:
             raise ValueError(
@@ -366,17 +361,6 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
         return KafkaTopic.parse(topic, self.kafka_properties, self.kafka_token)
 
     @property
-    def n_shards(self) -> int:
-        """Shards of open cases."""
-        if self.shards is not None:
-            return self.shards
-        if is_local(self.runner):
-            return 1
-        from tracecloak.transforms.stream.beam_stages import DEFAULT_SHARDS
-
-        return DEFAULT_SHARDS
-
-    @property
     def by_individual(self) -> bool:
         """Whether the unit of privacy is the individual."""
         return self.columns.individual_id is not None
@@ -439,42 +423,31 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
 
     @property
     def layouts(self) -> tuple[MessageFormat, ...]:
-        """Where a message of each of `sources` says what; see `layout`."""
+        """Where a message of each of `sources` says what.
+
+        Raises:
+            UsageError: Keys do not go together.
+        """
         return tuple(one._layout(place) for place, one in enumerate(self.sources))
 
-    @property
-    def layout(self) -> MessageFormat:
-        """Where a message of the first input says what.
-
-        Raises:
-            UsageError: Keys do not go together.
-        """
-        return self.layouts[0]
-
     def _layout(self, place: int) -> MessageFormat:
-        """See `layout`.
-
-        Raises:
-            UsageError: Keys do not go together.
-        """
         filters = tuple(where.row_filter for where in self.where)
         closed = self.vocabulary if self.closed_vocabulary else None
         columns, source = self.columns.model_dump(), None
         if self.inputs:
-            source = input_of(self.inputs[0], place)
+            one = self.inputs[0]
+            topic = one.source.rpartition("/")[2]
+            source = MessageInput(place, topic, one.constant_activity, one.activity_prefix)
             closed = source.unprefixed(closed)
             if source.constant_activity is not None:  # any field that every event has
                 columns["activity"] = columns["case_id"] or CASE_ID
         mapping = ColumnMapping(**columns, filters=filters, activities=closed)
-        schema = self.message_schema
-        operations = operations_of(schema, self.operation, self.operation_events)
         # Of several inputs some may have no schema of the registry.
-        is_framed = not self.inputs or "confluent-" in (schema or "")
+        is_framed = not self.inputs or "confluent-" in (self.message_schema or "")
         registry = (self.schema_registry, self.schema_registry_properties)
-        kind = kind_of(schema, *(registry if is_framed else (None, None)))
-        return MessageFormat(
-            mapping, self.event_id, self.id_attribute, self.time_attribute, kind, operations, source
-        )
+        kind = self.kind_of(*(registry if is_framed else (None, None)))
+        attributes = self.id_attribute, self.time_attribute
+        return MessageFormat(mapping, self.event_id, *attributes, kind, self.operations, source)
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -573,23 +546,20 @@ def load_stream(path: str | None, flags: Mapping[str, object]) -> StreamConfig:
     """
     body = {} if path is None else read_yaml(path)
     own_fields = _own_fields()
-    fields = _fields_of(flags.get("product", body.get("product", own_fields["product"].default)))
-    fields = {**fields, _ENDS: own_fields[_ENDS]}
-    columns = {n: value for n, value in flags.items() if n in Columns.model_fields}
-    if columns:
-        body["columns"] = {**(body.get("columns") or {}), **columns}
+    product: Any = flags.get("product", body.get("product", own_fields["product"].default))
+    # Of an unknown product there are none; a later check refuses it.
+    is_known = isinstance(product, str) and product in STREAM_PRODUCTS
+    fields = STREAM_PRODUCTS[product].Params.model_fields if is_known else {}
     for name, value in flags.items():
-        if name in columns:
-            continue
         if name == "where":
-            body[name] = given_filters(value)
-            continue
-        if (field := fields.get(name)) is not None:
-            value = given_value(name, value, field)
-        if name in own_fields:
+            value = given_filters(value)
+        elif name in fields or name == _ENDS:
+            value = given_value(name, value, fields.get(name) or own_fields[name])
+        section = "columns" if name in Columns.model_fields else "log_params"
+        if name == "where" or name in own_fields:
             body[name] = value
         else:
-            body["log_params"] = {**(body.get("log_params") or {}), name: value}
+            body[section] = {**(body.get(section) or {}), name: value}
     try:
         config = StreamConfig(**body)
     except pydantic.ValidationError as error:
@@ -602,7 +572,7 @@ def stream_json_schema() -> dict[str, Any]:
     """Returns the JSON Schema of the configuration file of a stream."""
     schema = StreamConfig.model_json_schema()
     schema["properties"]["log_params"] |= {
-        "propertyNames": {"enum": [*log_keys(), _REFUSED]},
+        "propertyNames": {"enum": [*further_fields(), _REFUSED]},
     }
     schema["properties"]["product"]["description"] = stream_keys()["product"]
     for name, text in _DURATIONS.items():
@@ -619,11 +589,6 @@ def stream_keys() -> dict[str, str]:
     return {**keys, "product": " ".join([keys["product"], *kinds])}
 
 
-def log_keys() -> dict[str, str]:
-    """Returns the further parameters of products, with what they say."""
-    return {name: field.description or "" for name, field in _further_fields().items()}
-
-
 def stream_helps() -> dict[str, str]:
     """Returns the help of the flags of the configuration, with what is required or the default."""
     fields = _own_fields()
@@ -638,7 +603,7 @@ def stream_helps() -> dict[str, str]:
 
 def log_helps() -> dict[str, str]:
     """Returns the help of the flags of further parameters of products."""
-    helps = {name: parameter_help(name, field) for name, field in _further_fields().items()}
+    helps = {name: parameter_help(name, field) for name, field in further_fields().items()}
     return {
         name: text.replace("(required)", "(by default none; its product needs it)")
         for name, text in helps.items()
@@ -653,17 +618,12 @@ def _own_fields() -> dict[str, FieldInfo]:
     }
 
 
-def _fields_of(product: Any) -> Mapping[str, FieldInfo]:
-    """Returns the parameters of a product; none for an unknown one, which a later check refuses."""
-    is_one = isinstance(product, str) and product in STREAM_PRODUCTS
-    return STREAM_PRODUCTS[product].Params.model_fields if is_one else {}
-
-
 def _product_fields() -> dict[str, FieldInfo]:
     kinds = STREAM_PRODUCTS.values()
     return {name: field for kind in kinds for name, field in kind.Params.model_fields.items()}
 
 
-def _further_fields() -> dict[str, FieldInfo]:
+def further_fields() -> dict[str, FieldInfo]:
+    """Returns the further parameters of products, which are keys of `log_params` and flags."""
     known = {*StreamConfig.model_fields, *_NOT_IN_STREAMS}
     return {name: field for name, field in _product_fields().items() if name not in known}

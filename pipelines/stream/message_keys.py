@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import pydantic
@@ -14,10 +13,11 @@ from tracecloak.pipelines.runners.flags import LOCAL
 from tracecloak.schemas.calendar.durations import Duration
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import EVENT_ID
-from tracecloak.transforms.formats.messages import MessageInput, Operations
+from tracecloak.transforms.formats.messages import Operations
 from tracecloak.transforms.services.kafka_topic import EVENT_HUBS, KAFKA, TOKENS, KafkaTopic
 
 if TYPE_CHECKING:
+    from tracecloak.pipelines.stream.config import StreamConfig
     from tracecloak.transforms.formats.registry_messages import Kind, RegistrySchemas
 
 
@@ -28,6 +28,16 @@ if TYPE_CHECKING:
 
 
 MessageSchema = Literal["avro", "json", "confluent-avro", "confluent-json", "confluent-protobuf"]
+
+_OF_REGISTRY: dict[str, Kind] = {
+    "confluent-avro": "avro",
+    "confluent-json": "json",
+    "confluent-protobuf": "protobuf",
+}
+_NO_FRAME = (
+    "schema_registry and its properties are for messages in Confluent's frame: give schema "
+    "confluent-avro, confluent-json or confluent-protobuf"
+)
 
 MESSAGE_KEYS = (
     *("message_schema", "columns", "where", "event_id", "id_attribute", "time_attribute"),
@@ -71,6 +81,51 @@ class MessageKeys(MappedConfig):
     time_attribute: str | None = None
     """Attribute of the message with the time of the event, before the field; by default none."""
 
+    @property
+    def operations(self) -> Operations | None:
+        """Which messages are events, if a field of theirs says it.
+
+        Raises:
+            UsageError: One key lacks another, or messages have no such field.
+        """
+        if self.operation is None and not self.operation_events:
+            return None
+        if self.operation is None or not self.operation_events:
+            raise UsageError(
+                "operation names a field, and operation_events its values that are events: give "
+                "both or neither"
+            )
+        if self.message_schema == "avro":
+            raise UsageError("operation: an event of schemas/files/event.avsc has no such field")
+        return Operations(self.operation, self.operation_events)
+
+    def kind_of(
+        self, registry: str | None, properties: str | None
+    ) -> Literal["avro", "json"] | RegistrySchemas | None:
+        """Returns what messages are, as `MessageFormat` is told.
+
+        Args:
+            registry: `schema_registry`.
+            properties: `schema_registry_properties`.
+
+        Raises:
+            UsageError: One lacks another, or the address of the registry is none.
+        """
+        schema = self.message_schema
+        if schema is None or schema == "avro" or schema == "json":
+            if registry is not None or properties is not None:
+                raise UsageError(_NO_FRAME)
+            return schema
+        if registry is None:
+            raise UsageError(
+                f"schema {schema} needs the registry that has the schemas: name it with "
+                "schema_registry, such as http://localhost:8081"
+            )
+        from tracecloak.transforms.formats.registry_messages import RegistrySchemas
+        from tracecloak.transforms.services.schema_registry import SchemaRegistry
+
+        return RegistrySchemas(_OF_REGISTRY[schema], SchemaRegistry(registry, properties))
+
 
 class Input(MessageKeys):
     """One of several topics or subscriptions of a stream."""
@@ -80,6 +135,11 @@ class Input(MessageKeys):
     activity_prefix: str = ""
     """Text before each activity, such as "payment " to keep apart what several topics call alike;
     by default none."""
+
+    @property
+    def source(self) -> str:
+        """The topic or subscription."""
+        return self.input_topic or self.input_subscription or ""
 
 
 # --- What whoever is on call for a stream is told: keys of a stream that change no released byte. -
@@ -146,73 +206,7 @@ class OperatorConfig(pydantic.BaseModel):
         return self
 
 
-# --- The keys of a stream that say what its messages are like, beyond names of fields. ------------
-# Each of them needs others: a schema of a registry needs the registry, and values of an operation
-# need the field that has them. Azure's Event Hubs is refused here, before anything is asked.
-
-
-_OF_REGISTRY: dict[str, Kind] = {
-    "confluent-avro": "avro",
-    "confluent-json": "json",
-    "confluent-protobuf": "protobuf",
-}
-_NO_FRAME = (
-    "schema_registry and its properties are for messages in Confluent's frame: give schema "
-    f"{', '.join(list(_OF_REGISTRY)[:-1])} or {list(_OF_REGISTRY)[-1]}"
-)
-
-
-def kind_of(
-    schema: MessageSchema | None, registry: str | None, properties: str | None
-) -> Literal["avro", "json"] | RegistrySchemas | None:
-    """Returns what messages are, as `MessageFormat` is told.
-
-    Args:
-        schema: The key of that name.
-        registry: `schema_registry`.
-        properties: `schema_registry_properties`.
-
-    Raises:
-        UsageError: One lacks another, or the address of the registry is none.
-    """
-    if schema is None or schema == "avro" or schema == "json":
-        if registry is not None or properties is not None:
-            raise UsageError(_NO_FRAME)
-        return schema
-    if registry is None:
-        raise UsageError(
-            f"schema {schema} needs the registry that has the schemas: name it with "
-            "schema_registry, such as http://localhost:8081"
-        )
-    from tracecloak.transforms.formats.registry_messages import RegistrySchemas
-    from tracecloak.transforms.services.schema_registry import SchemaRegistry
-
-    return RegistrySchemas(_OF_REGISTRY[schema], SchemaRegistry(registry, properties))
-
-
-def operations_of(
-    schema: MessageSchema | None, operation: str | None, events: tuple[str, ...]
-) -> Operations | None:
-    """Returns which messages are events, if a field of theirs says it.
-
-    Args:
-        schema: The key of that name.
-        operation: The key of that name.
-        events: `operation_events`.
-
-    Raises:
-        UsageError: One lacks another, or messages have no such field.
-    """
-    if operation is None and not events:
-        return None
-    if operation is None or not events:
-        raise UsageError(
-            "operation names a field, and operation_events its values that are events: give both "
-            "or neither"
-        )
-    if schema == "avro":
-        raise UsageError("operation: an event of schemas/files/event.avsc has no such field")
-    return Operations(operation, events)
+# --- Checks of what a stream reads, before anything is asked. -------------------------------------
 
 
 def check_brokers(read: KafkaTopic | None, token: str | None) -> None:
@@ -242,41 +236,18 @@ def check_brokers(read: KafkaTopic | None, token: str | None) -> None:
         raise ValueError(f"kafka_token: {error}") from None
 
 
-def input_of(one: Input, place: int) -> MessageInput:
-    """Returns what tells the events of an input from those of the others.
-
-    Args:
-        one: Its keys.
-        place: Its place in the list.
-    """
-    name = one.input_topic or one.input_subscription or ""
-    return MessageInput(place, name.rpartition("/")[2], one.constant_activity, one.activity_prefix)
-
-
-def check_inputs(
-    beside: MessageKeys,
-    inputs: Sequence[Input],
-    sources: Sequence[MessageKeys],
-    vocabulary: Collection[str],
-    registry: str | None,
-) -> None:
+def check_inputs(config: StreamConfig) -> None:
     """Makes sure that several inputs can be read together, and what they call activities.
-
-    Args:
-        beside: The keys beside the list.
-        inputs: The list.
-        sources: The keys that hold for each of them.
-        vocabulary: The public activities.
-        registry: `schema_registry`.
 
     Raises:
         ValueError: They cannot.
     """
-    if beside.input_topic is not None or beside.input_subscription is not None:
+    inputs, sources = config.inputs, config.sources
+    if config.input_topic is not None or config.input_subscription is not None:
         raise ValueError(
             "inputs name what is read: move input_topic or input_subscription into that list"
         )
-    names = [one.input_topic or one.input_subscription or "" for one in inputs]
+    names = [one.source for one in inputs]
     services = {name.rpartition("/")[0] if name.startswith(KAFKA) else "" for name in names}
     if len(set(names)) < len(names) or len(services) > 1:
         raise ValueError(
@@ -284,9 +255,11 @@ def check_inputs(
             "brokers, written alike: a step is over by the clock of that service alone. Make "
             "another stream of the others"
         )
-    if registry and not any(source.message_schema in _OF_REGISTRY for source in sources):
+    if config.schema_registry and not any(
+        source.message_schema in _OF_REGISTRY for source in sources
+    ):
         raise ValueError(_NO_FRAME)
-    has_individuals = beside.columns.individual_id is not None
+    has_individuals = config.columns.individual_id is not None
     if any((source.columns.individual_id is not None) != has_individuals for source in sources):
         raise ValueError(
             "individual_id: name the field of the individual in columns beside inputs, and in an "
@@ -295,8 +268,8 @@ def check_inputs(
     for one, source in zip(inputs, sources, strict=True):
         constant = one.constant_activity
         name = one.activity_prefix + (constant or "")
-        if not any(known.startswith(name) for known in vocabulary) or (
-            constant is not None and name not in vocabulary
+        if not any(known.startswith(name) for known in config.vocabulary) or (
+            constant is not None and name not in config.vocabulary
         ):
             raise ValueError(
                 f"no activity of the vocabulary is {name!r}, or begins so: correct "

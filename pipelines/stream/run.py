@@ -46,6 +46,7 @@ from tracecloak.schemas.errors import TracecloakError, UsageError, of_extra
 from tracecloak.transforms.files import is_on_this_machine
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.stream.beam_stages import (
+    DEFAULT_SHARDS,
     EVENTS,
     REJECTS,
     AssembleCases,
@@ -85,9 +86,9 @@ def stop_with_savepoint(address: str, name: str) -> list[str]:
         begun = _ask(address, f"/jobs/{job}/stop", {"drain": False})
         path = f"/jobs/{job}/savepoints/{begun['request-id']}"
         deadline = time.monotonic() + _STOP_SECONDS
-        while (answer := _ask(address, path))["status"]["id"] != "COMPLETED":
-            if time.monotonic() > deadline:
-                break
+        while (answer := _ask(address, path))["status"]["id"] != "COMPLETED" and (
+            time.monotonic() <= deadline
+        ):
             time.sleep(_LOOK_SECONDS)
         place = answer.get("operation", {}).get("location")
         if place is None:
@@ -189,41 +190,28 @@ def run_stream(
         require_reads(config)
     standing = StreamStatus()
     with watched(config, standing, threading.Event()):
-        return _run_on_beam(config, options, messages, sinks, standing)
-
-
-def _run_on_beam(
-    config: StreamConfig,
-    options: PipelineOptions,
-    messages: Source | None,
-    sinks: Sequence[beam.PTransform],
-    standing: StreamStatus,
-) -> StreamOutcome:
-    """Waits for the services, pays, and runs the pipeline; see `run_stream`."""
-    is_new = messages is None and not is_begun(config)
-    if messages is None:
-        require_update(config, options, is_new)
-    with stop_on_signal() as stop:
-        connected = wait_for_answer(
-            lambda: (messages or source_of(config, is_new), step_sinks(config)),
-            stop,
-            standing,
-        )
-    if connected is None:
-        return StreamOutcome(config.folder, False)
-    source, own = connected
-    check_ready(options)
-    with paid_epoch(config) as epoch:
-        check_decided(epoch)
-        warn_without_state(options, epoch)
-        pipeline = beam.Pipeline(options=options)
-        others = [beam.ParDo(SendSteps(sink)) for sink in own]
-        build_stream(pipeline, source, epoch, [*sinks, *others])
-        is_ended, mend = threading.Event(), _OF_STATE if is_restored(options) else ""
-        with failing(mend), noting(epoch, is_ended, standing), _following(epoch, standing):
-            is_left = _run(pipeline, config.name.both, is_ended)
-            if is_left and epoch.is_spent and not is_ended.is_set():
-                epoch.send_last()
+        is_new = messages is None and not is_begun(config)
+        if messages is None:
+            require_update(config, options, is_new)
+        with stop_on_signal() as stop:
+            connected = wait_for_answer(
+                lambda: (messages or source_of(config, is_new), step_sinks(config)), stop, standing
+            )
+        if connected is None:
+            return StreamOutcome(config.folder, False)
+        source, own = connected
+        check_ready(options)
+        with paid_epoch(config) as epoch:
+            check_decided(epoch)
+            warn_without_state(options, epoch)
+            pipeline = beam.Pipeline(options=options)
+            others = [beam.ParDo(SendSteps(sink)) for sink in own]
+            build_stream(pipeline, source, epoch, [*sinks, *others])
+            is_ended, mend = threading.Event(), _OF_STATE if is_restored(options) else ""
+            with failing(mend), noting(epoch, is_ended, standing), _following(epoch, standing):
+                is_left = _run(pipeline, config.name.both, is_ended)
+                if is_left and epoch.is_spent and not is_ended.is_set():
+                    epoch.send_last()
     return StreamOutcome(config.folder, epoch.is_spent)
 
 
@@ -249,7 +237,7 @@ def build_stream(
         rule,
         identities,
         epoch.product.horizon,
-        config.n_shards,
+        config.shards or (1 if config.runner == FED else DEFAULT_SHARDS),
         config.by_individual,
         config.cap,
     )
@@ -487,8 +475,8 @@ def _of_job(config: StreamConfig, given: Sequence[str]) -> list[str]:
         "--shutdown_sources_after_idle_ms": max(0, left_millis) + _IDLE_MILLIS,
     }
     names = {flag.partition("=")[0] for flag in given}
-    stays = [flag for flag in _STAYS if flag not in names]
-    return [*stays, *(f"{name}={value}" for name, value in flags.items() if name not in names)]
+    own = [*_STAYS, *(f"{name}={value}" for name, value in flags.items())]
+    return [flag for flag in own if flag.partition("=")[0] not in names]
 
 
 def _run(pipeline: beam.Pipeline, name: str, is_ended: threading.Event) -> bool:

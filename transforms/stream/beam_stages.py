@@ -73,6 +73,7 @@ _BATCH_MESSAGES = 1 << 14
 _BATCH_BYTES = 16 << 20
 
 
+@dataclass(eq=False, repr=False)
 class DecodeMessages(beam.PTransform):
     """Decodes messages; returns a dict of PCollections of record batches.
 
@@ -82,23 +83,23 @@ class DecodeMessages(beam.PTransform):
     element time of a batch is that of its first published message.
     """
 
-    def __init__(self, layout: MessageFormat) -> None:
+    layout: MessageFormat
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self._layout = layout
 
     def expand(
         self, messages: beam.PCollection[Message]
     ) -> dict[str, beam.PCollection[pa.RecordBatch]]:
         """Decodes the messages of a bundle together."""
-        outputs = messages | "Decode" >> beam.ParDo(_Decode(self._layout)).with_outputs(
-            REJECTS, main=EVENTS
-        )
+        decode = beam.ParDo(_Decode(self.layout)).with_outputs(REJECTS, main=EVENTS)
+        outputs = messages | "Decode" >> decode
         return {EVENTS: outputs[EVENTS], REJECTS: outputs[REJECTS]}
 
 
+@dataclass(eq=False, repr=False)
 class _Decode(beam.DoFn):
-    def __init__(self, layout: MessageFormat) -> None:
-        self._layout = layout
+    layout: MessageFormat
 
     def start_bundle(self) -> None:
         self._messages: list[Message] = []
@@ -122,7 +123,7 @@ class _Decode(beam.DoFn):
         if not self._messages:
             return
         first = Timestamp(micros=min(self._publish))
-        events, rejects = self._layout.decode(self._messages, self._publish)
+        events, rejects = self.layout.decode(self._messages, self._publish)
         self.start_bundle()
         if events.num_rows:
             yield stamped(events, first)
@@ -154,8 +155,6 @@ _MERGE_EVENTS = 1 << 16
 # The shortest time that a runner's timers and windows can tell apart.
 _GRAIN_US = 1_000
 _NO_TICK = np.iinfo(np.int64).max
-# An element that wakes a shard, so that its steps end even if no message comes.
-_AWAKE = 0, 0, b""
 
 
 @dataclass(eq=False, repr=False)
@@ -196,24 +195,17 @@ class AssembleCases(beam.PTransform):
         """Checks the options.
 
         Raises:
-            UsageError: `n_shards` is below 1, the rule's period, delay of release or origin is no
-                whole number of milliseconds, or there is a cap and the unit is the case.
+            UsageError: The rule's period, delay of release or origin is no whole number of
+                milliseconds, or there is no delay.
         """
         super().__init__()
-        rule = self.rule
-        if self.n_shards < 1:
-            raise UsageError(f"n_shards must be at least 1, got {self.n_shards}")
-        for name in ("period_us", "release_delay_us"):
-            value = getattr(rule, name)
-            if value < _GRAIN_US or value % _GRAIN_US:
+        for name in ("period_us", "release_delay_us", "origin_us"):
+            value = getattr(self.rule, name)
+            if value % _GRAIN_US or (name == "release_delay_us" and value == 0):
                 raise UsageError(
-                    f"{name} must be a positive multiple of {_GRAIN_US}, got {value}: runners' "
-                    "clocks know milliseconds"
+                    f"{name} must be a multiple of {_GRAIN_US}, got {value}: runners' clocks know "
+                    "milliseconds"
                 )
-        if rule.origin_us % _GRAIN_US:
-            raise UsageError(f"origin_us must be a multiple of {_GRAIN_US}, got {rule.origin_us}")
-        if self.cap is not None and not self.by_individual:
-            raise UsageError("cap is on the cases of an individual: set by_individual as well")
 
     def expand(
         self, events: beam.PCollection[pa.RecordBatch]
@@ -226,7 +218,8 @@ class AssembleCases(beam.PTransform):
         awake = (
             events.pipeline
             | "Shards" >> beam.Create(range(self.n_shards))
-            | "Awake" >> beam.Map(_awake).with_output_types(_KEYED)
+            # An element without messages wakes a shard, so that its steps end if none comes.
+            | "Awake" >> beam.Map(lambda shard: (shard, (0, 0, b""))).with_output_types(_KEYED)
         )
         closed = (
             (keyed, awake)
@@ -248,10 +241,6 @@ class AssembleCases(beam.PTransform):
 
 
 _KEYED = tuple[int, tuple[int, int, bytes]]
-
-
-def _awake(shard: int) -> tuple[int, tuple[int, int, bytes]]:
-    return shard, _AWAKE
 
 
 @dataclass(eq=False, repr=False)
@@ -468,86 +457,78 @@ _MAX_WAIT_SECONDS = 10.0
 _STEP_CODER = TupleCoder([VarIntCoder(), BytesCoder()])
 
 
+@dataclass(eq=False, repr=False)
 class PublishSteps(beam.PTransform):
     """Makes one `Step` of every step of the horizon, in the order of steps.
 
     Takes what `AssembleCases` returns, and gives PCollection[Step] in the global
     window. Cases of steps outside the horizon are not published; a metric counts them, for the
     operator alone.
+
+    Attributes:
+        product: What is published.
+        rule: When a case closes, with step 0 where the horizon begins.
+        name: The stream's.
+        key: Where the epoch's key is.
+        steps: Where the release of each step is kept.
+        awake: Collections whose elements show that the stream has begun, such as its batches of
+            messages. From the first element, or the first case that closes, on, steps are
+            published as they end.
+        may_be_early: Whether a step is published before it is over by the clock, if the watermark
+            says that no more messages come.
+        note: Takes the release of a step once it is kept, before it is handed on; it may take the
+            same step twice. None: workers cannot reach the ledger.
     """
 
-    def __init__(
-        self,
-        product: StepProduct,
-        rule: ClosingRule,
-        name: StreamName,
-        key: KeyReference,
-        steps: KeptSteps,
-        awake: Sequence[beam.PCollection[Any]],
-        may_be_early: bool = False,
-        note: Callable[[Step], None] | None = None,
-    ) -> None:
-        """Keeps the options.
+    product: StepProduct
+    rule: ClosingRule
+    name: StreamName
+    key: KeyReference
+    steps: KeptSteps
+    awake: Sequence[beam.PCollection[Any]]
+    may_be_early: bool = False
+    note: Callable[[Step], None] | None = None
 
-        Args:
-            product: What is published.
-            rule: When a case closes, with step 0 where the horizon begins.
-            name: The stream's.
-            key: Where the epoch's key is.
-            steps: Where the release of each step is kept.
-            awake: Collections whose elements show that the stream has begun, such as its batches of
-                messages. From the first element, or the first case that closes, on, steps are
-                published as they end.
-            may_be_early: Whether a step is published before it is over by the clock, if the
-                watermark says that no more messages come.
-            note: Takes the release of a step once it is kept, before it is handed on; it may take
-                the same step twice. None: workers cannot reach the ledger.
-        """
+    def __post_init__(self) -> None:
         super().__init__()
-        self._product = product
-        self._key = key
-        self._awake = awake
-        self._release = _Release(product, rule, name, key, steps, may_be_early, note)
 
     def expand(self, closed: beam.PCollection[tuple[int, TraceBatch]]) -> beam.PCollection[Any]:
         """Wires counting, the gate and the release."""
-        kinds = kinds_of(self._product)
+        product, rule, key = self.product, self.rule, self.key
+        release = _Release(product, rule, self.name, key, self.steps, self.may_be_early, self.note)
         counted = (
             closed
-            | "Count"
-            >> beam.ParDo(_Count(self._product, self._key)).with_output_types(
-                tuple[int, Statistics]
-            )
-            | "Merge" >> beam.CombinePerKey(MergeStatisticsFn(kinds))
+            | "Count" >> beam.ParDo(_Count(product, key)).with_output_types(tuple[int, Statistics])
+            | "Merge" >> beam.CombinePerKey(MergeStatisticsFn(kinds_of(product)))
             | "Gate" >> beam.ParDo(_Gate()).with_output_types(tuple[int, tuple[int, bytes]])
             | "AllSteps" >> beam.WindowInto(GlobalWindows())
         )
         ticks = [
-            source | f"Awake{i}" >> beam.Map(_tick).with_output_types(tuple[int, tuple[int, bytes]])
-            for i, source in enumerate(self._awake)
+            source
+            | f"Awake{i}"
+            >> beam.Map(lambda _: (_ONE, (0, _NO_COUNTS))).with_output_types(
+                tuple[int, tuple[int, bytes]]
+            )
+            for i, source in enumerate(self.awake)
         ]
-        return (
-            (counted, *ticks) | "Flatten" >> beam.Flatten() | "Release" >> beam.ParDo(self._release)
-        )
+        return (counted, *ticks) | "Flatten" >> beam.Flatten() | "Release" >> beam.ParDo(release)
 
 
-def _tick(_: Any) -> tuple[int, tuple[int, bytes]]:
-    return _ONE, (0, _NO_COUNTS)
-
-
+@dataclass(eq=False, repr=False)
 class _Count(beam.DoFn):
-    def __init__(self, product: StepProduct, key: KeyReference) -> None:
-        self._product = product
-        self._key = key
+    product: StepProduct
+    key: KeyReference
+
+    def __post_init__(self) -> None:
         self._outside = Metrics.counter(METRICS, NOT_PUBLISHED)
 
     def setup(self) -> None:
-        self._resolved = self._key.resolve()
+        self._resolved = self.key.resolve()
 
     def process(self, element: tuple[int, TraceBatch]) -> Iterable[tuple[int, Statistics]]:
         step, traces = element
-        if 0 <= step < self._product.horizon:
-            yield step, counted_of(self._product, traces, self._resolved)
+        if 0 <= step < self.product.horizon:
+            yield step, counted_of(self.product, traces, self._resolved)
         else:
             self._outside.inc(traces.n_cases)
 
@@ -632,7 +613,13 @@ class _Release(beam.DoFn):
         so_far = counts_digest(counts.read() or b"", step, counted, self._resolved)
         decided = self.steps.of(step, self._resolved)
         if decided is None:
-            self._require_going_on(step, counts)
+            if not self._goes_on(step, counts):
+                raise GuaranteeError(
+                    f"step {step} cannot be published: an earlier step was decided on other cases "
+                    "than there are now, as where a restart forgot what was there, or what was "
+                    "kept of it is gone. Cases could count twice. Begin another epoch, which is "
+                    "another spend"
+                )
             self._wait_until_over(step)
         if decided is None or decided.counts_digest == so_far:
             before = [decode(state) for _, state in sorted(past.read())]
@@ -640,7 +627,9 @@ class _Release(beam.DoFn):
                 self.product, step, counted, before, so_far, self.name, self._resolved
             )
             decided = decided or self.steps.keep(drawn, self._resolved)
-            if decided.counts_digest == so_far and not _is_same(decided.released, drawn.released):
+            kept, again = decided.released, drawn.released.in_form_of(decided.released)
+            is_same = kept.to_json() == again.to_json() and kept.to_rows().equals(again.to_rows())
+            if decided.counts_digest == so_far and not is_same:
                 raise GuaranteeError(
                     f"step {step} differs from what was decided on the same cases, as with another "
                     "version of tracecloak or of a library. Restore that version, or begin another "
@@ -677,15 +666,6 @@ class _Release(beam.DoFn):
         before = self.steps.of(step - 1, self._resolved) if step else None
         return step == 0 or (before is not None and before.counts_digest == counts.read())
 
-    def _require_going_on(self, step: int, counts: Any) -> None:
-        if not self._goes_on(step, counts):
-            raise GuaranteeError(
-                f"step {step} cannot be published: an earlier step was decided on other cases "
-                "than there are now, as where a restart forgot what was there, or what was kept "
-                "of it is gone. Cases could count twice. Begin another epoch, which is another "
-                "spend"
-            )
-
     def _wait_until_over(self, step: int) -> None:
         """Waits where the watermark is a little ahead of this clock.
 
@@ -706,8 +686,3 @@ class _Release(beam.DoFn):
 
     def _set(self, timer: Any, step: int) -> None:
         timer.set(Timestamp(micros=self.rule.release_time(step)))
-
-
-def _is_same(kept: Step, drawn: Step) -> bool:
-    drawn = drawn.in_form_of(kept)
-    return kept.to_json() == drawn.to_json() and kept.to_rows().equals(drawn.to_rows())

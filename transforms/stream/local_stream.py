@@ -194,8 +194,12 @@ class LocalState:
         closed = {_CLOSED + name: run for name, run in state.opened.closed.runs.items()}
         for name, value in {**parts, **closed}.items():
             if self._written.get(name) is not value:
-                self._put_part(name, encode(_to_write(value)))
-                self._written[name] = value
+                data = encode(_to_write(value))
+                pieces = [data[at : at + _MOST_BYTES] for at in range(0, len(data), _MOST_BYTES)]
+                for number, piece in enumerate(pieces):
+                    self._put(name, number, piece)
+                self._drop(name, len(pieces), _LAST)
+                self._head["parts"][name], self._written[name] = len(pieces), value
         for name in self._head["parts"].keys() - parts.keys() - closed.keys():
             self._drop(name, 0, _LAST)
             del self._head["parts"][name], self._written[name]
@@ -213,13 +217,6 @@ class LocalState:
             "n_late": state.n_late,
         }
         self._put_head()
-
-    def _put_part(self, name: str, data: bytes) -> None:
-        pieces = [data[at : at + _MOST_BYTES] for at in range(0, len(data), _MOST_BYTES)]
-        for number, piece in enumerate(pieces):
-            self._put(name, number, piece)
-        self._drop(name, len(pieces), _LAST)
-        self._head["parts"][name] = len(pieces)
 
     def _read(self, source: str) -> Kept:
         head = self._head = json.loads(self._get("head", 0))

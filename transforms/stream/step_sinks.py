@@ -338,9 +338,7 @@ class RejectSink:
         """
         self.folder = folder
         self._adding = RateLimiter()
-        self._lines = None
-        if topic is not None:
-            self._lines = LineSink(topic)
+        self._lines = None if topic is None else LineSink(topic)
 
     def send(self, rejects: pa.RecordBatch | pa.Table) -> None:
         """Takes rows of MESSAGE_REJECT_SCHEMA, at least one; they are there when this returns.

@@ -335,20 +335,18 @@ def test_the_spend_keeps_what_is_promised_and_wastes_nothing(
     spend = noise.spend("dfg")
     assert (spend.epsilon, spend.delta) == (epsilon, delta)
     assert 0.97 * epsilon < composed_epsilon([spend], delta) <= float(epsilon) * (1 + 1e-8)
-    assert noise.over_horizon() == (epsilon, delta)
     # The conversion of concentrated privacy holds a larger epsilon.
     rho = float((noise.sensitivity / Fraction(*noise.scale)) ** 2 / 2)
     assert rho + 2 * math.sqrt(rho * math.log(1 / float(delta))) > epsilon
 
 
-def test_reservation_of_pure_windows_with_w_events() -> None:
+def test_a_unit_that_counts_more_often_pays_for_laplace_noise_so_often() -> None:
     """Ten steps make four stretches of three; what one step of them spends is a third."""
     noise = pure_windows(10, Participation(2, 3))
     assert noise.scale == (6, 1)
-    assert noise.over_horizon() == (4, 0)
-    assert pure_windows(3, Participation(2, 3)).over_horizon()[0] == 1
     variants = variant_noise(ONE, MILLIONTH, 10, Participation(2, 3))
-    assert variants.over_horizon() == (4, 4 * MILLIONTH)
+    for of, delta in ((noise, Fraction(0)), (variants, MILLIONTH)):
+        assert of.budget_at(4, Strategy.repeated_norm) == (4, 4 * delta)  # type: ignore[arg-type]
 
 
 def delta_at(epsilon: float, ratio: float) -> float:
@@ -358,37 +356,27 @@ def delta_at(epsilon: float, ratio: float) -> float:
 
 
 @pytest.mark.parametrize("length", [None, 1, 4])
-def test_reservation_of_gaussian_noise_with_w_events(length: int | None) -> None:
-    """The whole horizon's epsilon is that of the whole horizon's norm (Balle and Wang 2018)."""
-    participation = Participation(1, 5)
-    noise = continual_noise(
-        ONE, MILLIONTH, 20, 1000, n_cells=1, length=length, participation=participation
-    )
-    of_horizon, delta = noise.over_horizon()
-    assert delta == MILLIONTH
-    norm = float(noise.strategy.norm_over_all(participation)) * 1000
-    ratio, epsilon = norm / noise.deviation, float(of_horizon)
-    assert epsilon > 1
-    assert delta_at(epsilon, ratio) == pytest.approx(1e-6, rel=1e-3)
-
-
-@pytest.mark.parametrize("length", [None, 1, 4])
-def test_a_unit_whose_cases_count_again_pays_for_its_norm(length: int | None) -> None:
-    noise = continual_noise(
-        ONE, MILLIONTH, 20, 1000, n_cells=1, length=length, participation=Participation(2)
-    )
-    assert noise.budget_at(1, lambda strategy: strategy.repeated_norm(1, 3) * 2) == (ONE, MILLIONTH)
-    found = []
-    for n_times in (2, 3, 7):
-        norm = noise.strategy.repeated_norm(n_times, 3) * 2
-        epsilon, delta = noise.budget_at(n_times, lambda _, norm=norm: norm)  # type: ignore[misc]
-        assert delta == MILLIONTH
-        ratio = float(norm) * 1000 / noise.deviation
-        assert delta_at(float(epsilon), ratio) == pytest.approx(1e-6, rel=1e-3)
-        found.append(epsilon)
-    assert 1 < found[0] < found[1] < found[2]
+def test_a_unit_that_changes_more_pays_for_its_norm(length: int | None) -> None:
+    """All of the horizon of w-events, and cases that count again (Balle and Wang 2018)."""
+    windows, again = Participation(1, 5), Participation(2)
+    norms: list[tuple[Participation, list[Callable[[Strategy], Fraction]]]] = [
+        (windows, [lambda of: of.norm_over_all(windows)]),
+        (again, [lambda of, n=n: of.repeated_norm(n, 3) * 2 for n in (2, 3, 7)]),  # type: ignore[misc]
+    ]
+    for unit, larger in norms:
+        noise = continual_noise(
+            ONE, MILLIONTH, 20, 1000, n_cells=1, length=length, participation=unit
+        )
+        found = [ONE]
+        for norm in larger:
+            epsilon, delta = noise.budget_at(2, norm)
+            ratio = float(norm(noise.strategy)) * 1000 / noise.deviation
+            assert delta == MILLIONTH
+            assert delta_at(float(epsilon), ratio) == pytest.approx(1e-6, rel=1e-3)
+            assert epsilon > found[-1]
+            found.append(epsilon)
     if length == 1:  # as much as that many cases in other steps
-        assert float(noise.sensitivity) * math.sqrt(7) == pytest.approx(float(norm) * 1000)
+        assert float(noise.sensitivity) * math.sqrt(7) == pytest.approx(ratio * noise.deviation)
 
 
 @pytest.mark.parametrize(
@@ -405,16 +393,9 @@ def test_a_unit_whose_cases_count_again_pays_for_its_norm(length: int | None) ->
     ],
 )
 def test_parameters_out_of_range_are_refused(changed: dict[str, object], named: str) -> None:
-    given: dict[str, object] = {
-        "epsilon": ONE,
-        "delta": MILLIONTH,
-        "horizon": 20,
-        "case_norm": 1024,
-        "n_cells": 5,
-        "length": None,
-    }
+    given = {"epsilon": ONE, "delta": MILLIONTH, "horizon": 20, "case_norm": 1024, "n_cells": 5}
     with pytest.raises(UsageError, match=named):
-        continual_noise(**{**given, **changed})  # type: ignore[arg-type]
+        continual_noise(**{"length": None, **given, **changed})  # type: ignore[arg-type]
 
 
 def test_steps_and_cells_beyond_what_was_declared_are_refused() -> None:

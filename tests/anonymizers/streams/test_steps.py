@@ -64,23 +64,25 @@ def pairs(*variants: str) -> Counter[tuple[str, str]]:
     )
 
 
-@pytest.mark.parametrize("delta", ["0", "1e-6"])
-def test_windows_without_noise_are_the_pairs_of_the_step(delta: str) -> None:
+@pytest.mark.parametrize(
+    ("changes", "length"),
+    [
+        ({}, 1),
+        ({"delta": "0"}, 1),
+        ({"view": "total"}, None),
+        ({"view": "sliding", "sliding_steps": 2}, 2),
+        ({"view": "sliding", "sliding_steps": 4}, 4),
+    ],
+)
+def test_without_noise_they_are_the_pairs_of_the_steps(
+    changes: dict[str, Any], length: int | None
+) -> None:
     with no_noise():
-        found = stream(product_of(params(delta=delta)), STEPS)
-    for release, variants in zip(found, STEPS, strict=True):
-        assert counts_of(release) == pairs(*variants)
-    assert [(r.start_us, r.end_us) for r in found][:2] == [(1_000, 1_050), (1_050, 1_100)]
-
-
-@pytest.mark.parametrize(("view", "length"), [("total", None), ("sliding", 2), ("sliding", 4)])
-def test_sums_without_noise_are_those_of_the_windows(view: str, length: int | None) -> None:
-    with no_noise():
-        found = stream(product_of(params(view=view, sliding_steps=length)), STEPS)
+        found = stream(product_of(params(**changes)), STEPS)
     for step, release in enumerate(found):
         first = 0 if length is None else max(0, step + 1 - length)
-        expected = sum((pairs(*v) for v in STEPS[first : step + 1]), Counter())
-        assert counts_of(release) == expected
+        assert counts_of(release) == sum((pairs(*v) for v in STEPS[first : step + 1]), Counter())
+        assert (release.start_us, release.end_us) == (1_000 + 50 * first, 1_050 + 50 * step)
 
 
 def test_variants_below_the_threshold_are_not_there() -> None:
@@ -159,10 +161,9 @@ def test_cases_that_count_again_cost_more_than_once_and_less_than_so_often(
     changes: dict[str, Any],
 ) -> None:
     """Epsilon 1 holds for a case that counts once; then twice, thrice and as often as it may."""
-    stated = params(**changes)
-    assert stated.repeated_budget(1, 1) == stated.budget
-    assert stated.repeated_budget(2, stated.horizon) == stated.budget
-    (once, delta), *more = [stated.repeated_budget(n, 2) for n in (1, 2, 3, 50)]
+    made = product_of(params(**changes))
+    assert made.repeated(1, 1) == made.repeated(2, made.horizon) == made.params.budget
+    (once, delta), *more = [made.repeated(n, 2) for n in (1, 2, 3, 50)]
     assert more[-1] == more[-2]  # steps 1, 3 and 5
     assert once < more[0][0] < more[1][0] < 4 * once
     n_deltas = (2, 3) if "product" in changes else (1, 1)
@@ -181,17 +182,17 @@ def test_w_event_sets_aside_what_the_whole_horizon_costs() -> None:
     assert gaussian.guarantee().epsilon == float(epsilon)
     assert delta == Fraction(1, 10**6)
     # The noise covers a case in each of two steps.
-    ratio = (
-        params(delta="0", **changes).noises["pairs"].scale[0]
-        / (params(delta="0", **changes).noises["pairs"].scale[1])
-    )
-    assert ratio == pytest.approx(2 * 5, rel=1e-6)
+    assert Fraction(*pure.params.noises["pairs"].scale) == 2 * 5
+    # What is set aside is stated of every product, also where two noises share the budget.
+    for product in ("dfg", "variants"):
+        made = product_of(params(product, view="total", **changes))
+        epsilon, _ = made.params.horizon_budget
+        shown = f"{math.ceil(epsilon * 100) / 100:g}"
+        assert sum(f"epsilon {shown} " in said for said in made.guarantee().not_covered) == 1
 
 
 def test_what_cannot_be_is_refused_with_the_mend() -> None:
     refused: list[tuple[dict[str, Any], str]] = [
-        ({"vocabulary": None}, "vocabulary is required"),
-        ({"max_trace_length": None}, "max_trace_length is required"),
         ({"view": "sliding"}, "sliding_steps goes with view sliding"),
         ({"sliding_steps": 3}, "sliding_steps goes with view sliding"),
         ({"guarantee": "w_event"}, "w_event_steps goes with"),

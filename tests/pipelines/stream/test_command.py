@@ -18,8 +18,8 @@ from tracecloak.pipelines.runners.flags import beam_flags
 from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import (
     StreamConfig,
+    further_fields,
     load_stream,
-    log_keys,
     stream_json_schema,
     stream_keys,
 )
@@ -248,10 +248,10 @@ def test_an_epoch_never_goes_on_with_another_default_clip(tmp_path: Path) -> Non
 def test_a_feed_of_changes_is_read_as_its_keys_say(tmp_path: Path) -> None:
     changes = {"schema": "confluent-avro", "schema_registry": "https://a:1", "operation": "op"}
     config = load_stream(None, given(tmp_path, **changes, operation_events="c, r"))
-    assert config.layout.operations == Operations("op", ("c", "r"))
-    assert config.layout.kind == RegistrySchemas("avro", SchemaRegistry("https://a:1"))
+    assert config.layouts[0].operations == Operations("op", ("c", "r"))
+    assert config.layouts[0].kind == RegistrySchemas("avro", SchemaRegistry("https://a:1"))
     plain = load_stream(None, given(tmp_path))
-    assert (plain.layout.kind, plain.layout.operations) == (None, None)
+    assert (plain.layouts[0].kind, plain.layouts[0].operations) == (None, None)
     # A name that only has the words is somebody else's.
     for server in ("servicebus.windows.net.ward.example:9", "a-servicebus.windows.net"):
         there = {"input_subscription": None, "input_topic": f"kafka://{server}/t"}
@@ -262,7 +262,7 @@ def test_a_feed_of_changes_is_read_as_its_keys_say(tmp_path: Path) -> None:
 
 
 def test_no_flag_is_one_of_beam() -> None:
-    ours = {f"--{name}" for name in (*stream_keys(), *log_keys()) if name != "runner"}
+    ours = {f"--{name}" for name in (*stream_keys(), *further_fields()) if name != "runner"}
     assert not ours & beam_flags()
 
 

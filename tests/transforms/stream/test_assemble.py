@@ -178,21 +178,12 @@ def test_every_window_fires_once_at_the_watermark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "n_shards", "cap", "named"),
-    [
-        ({}, 0, None, "n_shards"),
-        ({"period_us": 999}, 1, None, "period_us"),
-        ({"period_us": 1_500}, 1, None, "period_us"),
-        ({"release_delay_us": 0}, 1, None, "release_delay_us"),
-        ({"origin_us": 1_500}, 1, None, "origin_us"),
-        ({}, 1, CaseCap(1), "by_individual"),
-    ],
+    ("name", "value"),
+    [("period_us", 999), ("period_us", 1_500), ("release_delay_us", 0), ("origin_us", 1_500)],
 )
-def test_what_no_runner_keeps_is_refused(
-    changes: dict[str, int], n_shards: int, cap: CaseCap | None, named: str
-) -> None:
-    with pytest.raises(UsageError, match=named):
-        AssembleCases(replace(RULE, **changes), KEY, HORIZON, n_shards, False, cap)
+def test_what_no_runner_keeps_is_refused(name: str, value: int) -> None:
+    with pytest.raises(UsageError, match=name):
+        AssembleCases(replace(RULE, **{name: value}), KEY, HORIZON)  # type: ignore[arg-type]
 
 
 def test_no_early_or_late_firing_can_be_had() -> None:
@@ -293,7 +284,7 @@ class Shard:
         self.opened, self.waiting, self.book = Cell(), Bag(), Cell()
         self.timer, self.following, self.over, self.counted = (Cell() for _ in range(4))
         self.closed: list[tuple[int, int]] = []  # step, cases
-        self._give((0, beam_stages._AWAKE))
+        self._give((0, (0, 0, b"")))
 
     def send(self, *sent: Sent) -> None:
         for one in sent:
