@@ -29,7 +29,7 @@ from tracecloak.examination.comparison.contenders import chosen_methods
 from tracecloak.examination.demo.hospital import write_sample
 from tracecloak.examination.doctor import places, sources
 from tracecloak.examination.doctor import run as due
-from tracecloak.examination.evaluation import evaluate, indicators
+from tracecloak.examination.evaluation import evaluate
 from tracecloak.examination.experiments import other_papers, paper, run
 from tracecloak.examination.linkage import knowledge
 from tracecloak.examination.measure.mining import PatientMiner
@@ -230,7 +230,6 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
      "settings must be distinct"),
     (lambda f: other_papers._weight("alpha", "half"), UsageError,
      "alpha must be a number from 0 to 1"),
-    (lambda f: indicators._numbers(ANY, None, ANY), TypeError, "NoneType has no numbers"),
     (lambda f: patched(knowledge, "MAX_CODE", 1,
                        lambda: knowledge.elements_of([CASES], "activity")),
      UsageError, "pairs of activities and resources"),

@@ -378,6 +378,28 @@ def value_places(texts: pa.Array, values: Sequence[str]) -> np.ndarray:
     return np.asarray(pc.fill_null(place, -1), np.int64)
 
 
+def events_by(
+    traces: TraceBatch, attribute: str, values: Sequence[str], is_meant: np.ndarray, at_most: int
+) -> np.ndarray:
+    """Returns int64[n], events by values of an attribute, in cases that count; 0 if there are none.
+
+    Args:
+        traces: Complete cases.
+        attribute: Of events.
+        values: Distinct ones.
+        is_meant: bool[n_cases], the cases that count.
+        at_most: Of a case so many events count, the first ones of these values.
+    """
+    n, texts = max(len(values), 1), traces.attributes.get(attribute)
+    if texts is None or not values:
+        return np.zeros(n, np.int64)
+    who, case = value_places(texts, values), cases_of_events(traces)
+    is_counted = (who >= 0) & is_meant[case]
+    before = np.cumsum(is_counted) - is_counted
+    is_counted &= before - before[traces.offsets[:-1]][case] < at_most
+    return np.bincount(who[is_counted], minlength=n).astype(np.int64)
+
+
 def periods_of(period: str, first_us: int, last_us: int, time_zone: str) -> Groups:
     """Returns the periods of a range of time, whole ones by the clock of a place.
 

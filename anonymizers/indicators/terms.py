@@ -281,16 +281,9 @@ class EventsOf(_OfIndicator):
         """See `CasesOf`."""
         assert isinstance(self.indicator, Workload)
         names = [str(step) for step in known.steps(self.indicator)]
-        texts = traces.attributes.get(self.indicator.by)
-        if texts is None or not names:
-            return np.zeros(self.n_cells(known), np.int64)
-        who = summands.value_places(texts, names)
-        case = summands.cases_of_events(traces)
-        is_meant = (who >= 0) & (self.places(traces, known) >= 0)[case]
-        before = np.cumsum(is_meant) - is_meant
-        rank = before - before[traces.offsets[:-1]][case]
-        is_meant &= rank < self.indicator.at_most
-        return np.bincount(who[is_meant], minlength=self.n_cells(known)).astype(np.int64) * UNITS
+        is_meant = self.places(traces, known) >= 0
+        most, by = self.indicator.at_most, self.indicator.by
+        return summands.events_by(traces, by, names, is_meant, most) * UNITS
 
 
 Term = CasesOf | SumOf | CasesWith | BinsOf | EventsOf

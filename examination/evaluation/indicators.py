@@ -3,61 +3,57 @@
 The truth has no noise and no bounds: the mean of durations is that of all durations, and not of
 those cut at their longest; so are sums and quantiles. A quantile is the smallest number that a
 share of the cases reaches. Only what is counted so by its own words is cut: occurrences and events
-up to so many a case. It is written anew, one indicator after the other, so that it can tell a
-mistake of a release.
+up to so many a case. The numbers of cases are those that the release counts
+(`anonymizers.indicators.summands`).
 """
 
 from __future__ import annotations
 
-import datetime
 import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from functools import cache, cached_property
+from functools import cache
 from itertools import groupby
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
-import pyarrow as pa
 import pydantic
 
-from tracecloak.anonymizers.indicators.declare_rules import cases_that_keep
 from tracecloak.anonymizers.indicators.declared import (
     PAIR,
     PERIODS,
     Amount,
     Cases,
-    Filter,
     Frequency,
     Group,
     Indicator,
     Measured,
-    Rework,
-    Rule,
-    Throughput,
     Timed,
-    Waiting,
-    Within,
     Working,
     Workload,
 )
 from tracecloak.anonymizers.indicators.params import IndicatorParams
+from tracecloak.anonymizers.indicators.summands import (
+    Groups,
+    Population,
+    cases_where,
+    events_by,
+    periods_of,
+    summand_of,
+)
 from tracecloak.examination.measure.registry import Figures, checked
 from tracecloak.schemas.errors import InputSchemaError, UsageError
-from tracecloak.schemas.events.declarations import numbers_of
 from tracecloak.schemas.events.events import START_TIMESTAMP
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import IndicatorRow, ReleasedIndicators
-from tracecloak.schemas.statistics.log_times import IntervalTimes, has_step
 from tracecloak.transforms.models.dfg_svg import plain_name
 from tracecloak.transforms.pages.charts import in_words, interval_words, value_words
 
 # --- What each released number would be without noise and without bounds. -------------------------
-# A log as indicators see it: numbers of each case, and the cases of a group. All of it is exact.
+# Numbers of each case, and the cases of a group. All of it is exact.
 
 
 _SECOND_US = 1_000_000
@@ -67,34 +63,47 @@ _WORDS = re.compile(r"([0-9.e+-]+) (day|hour|minute|second)s?")
 
 
 def truths_of(
-    indicator: Indicator, groups: Sequence[str | None], log: OriginalLog
+    indicator: Indicator,
+    groups: Sequence[str | None],
+    traces: TraceBatch,
+    time_zone: str = "UTC",
 ) -> list[float | None]:
     """Returns the true number of each row of an indicator, in the unit of the release.
 
     Args:
         indicator: What was asked for.
         groups: The group of each of its rows, in the order of the release.
-        log: The whole log.
+        traces: The whole log, with the attributes that indicators read.
+        time_zone: IANA name of the place by whose clock periods are meant.
 
     Returns:
         As many numbers; None where there is none, as of the mean of no case.
     """
+    labels, where = [group or "" for group in groups], indicator.where
+    is_meant = np.ones(traces.n_cases, bool) if where is None else cases_where(traces, where)
     if isinstance(indicator, Workload):
-        return list(_events_by(indicator, [group or "" for group in groups], log))
-    parts = [_parted(indicator, group or "") for group in groups]
-    of_where = log.cases_where(indicator.where)
-    by = None if indicator.by is None or indicator.is_by_steps else log.groups_by(indicator.by)
+        counts = events_by(traces, indicator.by, labels, is_meant, indicator.at_most)
+        return [float(count) for count in counts]
+    parts = [_parted(indicator, label) for label in labels]
+    by = Population.of(indicator).by
+    known = Groups(tuple(dict.fromkeys(label for label, _ in parts)), by)
+    if by in PERIODS and traces.n_cases:
+        ends = int(traces.starts.min()), int(traces.starts.max()) + 1
+        known = periods_of(str(by), *ends, time_zone)
+    places = known.places(traces)
 
     @cache
     def numbers(step: Group | None) -> np.ndarray:
-        return _numbers(indicator, step, log)
+        return _numbers(indicator, step, traces)
 
     @cache
     def chosen(label: str) -> np.ndarray:
-        is_meant = of_where if by is None else of_where & (by == label)
+        is_in = is_meant
+        if by is not None:
+            is_in = is_in & (places == (known.labels.index(label) if label in known.labels else -2))
         if isinstance(indicator, Cases):
-            return np.ones(int(is_meant.sum()))
-        values = numbers(_step_of(indicator, label, log))[is_meant]
+            return np.ones(int(is_in.sum()))
+        values = numbers(_step_of(indicator, label, traces))[is_in]
         return values[~np.isnan(values)]
 
     last = parts[-1][1] if parts else ""
@@ -117,7 +126,7 @@ def _parted(indicator: Indicator, group: str) -> tuple[str, str]:
     return ("", group) if indicator.by is None else (head, tail)
 
 
-def _step_of(indicator: Indicator, label: str, log: OriginalLog) -> Group | None:
+def _step_of(indicator: Indicator, label: str, traces: TraceBatch) -> Group | None:
     """The activity or the pair that a row is about."""
     if not indicator.is_by_steps:
         return next(iter(indicator.steps_of), None)
@@ -127,7 +136,7 @@ def _step_of(indicator: Indicator, label: str, log: OriginalLog) -> Group | None
     if indicator.by != PAIR:
         return label
     # An arrow may stand in a name: the pair is that of which the log has both.
-    names = set(log.traces.vocabulary.names.to_pylist())
+    names = set(traces.vocabulary.names.to_pylist())
     words = label.split(_ARROW)
     pairs = [
         (_ARROW.join(words[:place]), _ARROW.join(words[place:])) for place in range(1, len(words))
@@ -135,27 +144,14 @@ def _step_of(indicator: Indicator, label: str, log: OriginalLog) -> Group | None
     return next((pair for pair in pairs if names.issuperset(pair)), ("", ""))
 
 
-def _numbers(indicator: Indicator, step: Group | None, log: OriginalLog) -> np.ndarray:
+def _numbers(indicator: Indicator, step: Group | None, traces: TraceBatch) -> np.ndarray:
     """A number of each case, NaN of one that has none; shares are the mean of 0 and 1."""
-    match indicator:
-        case Throughput():
-            return log.throughput_us()
-        case Within(limit=limit):
-            return (log.throughput_us() <= limit).astype(np.float64)
-        case Rework():
-            return log.repeats() if step is None else 1.0 * (log.occurrences(str(step)) > 1)
-        case Frequency(at_most=most):
-            return np.minimum(log.occurrences(str(step)), most)
-        case Rule(template=template, activity=first, then=second, n=n, within=within):
-            keeps = cases_that_keep(log.traces, template, first, second, n, within)
-            return keeps.astype(np.float64)
-        case Waiting() if isinstance(step, tuple):
-            return log.wait_us(*step)
-        case Working():
-            return log.work_us(str(step))
-        case Amount(attribute=attribute):
-            return log.amounts(attribute)
-    raise TypeError(f"{type(indicator).__name__} has no numbers")
+    # Numbers are not clipped to the longest time, so any will do.
+    counted = summand_of(indicator, () if step is None else (step,), 1).numbers(traces)
+    values = counted.values[:, 0]
+    if isinstance(indicator, Frequency):
+        values = np.minimum(values, indicator.at_most)
+    return np.where(counted.is_there[:, 0], values, np.nan)
 
 
 def _figure(
@@ -211,132 +207,6 @@ def _in_bin(values: np.ndarray, edges: Sequence[float], place: int) -> float:
     if place < len(edges) - 2:
         is_in &= values < edges[place + 1]
     return float(is_in.sum())
-
-
-def _events_by(indicator: Workload, values: Sequence[str], log: OriginalLog) -> list[float]:
-    """Events by who does them: of a case the first ones of all values that are shown."""
-    who = log.texts_of_events(indicator.by)
-    is_shown = np.isin(who, list(values)) if len(who) else np.zeros(0, bool)
-    meant = np.flatnonzero(is_shown & log.cases_where(indicator.where)[log.cases])
-    counts: Counter[str] = Counter()
-    of_case: Counter[int] = Counter()
-    for event in meant.tolist():
-        case = int(log.cases[event])
-        if of_case[case] < indicator.at_most:
-            of_case[case] += 1
-            counts[who[event]] += 1
-    return [float(counts[value]) for value in values]
-
-
-@dataclass(frozen=True)
-class OriginalLog:
-    """The unprotected log.
-
-    A number of each case is a float64[n_cases], NaN of a case that has none.
-
-    Attributes:
-        traces: Its cases, with the attributes that indicators read.
-        time_zone: IANA name of the place by whose clock periods are meant.
-    """
-
-    traces: TraceBatch
-    time_zone: str = "UTC"
-
-    @cached_property
-    def cases(self) -> np.ndarray:
-        """int64[n_events], the place of the case of each event."""
-        return np.repeat(np.arange(self.traces.n_cases), self.traces.lengths)
-
-    def events_of(self, activity: str) -> np.ndarray:
-        """Returns bool[n_events], the events of an activity."""
-        names = self.traces.vocabulary.names.to_pylist()
-        if activity not in names:
-            return np.zeros(self.traces.n_events, bool)
-        return self.traces.activities == names.index(activity)
-
-    def occurrences(self, activity: str) -> np.ndarray:
-        """Returns how often each case has an activity."""
-        counts = np.bincount(self.cases[self.events_of(activity)], minlength=self.traces.n_cases)
-        return counts.astype(np.float64)
-
-    def throughput_us(self) -> np.ndarray:
-        """Returns the time from the first to the last event of each case."""
-        last = self.traces.times[self.traces.offsets[1:] - 1]
-        return (last - self.traces.starts).astype(np.float64)
-
-    def repeats(self) -> np.ndarray:
-        """Returns 1 of a case in which any activity occurs twice, and 0 of others."""
-        width = max(len(self.traces.vocabulary), 1)
-        distinct = np.unique(self.cases * width + self.traces.activities) // width
-        n_distinct = np.bincount(distinct, minlength=self.traces.n_cases)
-        return (self.traces.lengths > n_distinct).astype(np.float64)
-
-    def wait_us(self, before: str, after: str) -> np.ndarray:
-        """Returns the time of the first step from one activity right to another."""
-        is_before = np.roll(self.events_of(before), 1)
-        steps = np.flatnonzero(is_before & self.events_of(after) & has_step(self.traces))
-        waits = np.full(self.traces.n_cases, np.nan)
-        # From the last step to the first, which overwrites it.
-        waits[self.cases[steps][::-1]] = self.traces.durations[steps][::-1]
-        return waits
-
-    def work_us(self, activity: str) -> np.ndarray:
-        """Returns how long an activity is worked on altogether, of events whose start is known."""
-        times = IntervalTimes.of(self.traces)
-        is_meant = self.events_of(activity) & times.is_known
-        n_cases, cases = self.traces.n_cases, self.cases[is_meant]
-        work = np.bincount(cases, times.service_us[is_meant], minlength=n_cases)
-        return np.where(np.bincount(cases, minlength=n_cases) > 0, work, np.nan)
-
-    def amounts(self, attribute: str) -> np.ndarray:
-        """Returns the number that an attribute of the case has."""
-        texts = self._texts_of_cases(attribute)
-        numbers = numbers_of(pa.array(texts, pa.string()))
-        return np.where(np.isfinite(numbers), numbers, np.nan)
-
-    def cases_where(self, chosen: Filter | None) -> np.ndarray:
-        """Returns bool[n_cases], for which cases a filter holds; None holds for all."""
-        holds = np.ones(self.traces.n_cases, bool)
-        if chosen is not None and chosen.occurs is not None:
-            holds &= self.occurrences(chosen.occurs) > 0
-        if chosen is not None and chosen.attribute is not None:
-            holds &= self._texts_of_cases(chosen.attribute) == chosen.equals
-        return holds
-
-    def groups_by(self, by: str) -> np.ndarray:
-        """Returns object[n_cases], the name of each case's period or its value of an attribute."""
-        if by not in PERIODS:
-            return self._texts_of_cases(by)
-        zone = ZoneInfo(self.time_zone)
-        seconds = (self.traces.starts // _SECOND_US).tolist()
-        days = [datetime.datetime.fromtimestamp(s, zone).date() for s in seconds]
-        return _texts([_period(day, by) for day in days])
-
-    def texts_of_events(self, attribute: str) -> np.ndarray:
-        """Returns object[n_events], the values of an attribute; None of an event without one."""
-        values = self.traces.attributes.get(attribute)
-        return _texts([None] * self.traces.n_events if values is None else values.to_pylist())
-
-    def _texts_of_cases(self, attribute: str) -> np.ndarray:
-        """An attribute of a case is the same in all of its events."""
-        return self.texts_of_events(attribute)[self.traces.offsets[:-1]]
-
-
-def _texts(values: list[str | None]) -> np.ndarray:
-    array = np.empty(len(values), object)
-    array[:] = values
-    return array
-
-
-def _period(day: datetime.date, period: str) -> str:
-    year, week, _ = day.isocalendar()
-    return {
-        "day": day.isoformat(),
-        "week": f"{year}-W{week:02}",
-        "month": f"{day.year}-{day.month:02}",
-        "quarter": f"{day.year}-Q{(day.month + 2) // 3}",
-        "year": f"{day.year}",
-    }[period]
 
 
 # --- Released indicators beside the truth: how far each is off, and whether its interval holds it.
@@ -421,14 +291,14 @@ def judged_rows(
     Raises:
         InputSchemaError: There is a number that nobody asked for.
     """
-    log = OriginalLog(traces, params.calendar_time_zone)
     asked: dict[str, Indicator] = {one.title: one for one in params.indicators}
     judged: list[JudgedRow] = []
     for title, of_one in groupby(released.rows(), lambda row: row.indicator):
         rows = list(of_one)
         if title not in asked:
             raise InputSchemaError("the release has an indicator that manifest.json does not name")
-        truths = truths_of(asked[title], [row.group for row in rows], log)
+        groups = [row.group for row in rows]
+        truths = truths_of(asked[title], groups, traces, params.calendar_time_zone)
         judged += (JudgedRow(row, truth) for row, truth in zip(rows, truths, strict=True))
     return judged
 
