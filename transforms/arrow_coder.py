@@ -84,7 +84,7 @@ class ColumnarCoder(beam.coders.Coder):
         return 0
 
 
-class PiecesCoder(beam.coders.Coder):
+class PiecesCoder(ColumnarCoder):
     """Accumulators by name, each as its merged piece."""
 
     def __init__(self, kinds: dict[str, type[Mergeable]]) -> None:
@@ -98,10 +98,6 @@ class PiecesCoder(beam.coders.Coder):
         """Returns accumulators that hold each statistic as their only piece."""
         merged = decode(encoded).by_name
         return {name: Pieces(kind, [merged[name]]) for name, kind in self._kinds.items()}
-
-    def estimate_size(self, value: Any) -> int:
-        """Returns 0, not known; see ColumnarCoder."""
-        return 0
 
 
 beam.coders.registry.register_coder(pa.RecordBatch, RecordBatchCoder)

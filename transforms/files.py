@@ -114,9 +114,8 @@ def require_file_system(name: str, path: str) -> None:
             importlib.import_module(module)
         except ImportError:
             raise UsageError(
-                f"{name} {path!r} needs {library}, which is not installed, and tracecloak is not "
-                f"tested with {scheme}://; {_OFFERED}, or try Beam's own extra with "
-                f"pip install 'apache-beam[{extra}]'"
+                f"{name} {path!r} needs {library}, not installed, and {scheme}:// is untested; "
+                f"{_OFFERED}, or try pip install 'apache-beam[{extra}]'"
             ) from None
     try:
         FileSystems.get_filesystem(path)
@@ -125,8 +124,7 @@ def require_file_system(name: str, path: str) -> None:
             ", or give `--hdfs_host`, `--hdfs_port` and `--hdfs_user`" if scheme == "hdfs" else ""
         )
         raise UsageError(
-            f"{name} {path!r} is on a file system that Beam does not know or cannot open here; "
-            f"{_OFFERED}{flags}"
+            f"{name} {path!r} is on a file system that Beam cannot open here; {_OFFERED}{flags}"
         ) from None
     if FileSystems._pipeline_options is None:
         # Without any, some file systems cannot be asked before there is a pipeline.
@@ -168,8 +166,7 @@ def require_writable(name: str, folder: str) -> None:
         except Exception as error:  # each file system has its own
             reason = class_of(error)
     raise UsageError(
-        f"{name} {folder!r} cannot be written: {reason}; mend that, or name another folder with "
-        f"--{name}"
+        f"{name} {folder!r} cannot be written: {reason}; name another folder with --{name}"
     )
 
 

@@ -143,9 +143,8 @@ class EventSource:
             of_file = {name in given: file for given, file in zip(names, self.files, strict=True)}
             if len(of_file) == 2:
                 raise InputSchemaError(
-                    f"the column {name!r} is read, and is a part of the path {of_file[True].path} "
-                    f"but not of {of_file[False].path}; name folders whose partitions have the "
-                    "same columns, or map another column"
+                    f"the column {name!r} is a part of the path {of_file[True].path} but not of "
+                    f"{of_file[False].path}; name folders of the same partitions"
                 )
 
     def progress_of(self, file: SourceFile, n_read: int | None = None) -> dict[str, Any]:
@@ -501,6 +500,5 @@ def named(file: SourceFile, how: SourceFormat) -> Iterator[None]:
         raise NoSuchFile(f"No such file: {file.path} was deleted after it was listed") from None
     except PermissionError:
         raise InputSchemaError(
-            f"{file.path}: this user may not read it; give that right with chmod or at its store, "
-            "or run as a user who may"
+            f"{file.path}: this user may not read it; correct its rights"
         ) from None

@@ -66,28 +66,21 @@ def check_key_store(setting: Setting) -> Iterator[CheckResult]:
     for folder in (store.path, *map(store.path.joinpath, _FOLDERS)):
         if folder.exists() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
             raise KeyStoreError(
-                f"key store {store.path} cannot be used: this user may not read and write {folder}"
-                ", or its disk can only be read; mend its rights or its disk, or give another "
-                "key_store for another release"
+                f"key store {store.path}: this user may not read and write {folder}; "
+                "correct its rights or its disk, or name another key_store for another release"
             )
     in_clear = store.check_secrets()
     status = store.path.stat()
-    if status.st_uid != os.geteuid() and status.st_mode & stat.S_IWOTH:
+    is_ours = status.st_uid == os.geteuid()
+    if not is_ours and status.st_mode & stat.S_IWOTH:
+        yield "warning", "anybody can replace the key store; let its owner run chmod o-rwx on it"
+    elif is_ours and status.st_mode & _OTHERS:
         yield (
             "warning",
-            "anybody can replace what is in the key store, which belongs to somebody else; let its "
-            "owner run chmod o-rwx on it",
-        )
-    elif status.st_uid == os.geteuid() and status.st_mode & _OTHERS:
-        yield (
-            "warning",
-            "others can look into the key store; run chmod go-rwx on it, or the next run does",
+            "others can read the key store; run chmod go-rwx on it, or the next run does",
         )
     if in_clear:
-        yield (
-            "warning",
-            "keys lie in clear and shall be wrapped by key_encryption_key, which the next run does",
-        )
+        yield "warning", "keys are in clear, and the next run wraps them by key_encryption_key"
     if store.has_ledger_file or any(store.names("ledgers/*")) or any(store.names("releases/*")):
         yield "ok", "its keys can be read, and it can be written"
     else:
@@ -250,8 +243,7 @@ def _check_may_insert(ledger: Ledger, connection: sa.Connection) -> None:
     asked = sa.select(sa.func.has_table_privilege(TABLE.name, "INSERT"))
     if not connection.execute(asked).scalar_one():
         raise LedgerError(
-            f"{ledger.place} can be read and not written by this user: grant SELECT and INSERT on "
-            f"the table {TABLE.name}"
+            f"{ledger.place} cannot be written by this user: grant INSERT on table {TABLE.name}"
         )
 
 
@@ -276,10 +268,7 @@ def check_output(setting: Setting) -> Iterator[CheckResult]:
             require_writable(name, folder)
             yield "ok", f"{name} can be written"
         else:
-            yield (
-                "ok",
-                f"{name} is on a known file system; the run tries whether it takes files",
-            )
+            yield "ok", f"{name} is on a known file system; the run tries whether it takes files"
 
 
 def check_staging_area(setting: Setting) -> Iterator[CheckResult]:
@@ -291,8 +280,7 @@ def check_staging_area(setting: Setting) -> Iterator[CheckResult]:
         require_writable("staging_area", area)
         if is_on_this_machine(output) and _disk_of(area) != _disk_of(output):
             raise UsageError(
-                f"staging_area {area!r} is on another file system than the output, so that a "
-                "release could not appear at once; name a folder on that of the output"
+                f"staging_area {area!r} is on another file system than the output; move it there"
             )
     if not setting.probes:
         yield "ok", "it is fit, as far as can be seen without writing; --probe writes one file"
@@ -329,8 +317,7 @@ def _probed(setting: Setting, area: str) -> Iterator[CheckResult]:
     except Exception as error:  # each file system has its own
         said = getattr(error, "strerror", None) or class_of(error)
         raise TracecloakError(
-            f"a file that was written into staging_area {area!r} to try it failed: {said}; mend "
-            "its disk or its rights, or name another folder with staging_area"
+            f"no file can be written into staging_area {area!r}: {said}; correct its disk or rights"
         ) from None
     yield "ok", "a file was written and removed"
     if stamp is not None:

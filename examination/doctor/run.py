@@ -56,38 +56,26 @@ def check_engine(setting: Setting) -> Iterator[CheckResult]:
     if runner in (IN_MEMORY, LOCAL):
         yield "ok", f"runner {runner} is this process, of {ours}"
         return
-    from tracecloak.pipelines.runners.on_beam import check_ready, version
+    from tracecloak.pipelines.runners import on_beam
 
-    options = _options_of(setting)
-    check_ready(options)
-    yield "ok", f"runner {runner} can be started by {ours}, Beam {version()}"
-    if runner == FLINK:
-        for name, address in _addresses_of_flink(options).items():
-            _require_answer(name, address)
-            yield (
-                _version_of_flink(address) if name == "flink_master" else ("ok", f"{name} answers")
-            )
-    if setting.probes and not is_local(runner) and runner != "DataflowRunner":
-        from tracecloak.pipelines.runners.on_beam import check_workers
-
-        check_workers(options)
-        yield "ok", "a worker did a small job, and has the same versions"
-
-
-def _options_of(setting: Setting) -> PipelineOptions:
-    runner = setting.config.runner
     if setting.stream is not None:
         from tracecloak.pipelines.stream.run import require_reads, stream_options
 
         require_reads(setting.stream)
-        return stream_options(runner, setting.of_beam)
-    from tracecloak.pipelines.runners.on_beam import pipeline_options
+        options = stream_options(runner, setting.of_beam)
+    else:
+        options = on_beam.pipeline_options(runner, setting.of_beam)
+    on_beam.check_ready(options)
+    yield "ok", f"runner {runner} can be started by {ours}, Beam {on_beam.version()}"
+    if runner == FLINK:
+        yield from _flink(options)
+    if setting.probes and not is_local(runner) and runner != "DataflowRunner":
+        on_beam.check_workers(options)
+        yield "ok", "a worker did a small job, and has the same versions"
 
-    return pipeline_options(runner, setting.of_beam)
 
-
-def _addresses_of_flink(options: PipelineOptions) -> dict[str, str]:
-    """Returns what is asked while a job runs, by its flag."""
+def _flink(options: PipelineOptions) -> Iterator[CheckResult]:
+    """Looks whether all that is asked while a job runs answers, by its flag."""
     from apache_beam.options.pipeline_options import FlinkRunnerOptions, PortableOptions
 
     portable, master = options.view_as(PortableOptions), options.view_as(FlinkRunnerOptions)
@@ -96,33 +84,31 @@ def _addresses_of_flink(options: PipelineOptions) -> dict[str, str]:
         addresses["environment_config"] = portable.environment_config
     if str(master.flink_master).rstrip("/").rpartition(":")[2].isdigit():
         addresses["flink_master"] = master.flink_master
-    return {name: address for name, address in addresses.items() if address}
+    for name, address in addresses.items():
+        if address:
+            _require_answer(name, address)
+            known = FlinkRunnerOptions.PUBLISHED_FLINK_VERSIONS
+            is_master = name == "flink_master"
+            yield _version_of_flink(address, known) if is_master else ("ok", f"{name} answers")
 
 
-def _version_of_flink(address: str) -> CheckResult:
-    """Looks whether this Beam goes with the version of the cluster.
+def _version_of_flink(address: str, known: Sequence[str]) -> CheckResult:
+    """Looks whether this Beam, which knows some versions, goes with that of the cluster.
 
     Raises:
         RetryLater: What answers is not the REST interface of Flink.
     """
-    from apache_beam.options.pipeline_options import FlinkRunnerOptions
-
     url = address if "://" in address else f"http://{address}"
     try:
         with urllib.request.urlopen(f"{url.rstrip('/')}/v1/config", timeout=_ASK_SECONDS) as answer:
             theirs = str(json.load(answer)["flink-version"])
     except (OSError, ValueError, KeyError) as error:
         raise RetryLater(
-            f"Flink does not answer at flink_master {address!r} ({type(error).__name__}); start "
-            "it, or correct the address of its REST port"
+            f"Flink does not answer at flink_master {address!r} ({type(error).__name__})"
         ) from None
-    known = FlinkRunnerOptions.PUBLISHED_FLINK_VERSIONS
     if any(theirs.startswith(f"{one}.") for one in known):
         return "ok", f"Flink is {theirs}, with which this Beam goes"
-    return (
-        "failure",
-        f"Flink is {theirs}, and this Beam goes with {', '.join(known)}: take one of these",
-    )
+    return "failure", f"Flink is {theirs}, and this Beam goes with {', '.join(known)}"
 
 
 def _require_answer(name: str, address: str) -> None:
@@ -132,8 +118,7 @@ def _require_answer(name: str, address: str) -> None:
         socket.create_connection((host, port), _ASK_SECONDS).close()
     except (OSError, ValueError) as error:
         raise RetryLater(
-            f"nobody answers at {name} {address!r} ({type(error).__name__}): start what is to run "
-            "there, or correct the address"
+            f"nobody answers at {name} {address!r} ({type(error).__name__}); start it there"
         ) from None
 
 
@@ -163,14 +148,6 @@ def check_configuration_file(setting: Setting) -> Iterator[CheckResult]:
     yield "ok", f"{release.method}, with {release.guarantee.kind} promise"
 
 
-def check_calendar(setting: Setting) -> Iterator[CheckResult]:
-    """Looks which window or step is next, and what became of those before."""
-    if setting.stream is not None:
-        yield from _steps(setting, setting.stream)
-    elif isinstance(setting.config, ReleaseConfig) and setting.config.made_schedule is not None:
-        yield from _windows(setting)
-
-
 def check_on_call(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether whoever is on call can be told: ports, files, and when a stream is stuck."""
     config = setting.stream
@@ -196,7 +173,12 @@ def check_on_call(setting: Setting) -> Iterator[CheckResult]:
     yield "ok", "who is on call can be told"
 
 
-def _windows(setting: Setting) -> Iterator[CheckResult]:
+def check_calendar(setting: Setting) -> Iterator[CheckResult]:
+    """Looks which window or step is next, and what became of those before."""
+    if setting.stream is not None:
+        yield from _steps(setting, setting.stream)
+    if not isinstance(setting.config, ReleaseConfig) or setting.config.made_schedule is None:
+        return
     from tracecloak.pipelines.release.window import moment
 
     for status, what in (
@@ -210,16 +192,11 @@ def _windows(setting: Setting) -> Iterator[CheckResult]:
             yield "warning", f"{quantity(len(labels), 'window')} from {labels[0]} on: {what}"
     day = setting.next_day
     if day is None:
-        yield (
-            "warning",
-            "no window is left in the horizon of this schedule; configure another schedule, whose "
-            "windows are paid beside those of this one",
-        )
+        yield "warning", "no window is left in this schedule; configure another, which is paid anew"
         return
-    if day.status == "waiting":
-        yield "ok", f"window {day.window.label} is next, from {moment(day.window.due_us)} on"
-    else:
-        yield "ok", f"window {day.window.label} can be released now"
+    is_due = day.status != "waiting"
+    when = "can be released now" if is_due else f"is next, from {moment(day.window.due_us)} on"
+    yield "ok", f"window {day.window.label} {when}"
     if day.window == setting.days[-1].window:
         yield "warning", "it is the last window of the horizon; prepare another schedule"
 
@@ -244,13 +221,10 @@ def _port(address: str, port: int) -> Iterator[CheckResult]:
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise UsageError(
-                f"operator_port {port} cannot be had: {os.strerror(error.errno or 0)}; choose "
-                "another port"
+                f"operator_port {port} cannot be opened: {os.strerror(error.errno or 0)}"
             ) from None
-        yield (
-            "warning",
-            f"operator_port {port} is in use, by this stream if it runs; else choose another",
-        )
+        text = f"operator_port {port} is in use, by this stream if it runs; else choose another"
+        yield "warning", text
 
 
 # --- All checks on one configuration, in the order in which a run would meet what they look at. ---
@@ -320,10 +294,7 @@ def run_checks(
         thread.start()
         thread.join(seconds)
         if thread.is_alive():
-            text = (
-                f"what is looked at does not answer within {seconds:.0f} s: see whether its disk or"
-                " its service hangs"
-            )
+            text = f"no answer within {seconds:.0f} s; check whether its disk or service hangs"
             lines = [*lines, Line(name, "failure", text, RetryLater.exit_code)]
         for line in lines:
             first = causes.setdefault(line.text, name) if line.status == "failure" else name

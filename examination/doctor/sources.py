@@ -62,15 +62,13 @@ def check_sample(config: object, n_messages: int, is_private: bool) -> None:
         raise UsageError("--sample is for streams; `tracecloak profile` looks at the log of a file")
     if any(source.input_kafka is None for source in config.sources):
         raise UsageError(
-            "--sample is for topics of Kafka. Pub/Sub would lease the messages of a sample to this "
-            "command, and the stream would wait for them; leave --sample out"
+            "--sample is for topics of Kafka: Pub/Sub would lease the messages to this command"
         )
     if n_messages < 1:
         raise UsageError(f"--sample must be at least 1, got {n_messages}")
     if not is_private:
         raise UsageError(
-            "--sample shows numbers of the data, so it needs a terminal: run it there, without "
-            "--json and without redirecting its output"
+            "--sample shows numbers of the data: it needs a terminal, no --json and no redirection"
         )
 
 
@@ -88,8 +86,7 @@ def check_messages(setting: Setting) -> Iterator[CheckResult]:
         messages = messages_before(topic, min(config.start, now_us), setting.n_sampled)
         if not len(messages):
             raise UsageError(
-                f"topic {topic.name!r} has no messages from before start: send some first, or set "
-                "a later start"
+                f"topic {topic.name!r} has no messages from before start; set a later start"
             )
         for status, text in findings(source, messages, now_us):
             yield status, f"{topic.name}: {text}" if len(config.sources) > 1 else text
@@ -137,9 +134,9 @@ def _check_unit(layout: MessageFormat, messages: KafkaMessages) -> None:
     best = max(units, key=n_near.__getitem__)  # the given one, where no other is better
     if best != given:
         raise UsageError(
-            f"timestamp_unit {given or 'is not set, and'} does not fit: {n_near[given]:,} of "
-            f"{len(messages):,} messages are timed near their publishing, and with "
-            f"timestamp_unit {best} {n_near[best]:,} are; set it to {best}"
+            f"timestamp_unit {given or 'is not set, and'} does not fit: of {len(messages):,} "
+            f"messages it puts {n_near[given]:,} near their publishing, and {best} "
+            f"{n_near[best]:,}; set it to {best}"
         )
 
 

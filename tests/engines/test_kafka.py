@@ -121,12 +121,12 @@ def test_only_a_topic_that_brokers_stamp_is_read(broker: KafkaBroker, topic: Kaf
     broker.new_topic("by-senders", message_timestamp_type="CreateTime")
     by_senders = KafkaTopic(broker.servers, "by-senders")
     by_senders.check(is_read=False)
-    with pytest.raises(UsageError, match=r"setting message\.timestamp\.type=LogAppendTime"):
+    with pytest.raises(UsageError, match=r"message\.timestamp\.type=LogAppendTime"):
         by_senders.check()
     source = of_log(topic, {})
     source.watermark_us()
     broker.alter(topic.name, "cleanup.policy", "compact")
-    with pytest.raises(UsageError, match=r"set its cleanup\.policy=delete"):
+    with pytest.raises(UsageError, match="is compacted"):
         topic.check()
     with pytest.raises(RetryLater, match="is compacted"):
         for _ in range(70):  # within the minute
@@ -197,7 +197,7 @@ def test_messages_since_the_start_that_are_gone_are_an_error(topic: KafkaTopic) 
 
     delete(2)
     for at in (0, 1, 2):
-        with pytest.raises(UsageError, match="may have been published since the start"):
+        with pytest.raises(UsageError, match="may be deleted"):
             check_history(topic, moments[at])
     check_history(topic, moments[3], told.append)
     assert "messages of 1 partitions" in told[-1]

@@ -147,15 +147,6 @@ class _Consumer:
                 found.append(Record(partition, topic.ends[partition], code=code))
         return found
 
-    def list_topics(self, *_: Any, **__: Any) -> Any:
-        partitions = SimpleNamespace(partitions=dict.fromkeys(self._topic.ends))
-        return SimpleNamespace(topics={self._topic.name: partitions})
-
-    def get_watermark_offsets(
-        self, place: confluent_kafka.TopicPartition, *_: Any, **__: Any
-    ) -> tuple[int, int]:
-        return self._topic.firsts.get(place.partition, 0), self._topic.ends[place.partition]
-
     def offsets_for_times(
         self, places: Iterable[confluent_kafka.TopicPartition], **_: Any
     ) -> list[confluent_kafka.TopicPartition]:

@@ -183,8 +183,8 @@ def _listed_of_scheme(self: LocalFileSystem, folder: str) -> Iterator[FileMetada
         ),
         ("s3://bucket/a/", r"boto3.*pip install 'apache-beam\[aws\]<2.*the extra aws"),
         ("azfs://account/logs/a.csv", r"azure-storage-blob.*the extra azure|writes nothing there"),
-        ("hdfs://host/a.csv", r"needs hdfs.*not tested.*'apache-beam\[hadoop\]'"),
-        ("floppy://a", "does not know.*one of gs:// and s3://"),
+        ("hdfs://host/a.csv", r"needs hdfs.*untested.*'apache-beam\[hadoop\]'"),
+        ("floppy://a", "cannot open here.*one of gs:// and s3://"),
     ],
 )
 def test_a_file_system_whose_library_is_missing_names_the_extra(

@@ -139,7 +139,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a command of a plug-in that is none": (lambda: commands.COMMANDS._make("x"), TypeError,
         "a command is a"),
     "a database that is none": (lambda: check_database("visits.db"), UsageError,
-        "neither a URI nor leads to one"),
+        "database is not a URI"),
     "a database of another kind": (lambda: check_database("zeal://host/x"), UsageError,
         "must begin with one of"),
     "a database that is not there": (lambda: connected("sqlite:///none.db"), NoSuchFile,
@@ -150,7 +150,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a pattern that no store understands": (lambda: _expression_of_beam("x://[z-a]", "x://[z-a]"),
         UsageError, "cannot be listed"),
     "a pattern of any length": (lambda: match_files(["x" * 100_000]), UsageError,
-        "a path or a glob has"),
+        "has over 4,096 characters"),
     "a place before an object": (lambda: _ObjectReader("x://y", "1", 5).seek(-1), ValueError,
         "before the first byte"),
     "a topic without a name": (lambda: KafkaTopic.parse("kafka://broker:9092/"), UsageError,
@@ -179,7 +179,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "Iceberg without its library": (lambda: anew("iceberg", "pyiceberg.catalog"),
         UsageError, "the extra iceberg"),
     "a table that cannot be written": (lambda: tables.address_of("delta:/t@3").append, UsageError,
-        "has no version"),
+        "without a version"),
 }  # fmt: skip
 
 

@@ -185,7 +185,7 @@ def test_who_may_not_list_what_is_above_is_warned_and_reads(
 
     monkeypatch.setattr(ObjectStore, "_list", own_alone)
     assert match_files(["objects://lake/claims/day=1/"])
-    assert "not known whether it is a part of a table" in caplog.text
+    assert "whether it is part of a table is unknown" in caplog.text
 
 
 @pytest.mark.parametrize("command", ["release", "plan", "vocabulary"])

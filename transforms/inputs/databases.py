@@ -69,9 +69,8 @@ def check_database(database: str) -> None:
         if source in KEY_SOURCES and rest.strip():
             return
         raise UsageError(
-            "database is neither a URI nor leads to one, and is not shown, as it may hold a "
-            "password; write it as --database sqlite:///visits.db, or as env:NAME, file:PATH or "
-            "command:WORDS, where the URI is"
+            "database is not a URI (and is not shown, as it may hold a password); write it as "
+            "sqlite:///visits.db, or where the URI is: env:NAME, file:PATH or command:WORDS"
         )
     if not _is_uri(database):
         raise UsageError(
@@ -236,8 +235,7 @@ def query_text(query: str) -> str:
             text = Path(query[1:]).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError, ValueError) as error:
             raise UsageError(
-                f"query {query!r} names a file that cannot be read ({type(error).__name__}); "
-                "correct its path, or write the query itself"
+                f"query {query!r} names a file that cannot be read ({type(error).__name__})"
             ) from None
     if not text.strip():
         raise UsageError("query is empty; write a SELECT, or @ and the name of a file that has it")
@@ -334,7 +332,6 @@ def _refused(error: Exception) -> InputSchemaError:
     facts += [str(getattr(status, "name", status))] if status is not None else []
     facts += [f"SQLSTATE {state}"] if state else []
     return InputSchemaError(
-        f"the database did not answer the query ({', '.join(facts)}); its message can quote data "
-        "and is not shown: try the query in the database's own client. A column of a type that "
-        "Parquet does not have needs a CAST"
+        f"the database refused the query ({', '.join(facts)}); its message can quote data: try the "
+        "query in its own client, and CAST columns of types that Parquet does not have"
     )

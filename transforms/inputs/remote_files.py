@@ -30,8 +30,7 @@ def remote_tables(pattern: str, folders: Sequence[str]) -> dict[str, Table | Non
     except UsageError:
         # Who may read an input need not be allowed to list what is around it.
         _LOG.warning(
-            "the folders around log %r cannot be listed, so it is not known whether it is a part "
-            "of a table of Delta, Iceberg or Hudi, whose files hold deleted rows",
+            "the folders around log %r cannot be listed: whether it is part of a table is unknown",
             pattern,
         )
         paths = []
@@ -90,8 +89,7 @@ def match_remote_files(
         if is_passing(error):
             raise told(pattern, error) from None
         raise UsageError(
-            f"log {pattern!r} cannot be listed: {class_of(error)}; correct the path, or mend "
-            "this machine's rights and credentials there"
+            f"log {pattern!r} cannot be listed: {class_of(error)}; correct the path or credentials"
         ) from None
 
 

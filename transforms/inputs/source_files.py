@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import contextlib
-import datetime
 import gzip
 import io
 import os
@@ -17,6 +16,7 @@ from functools import lru_cache
 from typing import Any, BinaryIO
 from urllib.parse import unquote_to_bytes
 
+import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.calendar.local_time import LocalClock
@@ -46,7 +46,8 @@ _FURTHER = re.compile(r"\d{1,2}", re.ASCII)
 _HOUR_US = 3_600_000_000
 
 
-def span_of_period(values: Sequence[str], time_zone: str) -> tuple[int, int] | None:
+@lru_cache(maxsize=4096)
+def span_of_period(values: tuple[str, ...], time_zone: str) -> tuple[int, int] | None:
     """Returns from when to when a period is, exclusive, microseconds since 1970 UTC.
 
     `("2026-11-01",)` is a day, and so are `("20261101",)` and `("2026", "11", "1")`; a month is
@@ -60,44 +61,21 @@ def span_of_period(values: Sequence[str], time_zone: str) -> tuple[int, int] | N
     Returns:
         The span, or None: the values are not written so, or beyond the years 1 to 9998.
     """
-    return _span_of_period(tuple(values), time_zone)
-
-
-@lru_cache(maxsize=4096)
-def _span_of_period(values: tuple[str, ...], time_zone: str) -> tuple[int, int] | None:
-    parsed = _parts(values)
-    if parsed is None:
+    match = values and (_DASHED.fullmatch(values[0]) or _COMPACT.fullmatch(values[0]))
+    if not match or not all(map(_FURTHER.fullmatch, values[1:])):
         return None
-    parts, is_utc = parsed
-    year, month, day, hour = [*parts, *(1, 1, 0)[len(parts) - 1 :]]
+    year, *parts = [part for part in (*match.groups()[:4], *values[1:]) if part is not None]
+    if len(parts) > 3 or not 1 <= int(year) <= 9998:
+        return None
+    text = year + "".join(sign + part.zfill(2) for sign, part in zip("--T", parts, strict=False))
     try:
-        begin = datetime.datetime(year, month, day, hour)
-        if len(parts) > 2:
-            end = begin + (datetime.timedelta(days=1) if len(parts) == 3 else _AN_HOUR)
-        else:
-            next_month = 1 if len(parts) == 1 else month % 12 + 1
-            end = datetime.datetime(year + (next_month == 1), next_month, 1)
-    except (ValueError, OverflowError):
+        begin = np.datetime64(text)  # of the unit that it is written to
+    except ValueError:
         return None
-    shown = pa.array([begin, end], pa.timestamp("us")).cast(pa.int64())
-    clock = WallClock(LocalClock.of("UTC" if is_utc else time_zone))
+    shown = pa.array(np.array([begin, begin + 1], "M8[us]")).cast(pa.int64())
+    clock = WallClock(LocalClock.of("UTC" if "Z" in match.groups() else time_zone))
     begin_us, end_us = clock.to_utc(shown).to_pylist()
     return begin_us, max(end_us, begin_us + _HOUR_US)
-
-
-_AN_HOUR = datetime.timedelta(hours=1)
-
-
-def _parts(values: tuple[str, ...]) -> tuple[list[int], bool] | None:
-    """Year, month, day and hour, as far as the text has them, and whether it gives them in UTC."""
-    if not values:
-        return None
-    match = _DASHED.fullmatch(values[0]) or _COMPACT.fullmatch(values[0])
-    if match is None or not all(_FURTHER.fullmatch(value) for value in values[1:]):
-        return None
-    first = match.groups()
-    parts = [int(part) for part in (*first[:4], *values[1:]) if part is not None]
-    return None if len(parts) > 4 else (parts, "Z" in first)
 
 
 def can_hold(
@@ -126,14 +104,13 @@ def can_hold(
         if name.strip() not in partitions:
             raise InputSchemaError(
                 f"{file.path}: its path has no partition column {name.strip()!r}, which is a "
-                f"folder such as {name.strip()}=2026-11-01; correct the column's name, or leave "
-                "it out to look into every file"
+                f"folder such as {name.strip()}=2026-11-01; correct or omit the column"
             )
         value = partitions[name.strip()]
         if value is None:
             return True
         values.append(value)
-    period = span_of_period(values, zone)
+    period = span_of_period(tuple(values), zone)
     if period is None:
         return True
     begin_us, end_us = period
@@ -287,10 +264,14 @@ def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[Sour
     for pattern in patterns:
         if len(pattern) > _LONGEST_PATTERN:
             raise UsageError(
-                f"log {pattern[:80]!r}… has {len(pattern):,} characters; a path or a glob has "
-                f"{_LONGEST_PATTERN:,} at most, and several are a list"
+                f"log {pattern[:80]!r}… has over {_LONGEST_PATTERN:,} characters; write a list"
             )
-        listing = _listed(pattern)
+        if is_on_this_machine(pattern):
+            listing = _listed_here(pattern)
+        else:
+            from tracecloak.transforms.inputs.remote_files import list_remote_files
+
+            listing = list_remote_files(pattern)
         if not listing.files and not (may_be_none and _may_be_empty(pattern)):
             raise NoSuchFile(f"No such file: {_no_match_message(pattern, may_be_none)}")
         around = _tables_around(pattern, listing, looked_into)
@@ -334,14 +315,6 @@ def _may_be_empty(pattern: str) -> bool:
     from tracecloak.transforms.inputs.remote_files import match_remote_files
 
     return any(match_remote_files(pattern, [f"{folder.rstrip('/')}/**"], 1))
-
-
-def _listed(pattern: str) -> Listing:
-    if is_on_this_machine(pattern):
-        return _listed_here(pattern)
-    from tracecloak.transforms.inputs.remote_files import list_remote_files
-
-    return list_remote_files(pattern)
 
 
 def _listed_here(pattern: str) -> Listing:

@@ -57,14 +57,12 @@ def told(path: str, error: Exception) -> TracecloakError:
     status = status_of(error)
     if status in (404, 412):
         return RetryLater(
-            f"input {path!r} was replaced or deleted after it was listed. Nothing is read of two "
-            "versions, so nothing was released: run the same command again once nobody writes to "
-            "it, or of a copy"
+            f"input {path!r} was replaced or deleted after it was listed, so nothing was released: "
+            "run the same command again once nobody writes to it, or of a copy"
         )
     if status in (401, 403):
         return UsageError(
-            f"input {path!r} may not be read: status {status}; mend this machine's rights and "
-            "credentials there"
+            f"input {path!r} may not be read (status {status}); correct the credentials for it"
         )
     return RetryLater(
         f"input {path!r} cannot be read now: {type(error).__name__}; run the same command again"
@@ -428,9 +426,8 @@ class AzureStore:
         connected = (self._client.account_name or account).partition(".")[0]
         if connected != account:
             raise UsageError(
-                f"input {path!r} is of the account {account!r}, and the connection to Azure is to "
-                f"{connected!r}: name the account of the connection, or give another connection by "
-                "AZURE_STORAGE_CONNECTION_STRING or `--blob_service_endpoint`"
+                f"input {path!r} is of account {account!r}, and the connection of {connected!r}: "
+                "correct the path, AZURE_STORAGE_CONNECTION_STRING or `--blob_service_endpoint`"
             )
         container, _, name = rest.partition("/")
         return account, container, name

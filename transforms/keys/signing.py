@@ -119,8 +119,7 @@ class PublicKey:
         """
         if b"PRIVATE KEY" in data:
             raise UsageError(
-                f"the key at {place} is a private one, which only who signs may have; give the "
-                "public one, which `openssl pkey -in KEY -pubout` prints"
+                f"the key at {place} is private; give that of `openssl pkey -in KEY -pubout`"
             )
         load = load_ssh_public_key if data.startswith(b"ssh-") else load_pem_public_key
         try:
@@ -191,9 +190,8 @@ def _private_key(data: bytes, place: str) -> Ed25519PrivateKey:
         key = load(data, None)
     except TypeError:
         raise UsageError(
-            f"the key at {place} has a passphrase, which nobody could be asked for; write it "
-            "without one, or keep it in a service and name the command that prints it, as "
-            "command:WORDS"
+            f"the key at {place} has a passphrase; write it without one, or name a command that "
+            "prints it, as command:WORDS"
         ) from None
     except (ValueError, UnsupportedAlgorithm) as error:
         raise UsageError(

@@ -42,17 +42,12 @@ def of_file(path: str) -> str:
         return as_text(stream.read(MOST_BYTES + 1))
 
 
-def of_environment(name: str) -> str:
-    """Returns the value of an environment variable."""
-    return os.environ[name]
-
-
 KEY_SOURCES: Plugins[KeySource] = Plugins(
     "key source",
     "tracecloak.key_sources",
     {
         "file": of_file,
-        "env": of_environment,
+        "env": os.environ.__getitem__,
         "command": "tracecloak.transforms.keys.sources:of_command",
     },
 )
@@ -169,8 +164,7 @@ def of_command(command: str) -> str:
         )
     except OSError as error:
         raise UsageError(
-            f"key command {name!r} cannot be run ({error.strerror}); it is run without a shell, "
-            "so give the path of a program that this user may run, and its arguments"
+            f"key command {name!r} cannot be run ({error.strerror}); name a program"
         ) from None
     deadline = time.monotonic() + PATIENCE_SECONDS
     with process, ThreadPoolExecutor(1) as beside:
@@ -182,21 +176,16 @@ def of_command(command: str) -> str:
             code = process.wait(max(0.0, deadline - time.monotonic()))
         except (TimeoutError, subprocess.TimeoutExpired):
             raise RetryLater(
-                f"key command {name!r} did not end within {PATIENCE_SECONDS:g} s; see that "
-                "its service answers and that it asks for nothing, then run this again"
+                f"key command {name!r} did not end within {PATIENCE_SECONDS:g} s; check its service"
             ) from None
         finally:
             if process.returncode is None:
                 os.killpg(process.pid, signal.SIGKILL)
     if code == _TEMPORARY:
-        raise RetryLater(
-            f"key command {name!r} ended with exit code {code}, which asks for another try; run "
-            "this again later"
-        )
+        raise RetryLater(f"key command {name!r} ended with exit code {code}: run this again later")
     if code != 0:
         raise UsageError(
-            f"key command {name!r} ended with exit code {code}; what it printed is not shown, so "
-            "run it by hand, as the user and on the machine that this runs on, and mend what it "
-            "says"
+            f"key command {name!r} ended with exit code {code}; its output is not shown: run it by "
+            "hand, as the same user on the same machine"
         )
     return printed.strip()

@@ -74,9 +74,8 @@ class KeyEncryptionKey:
         """
         if wrapped_by(text) != self.fingerprint:
             raise UsageError(
-                f"the key at {shown(place)} is encrypted by another key than that at "
-                f"{shown(self.reference)}; name the one that encrypted it with key_encryption_key, "
-                "or, where `tracecloak key rewrap` was cut off, run that again"
+                f"the key at {shown(place)} is encrypted by another than {shown(self.reference)}; "
+                "correct key_encryption_key, or run an interrupted `tracecloak key rewrap` again"
             )
         try:
             return aes_key_unwrap(self._secret, bytes.fromhex(text.strip().rpartition(":")[2]))
@@ -132,8 +131,7 @@ def opened(text: str, reference: str, key: KeyEncryptionKey | None) -> bytes:
     if key is None:
         raise UsageError(
             f"the key at {shown(reference)} is encrypted; name the key that encrypted it with "
-            "key_encryption_key or in TRACECLOAK_KEY_ENCRYPTION_KEY, as file:PATH, env:NAME or "
-            "command:WORDS"
+            "key_encryption_key or TRACECLOAK_KEY_ENCRYPTION_KEY"
         )
     return key.unwrap(text, reference)
 
@@ -176,8 +174,7 @@ class KeyReference:
         key = ReleaseKey(opened(text, self.text, other))
         if self.fingerprint and key.fingerprint != self.fingerprint:
             raise UsageError(
-                f"the release key at {shown(self.text)} is another than that of this run, whose "
-                "release was given up meanwhile; nothing more is drawn or released by it"
+                f"the release key at {shown(self.text)} is not that of this abandoned run"
             )
         return key
 

@@ -48,10 +48,7 @@ _HONOURED = frozenset(
         *("typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck"),
     )
 )
-_MEND = (
-    "have the engine that keeps the table write its current rows into a folder of Parquet, and "
-    "name that folder as log"
-)
+_MEND = "have its engine write the current rows into a folder of Parquet, and name that as log"
 _MAPPING = "delta.columnMapping."
 
 
@@ -69,7 +66,10 @@ def snapshot(place: str, version: int | None) -> Snapshot:
         InputSchemaError: There is no table of Delta, or it has a feature that is not honoured.
     """
     table = _table(place, version)
-    _check_features(table, place)
+    if unknown := sorted(set(table.protocol().reader_features or ()) - _HONOURED):
+        raise InputSchemaError(
+            f"the table delta:{place} has {', '.join(unknown)}, which is not supported; {_MEND}"
+        )
     return Snapshot(table.version(), tuple(_files(table, place)))
 
 
@@ -81,35 +81,23 @@ def _table(place: str, version: int | None) -> DeltaTable:
         if version is not None and isinstance(error, TableNotFoundError):
             raise version_gone("delta", place, version, "the table is not there") from None
         raise InputSchemaError(
-            f"there is no table of Delta at {place} that can be read ({type(error).__name__}); "
-            "correct the path, or let this user read its folder _delta_log"
+            f"no table of Delta can be read at {place} ({type(error).__name__}); correct the path"
         ) from None
     except (DeltaError, ValueError):
         raise InputSchemaError(
-            f"the table delta:{place} cannot be read: its log is damaged, or asks for a feature "
-            f"that deltalake does not know; {_MEND}"
+            f"the log of table delta:{place} is damaged or has an unknown feature; {_MEND}"
         ) from None
     if version is None or version == table.version():
         return table
     if version > table.version():
         raise VersionGoneError(
-            f"the table delta:{place} has no version {version}: its last one is "
-            f"{table.version()}; correct the number"
+            f"the table delta:{place} has no version {version}; the last is {table.version()}"
         )
     try:
         table.load_as_version(version)
     except (DeltaError, OSError, ValueError):
         raise version_gone("delta", place, version, "its log was cleaned up") from None
     return table
-
-
-def _check_features(table: DeltaTable, place: str) -> None:
-    unknown = sorted(set(table.protocol().reader_features or ()) - _HONOURED)
-    if unknown:
-        raise InputSchemaError(
-            f"the table delta:{place} has {', '.join(unknown)}, which is not honoured, so it is "
-            f"not read; {_MEND}"
-        )
 
 
 def _files(table: DeltaTable, place: str) -> Iterator[SourceFile]:
@@ -133,8 +121,7 @@ def _files(table: DeltaTable, place: str) -> Iterator[SourceFile]:
         yield SourceFile(0, uri, n_bytes, given, seen=Seen(columns, deleted.pop(uri, b"")))
     if deleted:
         raise InputSchemaError(
-            f"the table delta:{place} has lists of deleted rows for {len(deleted):,} files that "
-            f"are not among its files, so it is not known what is deleted; {_MEND}"
+            f"the table delta:{place} lists deleted rows of {len(deleted):,} unknown files; {_MEND}"
         )
 
 
@@ -209,11 +196,7 @@ def append(place: str, release: AppendedRelease) -> bool:
     )
 
     def attempt() -> bool:
-        try:
-            table = DeltaTable(place)
-        except TableNotFoundError:
-            table = None
-        if table is None:
+        if not DeltaTable.is_deltatable(place):
             try:
                 write_deltalake(place, release.rows(), mode="error", commit_properties=commit)
             except DeltaError:
@@ -221,20 +204,16 @@ def append(place: str, release: AppendedRelease) -> bool:
                     raise CommitFailedError from None
                 raise
             return True
+        table = DeltaTable(place)
         if (table.transaction_version(release.key) or 0) >= release.number:
             return False
-        if not _fits(table, release):
+        theirs, ours = pa.schema(table.schema()), release.rows().schema  # none is cast
+        if {f.name: _kind(f.type) for f in theirs} != {f.name: _kind(f.type) for f in ours}:
             raise SchemaMismatchError
         write_deltalake(table, release.rows(), mode="append", commit_properties=commit)
         return True
 
     return appended(f"delta:{place}", attempt, (CommitFailedError,), (SchemaMismatchError,))
-
-
-def _fits(table: DeltaTable, release: AppendedRelease) -> bool:
-    """Returns whether a table has the columns of a release, by name and type: none is cast."""
-    theirs, ours = pa.schema(table.schema()), release.rows().schema
-    return {f.name: _kind(f.type) for f in theirs} == {f.name: _kind(f.type) for f in ours}
 
 
 def _kind(of: pa.DataType) -> str:

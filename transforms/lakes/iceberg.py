@@ -69,10 +69,7 @@ def snapshot(place: str, version: int | None) -> Snapshot:
     table = opened_table(place, version)
     current = table.current_snapshot() if version is None else table.snapshot_by_id(version)
     if version is None and current is None:
-        raise InputSchemaError(
-            f"the table iceberg:{place} has no snapshot yet, so there is no version of it to "
-            "read; write to it first"
-        )
+        raise InputSchemaError(f"the table iceberg:{place} has no snapshot yet; write to it first")
     if current is None:
         raise version_gone(
             "iceberg", place, version, "it has expired, or there never was such a one"
@@ -94,16 +91,14 @@ def opened_catalog(place: str) -> tuple[Catalog, str]:
     name, _, table = place.partition(".")
     if not name or "." not in table.strip("."):
         raise UsageError(
-            f"iceberg:{place} must name a catalogue, a namespace and a table, such as "
-            "iceberg:lake.hospital.visits"
+            f"iceberg:{place} is not CATALOG.NAMESPACE.TABLE, such as iceberg:lake.hospital.visits"
         )
     try:
         return load_catalog(name), table
     except Exception as error:  # whatever the client of a catalogue raises
         raise UsageError(
             f"the catalogue {name!r} of iceberg:{place} cannot be opened ({type(error).__name__}): "
-            "say where it is in ~/.pyiceberg.yaml, or by variables such as "
-            f"PYICEBERG_CATALOG__{name.upper()}__URI, as the documentation of pyiceberg has it"
+            f"configure it in ~/.pyiceberg.yaml or by PYICEBERG_CATALOG__{name.upper()}__URI"
         ) from None
 
 
@@ -127,8 +122,7 @@ def opened_table(place: str, version: int | None = None) -> Table:
         if version is not None and isinstance(error, NoSuchTableError | FileNotFoundError):
             raise version_gone("iceberg", place, version, "the table is not there") from None
         raise InputSchemaError(
-            f"there is no table iceberg:{place} that can be read ({type(error).__name__}); correct "
-            "its name, or let this user read it"
+            f"no table iceberg:{place} can be read ({type(error).__name__}); correct its name"
         ) from None
 
 
@@ -144,8 +138,7 @@ def _files(table: Table, place: str, version: int) -> Iterator[SourceFile]:
         tasks = list(scan.plan_files())
     except (ValueError, NotImplementedError):
         raise InputSchemaError(
-            f"the table iceberg:{place} has lists of deleted rows that are not honoured, such as "
-            f"those of equality deletes, so it is not read; {_MEND}"
+            f"the table iceberg:{place} has unsupported lists, as equality deletes; {_MEND}"
         ) from None
     for task in tasks:
         _check_file(task.file, place)
@@ -171,8 +164,7 @@ def _check_file(file: DataFile, place: str) -> None:
     if kind != "PARQUET" or file.key_metadata is not None:
         what = f"files of {kind}" if kind != "PARQUET" else "encrypted files"
         raise InputSchemaError(
-            f"the table iceberg:{place} has {what}, and only files of Parquet in clear are read; "
-            f"{_MEND}"
+            f"the table iceberg:{place} has {what}, not Parquet in clear; {_MEND}"
         )
 
 
@@ -183,8 +175,8 @@ def _columns(table: Table, schema: Schema, place: str) -> Iterator[SeenColumn]:
     for field in schema.fields:
         if field.initial_default is not None:
             raise InputSchemaError(
-                f"the table iceberg:{place} has a column with a default for older files, "
-                f"{field.name!r}, which is not honoured, so it is not read; {_MEND}"
+                f"the table iceberg:{place} has a default of column {field.name!r} for old files, "
+                f"which is not supported; {_MEND}"
             )
         kind = types.field(field.name).type
         yield SeenColumn(field.name, kind, names.get(field.field_id, ()), field.field_id)
@@ -226,8 +218,7 @@ def _deleted(table: Table, task: FileScanTask, place: str) -> bytes:
         lists = [_places(table, file, task.file.file_path) for file in task.delete_files]
     except ValueError:
         raise InputSchemaError(
-            f"the table iceberg:{place} has lists of deleted rows that are not honoured, so it is "
-            f"not read; {_MEND}"
+            f"the table iceberg:{place} has an unsupported list of deleted rows; {_MEND}"
         ) from None
     places = np.concatenate(lists)
     is_deleted = np.zeros(int(places.max(initial=-1)) + 1, bool)

@@ -146,9 +146,8 @@ class SeenReader(TypedReader):
             if column.field_id is not None and (ids or not column.names):
                 if not ids:
                     raise InputSchemaError(
-                        "the file has no ids of fields, and its table no mapping of names, so it "
-                        "is not known which of its columns is which; have the engine that keeps "
-                        "the table rewrite its files"
+                        "the file has no ids of fields, and its table no mapping of names; have "
+                        "its engine rewrite its files"
                     )
                 name = ids.get(column.field_id)
             else:

@@ -71,17 +71,15 @@ def appended(table: str, attempt: Callable[[], bool], faster: _Errors, unfit: _E
             continue
         except unfit:
             raise UsageError(
-                f"the table {table} has other columns than the log of the release, or of other "
-                "types; name a table of releases of this configuration, or one that is not there "
-                "yet"
+                f"the table {table} has other columns or types than the release; name a table of "
+                "releases of this configuration, or a new one"
             ) from None
         except TracecloakError:
             raise
         except Exception as error:  # some of the libraries' are of no class of their own
             raise InputSchemaError(
-                f"the table {table} cannot be read or written ({type(error).__name__}); nothing is "
-                "appended unless it was before. Correct the path, or let this user write there, "
-                "and run the same command again"
+                f"the table {table} cannot be read or written ({type(error).__name__}): nothing "
+                "was appended now; correct the path or rights, and run the same command again"
             ) from None
     raise RetryLater(
         f"others write to the table {table} all the time; run the same command again later"
@@ -195,8 +193,7 @@ class Address:
         place = TABLES.named(self.kind).append
         if self.version is not None or place is None:
             raise UsageError(
-                f"table {str(self)!r} must be one that can be written, such as delta:PATH or "
-                "iceberg:CATALOG.TABLE, and has no version"
+                f"table {str(self)!r} must be writable, such as delta:PATH, and without a version"
             )
         return cast("Append", load(place))
 
@@ -270,13 +267,12 @@ def address_of(text: str) -> Address:
     shown = text if len(text) <= 200 else f"{text[:200]}…"
     if not kind or not place.strip() or "\n" in place or "\0" in place:
         raise UsageError(
-            f"log {shown!r} names no table; write it as delta:PATH@VERSION or "
-            "iceberg:CATALOG.TABLE@SNAPSHOT, where the version may be left out"
+            f"log {shown!r} is not delta:PATH[@VERSION] or iceberg:CATALOG.TABLE[@SNAPSHOT]"
         )
     if version is not None and not _VERSION.fullmatch(version):
         raise UsageError(
-            f"log {shown!r} must end in @ and a version, which is a whole number; leave @ and what "
-            "follows out for the last version, or end a path that has an @ with a slash"
+            f"log {shown!r} must end in @ and a number; omit both for the last version, or end "
+            "a path that has an @ with a slash"
         )
     if TABLES.named(kind).is_folder:
         place = absolute(place)
@@ -325,10 +321,7 @@ def files_and_tables(
     names = [str(replace(address, version=None)) for address in addresses]
     for name in names:
         if names.count(name) > 1:
-            raise UsageError(
-                f"log names {name} twice, whose rows would be read twice; name it once, with one "
-                "version"
-            )
+            raise UsageError(f"log names {name} twice, whose rows would count twice; name it once")
     files = match_files([text for text in log if text not in tables], may_be_none)
     for address in addresses:
         files += address.snapshot().files

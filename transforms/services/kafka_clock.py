@@ -212,10 +212,9 @@ class KafkaClock:
         if error.code() not in refusals:
             return RetryLater(f"{KAFKA}{self._topic.servers} does not tell its time: {error.str()}")
         return UsageError(
-            f"clock_topic {self._name!r} can neither be made nor written, and without it a wrong "
-            f"clock of this machine would publish steps too early: {error.str()}. Make a topic of "
-            "that name with message.timestamp.type=LogAppendTime and a partition for each broker, "
-            "and let this stream write to it, or name one that it can write to with clock_topic"
+            f"clock_topic {self._name!r} can neither be made nor written: {error.str()}. Make it "
+            "with message.timestamp.type=LogAppendTime and a partition for each broker, and let "
+            "this stream write to it, or name another one with clock_topic"
         )
 
     def _now_us(self) -> int:

@@ -14,9 +14,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, astuple, dataclass, field, replace
-from itertools import chain
+from itertools import chain, islice
 from typing import Any
 
 from tracecloak.schemas.errors import (
@@ -41,9 +41,8 @@ _FETCH_SECONDS = 1.0
 ABSENT_SECONDS = 5.0
 _AGAIN_SECONDS = 0.5
 _REMEDY = (
-    "Compare both with `tracecloak stream positions`. If messages moved by a decision of yours, "
-    "such as a failover, set the positions with that command; else name the log that was read, or "
-    "begin another epoch, which is another spend"
+    "Compare both with `tracecloak stream positions`; after a failover, set positions by it. Else "
+    "name the log that was read, or begin another epoch, which is another spend"
 )
 
 
@@ -247,40 +246,77 @@ def digests_at(topic: KafkaTopic, key: bytes, offsets: Mapping[int, int]) -> dic
     Raises:
         RetryLater: No broker answers, or bounds moved meanwhile.
     """
-    library = confluent_kafka()
     # What is read of a transaction is at its offset, whether others are open now or not.
     further = {"isolation.level": "read_uncommitted"}
     digests: dict[int, str | None] = {}
-    deadline = time.monotonic() + ASK_SECONDS
     with looking(topic, further) as consumer:
         while missing := offsets.keys() - digests.keys():
             # Anew in each round, so that a long partition does not fill the answers.
-            places = [library.TopicPartition(topic.name, one, offsets[one]) for one in missing]
-            consumer.assign(places)
-            while not (fetched := consumer.consume(len(missing), _FETCH_SECONDS)):
-                if time.monotonic() > deadline:
-                    raise RetryLater(
-                        f"{KAFKA}{topic.servers} does not give messages of {topic.name!r}"
-                    )
-            for message in fetched:
-                is_end = message.error() is not None
-                if is_end and message.error().code() != library.KafkaError._PARTITION_EOF:
-                    raise RetryLater(f"{KAFKA}{topic.servers}: {message.error().str()}")
-                is_there = not is_end and message.offset() == offsets[message.partition()]
-                found = message_digest(key, message) if is_there else None
-                digests.setdefault(message.partition(), found)
+            n, begins = len(missing), {number: offsets[number] for number in missing}
+            for message in islice(fetched_from(topic, consumer, begins, n), n):
+                number = message.partition()
+                is_there = message.error() is None and message.offset() == offsets[number]
+                digests.setdefault(number, message_digest(key, message) if is_there else None)
     return digests
 
 
-def difference(
-    known: KnownLog, now: LogNow, digests: Mapping[int, str | None] | None = None
-) -> str | None:
+def fetched_from(
+    topic: KafkaTopic, consumer: Any, begins: Mapping[int, int], most: int = 1_000
+) -> Iterator[Any]:
+    """Yields messages of partitions, and where each ends as an error, as they come; never ends.
+
+    Args:
+        topic: The topic.
+        consumer: Of the topic, see `looking`.
+        begins: By partition the offset of the first message.
+        most: How many are fetched at once.
+
+    Raises:
+        RetryLater: A partition cannot be read, or this takes longer than ASK_SECONDS.
+    """
+    library = confluent_kafka()
+    consumer.assign([library.TopicPartition(topic.name, *begin) for begin in begins.items()])
+    deadline = time.monotonic() + ASK_SECONDS
+    while True:
+        for message in consumer.consume(most, _FETCH_SECONDS):
+            error = message.error()
+            if error is not None and error.code() != library.KafkaError._PARTITION_EOF:
+                raise RetryLater(f"{KAFKA}{topic.servers}: {error.str()}")
+            yield message
+        if time.monotonic() > deadline:
+            raise RetryLater(f"{KAFKA}{topic.servers} gives no messages of {topic.name!r} in time")
+
+
+def offsets_since(
+    topic: KafkaTopic, consumer: Any, bounds: Mapping[int, Bounds], since_us: int
+) -> dict[int, int]:
+    """Returns by partition the offset of the first message since a moment, or where it ends.
+
+    Args:
+        topic: The topic.
+        consumer: Of the topic, see `looking`.
+        bounds: By partition.
+        since_us: Microseconds since 1970 UTC, by the times of messages.
+
+    Raises:
+        RetryLater: No broker answers.
+    """
+    library, since_ms = confluent_kafka(), max(0, since_us // 1_000)
+    asked = [library.TopicPartition(topic.name, number, since_ms) for number in bounds]
+    answers = consumer.offsets_for_times(asked, timeout=ASK_SECONDS)
+    if any(one.error is not None for one in answers):
+        raise RetryLater(f"{KAFKA}{topic.servers} cannot be asked for the past of {topic.name!r}")
+    offsets = {one.partition: one.offset for one in answers}
+    # A negative offset: no message is as late as that.
+    return {n: one.end if offsets[n] < 0 else offsets[n] for n, one in bounds.items()}
+
+
+def difference(known: KnownLog, now: LogNow) -> str | None:
     """Returns why a topic is not the log that was read, as a clause; None: nothing says so.
 
     Args:
         known: What was kept of the log.
         now: The topic as it is.
-        digests: By partition what is at the offset of the last message read; see `digests_at`.
     """
     before, after = known.identity, now.identity
     if _differ(before.cluster_id, after.cluster_id):
@@ -297,24 +333,7 @@ def difference(
             return f"partition {number} has a smaller leader epoch than before"
         if bounds.end < place.next:
             return f"partition {number} was truncated: messages that were read are not in it"
-    for number, digest in sorted((digests or {}).items()):
-        if digest != known.places[number].digest:
-            return f"partition {number} has not the message that was read last, where it was"
     return None
-
-
-def _require_log(
-    topic: KafkaTopic, known: KnownLog, now: LogNow, digests: Mapping[int, str | None] | None = None
-) -> None:
-    """Raises the error of a topic that is another log, or has lost messages; see `checked`."""
-    if why := difference(known, now, digests):
-        raise other_log(topic.name, why)
-    if any(place.next < now.bounds[number].first for number, place in known.places.items()):
-        raise MessagesLost(
-            f"messages of topic {topic.name!r} were deleted before they were read: their cases "
-            "cannot be counted as they were. Keep messages for longer (retention.ms), and begin "
-            "another epoch, which is another spend"
-        )
 
 
 def checked(
@@ -342,15 +361,24 @@ def checked(
         UsageError: Brokers refuse.
         RetryLater: No broker answers.
     """
-    _require_log(topic, known, now)
+    if why := difference(known, now):
+        raise other_log(topic.name, why)
+    if any(place.next < now.bounds[number].first for number, place in known.places.items()):
+        raise MessagesLost(
+            f"messages of topic {topic.name!r} were deleted before they were read. Keep them for "
+            "longer (retention.ms), and begin another epoch, which is another spend"
+        )
     offsets = {
         number: place.last
         for number, place in known.places.items()
         if place.digest and place.last >= now.bounds[number].first
         if number in partitions or now.bounds[number].epoch > place.epoch
     }
-    if offsets:
-        _require_log(topic, known, now, digests_at(topic, key, offsets))
+    digests = digests_at(topic, key, offsets) if offsets else {}
+    for number, digest in sorted(digests.items()):
+        if digest != known.places[number].digest:
+            why = f"partition {number} has not the message that was read last, where it was"
+            raise other_log(topic.name, why)
     places = {
         number: replace(place, epoch=max(place.epoch, now.bounds[number].epoch))
         if number in offsets or place.epoch < 0
@@ -413,14 +441,9 @@ def check_history(
     oldest = {number: one for number, one in look_at(topic).bounds.items() if one.first > 0}
     if not oldest:
         return
-    library = confluent_kafka()
-    asked = [library.TopicPartition(topic.name, n, max(0, start_us // 1_000)) for n in oldest]
     with looking(topic) as consumer:
-        offsets = consumer.offsets_for_times(asked, timeout=ASK_SECONDS)
-    if any(one.error is not None for one in offsets):
-        raise RetryLater(f"{KAFKA}{topic.servers} cannot be asked for the past of {topic.name!r}")
-    # The offset is that of the first message since the start, and negative where there is none.
-    n_doubtful = sum(0 <= one.offset <= oldest[one.partition].first for one in offsets)
+        since = offsets_since(topic, consumer, oldest, start_us)
+    n_doubtful = sum(since[number] <= one.first < one.end for number, one in oldest.items())
     n_empty = sum(one.first == one.end for one in oldest.values())
     if tell is not None:
         tell(
@@ -431,10 +454,8 @@ def check_history(
         )
     if n_doubtful:
         raise UsageError(
-            f"messages of topic {topic.name!r} were deleted that may have been published since the "
-            "start of step 0, so its cases would be counted without them: set start to a moment "
-            "behind the oldest message of each partition, and have the topic keep messages for "
-            "longer (retention.ms)"
+            f"messages of topic {topic.name!r} since the start of step 0 may be deleted: set start "
+            "to behind the oldest message of each partition, and a longer retention.ms"
         )
 
 
@@ -465,36 +486,23 @@ def log_since(topic: KafkaTopic, since_us: int) -> KnownLog:
         UsageError: Brokers refuse.
         RetryLater: No broker answers.
     """
-    library, now, since_ms = confluent_kafka(), look_at(topic), max(0, since_us // 1_000)
+    now, stamped = look_at(topic), confluent_kafka().TIMESTAMP_LOG_APPEND_TIME
+
+    def is_since(message: Any) -> bool:
+        kind, millis = message.timestamp()
+        return bool(kind == stamped and millis >= max(0, since_us // 1_000))
+
     places = {}
     with looking(topic) as consumer:
-        asked = [library.TopicPartition(topic.name, number, since_ms) for number in now.bounds]
-        for found in consumer.offsets_for_times(asked, timeout=ASK_SECONDS):
-            bounds = now.bounds[found.partition]
-            # A negative offset: no message is as late as that.
-            at = bounds.end if found.offset < 0 else _since(topic, consumer, found, since_ms)
-            places[found.partition] = Place(at, bounds.epoch)
+        for number, at in offsets_since(topic, consumer, now.bounds, since_us).items():
+            bounds = now.bounds[number]
+            if at < bounds.end:
+                # What is found first can have its time from its sender.
+                messages = fetched_from(topic, consumer, {number: at})
+                first = next(one for one in messages if one.error() or is_since(one))
+                at = max(at, int(first.offset()))
+            places[number] = Place(at, bounds.epoch)
     return KnownLog(places, now.identity)
-
-
-def _since(topic: KafkaTopic, consumer: Any, found: Any, since_ms: int) -> int:
-    """Returns the offset of the first message that a broker stamped since a moment, or the end.
-
-    Args:
-        topic: The topic.
-        consumer: Of the topic.
-        found: Where the first message is that has so late a time, be it its sender's.
-        since_ms: Milliseconds since 1970 UTC.
-    """
-    stamped = confluent_kafka().TIMESTAMP_LOG_APPEND_TIME
-    consumer.assign([found])
-    deadline = time.monotonic() + ASK_SECONDS
-    while time.monotonic() < deadline:
-        for message in consumer.consume(1_000, _FETCH_SECONDS):
-            kind, millis = (None, 0) if message.error() else message.timestamp()
-            if kind is None or (kind == stamped and millis >= since_ms):
-                return max(int(found.offset), int(message.offset()))
-    raise RetryLater(f"{KAFKA}{topic.servers} does not give its messages")
 
 
 def transaction_remedy(topic: KafkaTopic, partition: int) -> str:

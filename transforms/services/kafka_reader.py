@@ -5,7 +5,6 @@ A sample of messages is read without a trace: nothing is committed or kept.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -22,13 +21,13 @@ from tracecloak.transforms.services.kafka_identity import (
     Place,
     checked,
     epoch_of,
+    fetched_from,
     look_at,
+    offsets_since,
     other_log,
     topic_id,
 )
 from tracecloak.transforms.services.kafka_topic import (
-    ASK_SECONDS,
-    KAFKA,
     READING,
     KafkaTopic,
     confluent_kafka,
@@ -335,9 +334,8 @@ class PartitionReader:
             self._must_assign |= number not in self._held
             self._held[number] = (
                 f"partition {number} of topic {self._topic.name!r} has a message that no broker "
-                "has stamped, so nobody can tell when all messages of a step are there, and it is "
-                "not read further: set the topic's message.timestamp.type=LogAppendTime, and then "
-                "pass such messages with `tracecloak stream positions`"
+                "has stamped, and is not read further: set message.timestamp.type=LogAppendTime, "
+                "then pass such messages with `tracecloak stream positions`"
             )
         return [one for one in fetched if one.offset() < limits.get(one.partition(), 1 << 62)]
 
@@ -414,9 +412,6 @@ class PartitionReader:
 # --- A look at messages of a topic of Kafka that leaves no trace: nothing is committed or kept. ---
 
 
-_POLL_SECONDS = 1.0
-
-
 def messages_before(topic: KafkaTopic, until_us: int, most: int) -> KafkaMessages:
     """Returns the newest messages of before a moment, spread over the partitions of a topic.
 
@@ -429,36 +424,25 @@ def messages_before(topic: KafkaTopic, until_us: int, most: int) -> KafkaMessage
         UsageError: The client library is not installed, or brokers refuse.
         RetryLater: No broker answers, or messages do not come.
     """
-    library = confluent_kafka()
+    bounds, fetched = look_at(topic).bounds, []
     with looking(topic) as consumer:
-        numbers = consumer.list_topics(timeout=ASK_SECONDS).topics[topic.name].partitions
-        places = [library.TopicPartition(topic.name, n, max(0, until_us // 1_000)) for n in numbers]
-        bounds = {n: consumer.get_watermark_offsets(one, ASK_SECONDS) for n, one in
-                  zip(numbers, places, strict=True)}  # fmt: skip
-        # A negative offset: no message is as late as that.
         ends = {
-            one.partition: bounds[one.partition][1] if one.offset < 0 else one.offset
-            for one in consumer.offsets_for_times(places, timeout=ASK_SECONDS)
+            number: min(end, bounds[number].stable)
+            for number, end in offsets_since(topic, consumer, bounds, until_us).items()
         }
-        room = {number: ends[number] - bounds[number][0] for number in numbers}
+        room = {number: max(0, ends[number] - one.first) for number, one in bounds.items()}
         begins = {}
         for n_done, number in enumerate(sorted(room, key=room.__getitem__)):
-            share = max(0, min(room[number], -(-most // (len(room) - n_done))))
-            begins[number] = ends[number] - share
-            most -= share
-        is_open = {number for number in numbers if begins[number] < ends[number]}
-        consumer.assign([library.TopicPartition(topic.name, n, begins[n]) for n in is_open])
-        fetched = []
-        deadline = time.monotonic() + ASK_SECONDS
+            if share := min(room[number], -(-most // (len(room) - n_done))):
+                begins[number] = ends[number] - share
+                most -= share
+        is_open = set(begins)
+        messages = fetched_from(topic, consumer, begins)
         while is_open:
-            for message in consumer.consume(1_000, _POLL_SECONDS):
-                number, error = message.partition(), message.error()
-                if error is None and message.offset() < ends[number]:
-                    fetched.append(message)
-                elif error is not None and error.code() != library.KafkaError._PARTITION_EOF:
-                    raise RetryLater(f"{KAFKA}{topic.servers}: {error.str()}")
-                if error is not None or message.offset() >= ends[number] - 1:
-                    is_open.discard(number)
-            if time.monotonic() > deadline:
-                raise RetryLater(f"{KAFKA}{topic.servers} does not give all messages in time")
-    return KafkaMessages(fetched, library.TIMESTAMP_LOG_APPEND_TIME)
+            message = next(messages)
+            number, is_message = message.partition(), message.error() is None
+            if is_message and message.offset() < ends[number]:
+                fetched.append(message)
+            if not is_message or message.offset() >= ends[number] - 1:
+                is_open.discard(number)
+    return KafkaMessages(fetched, confluent_kafka().TIMESTAMP_LOG_APPEND_TIME)

@@ -76,16 +76,15 @@ def msk_token(servers: str, configuration: str) -> tuple[str, float]:
     region = _SAID.search(configuration) or _OF_MSK.search(servers)
     if region is None:
         raise UsageError(
-            "no region of AWS is in the addresses of the brokers: write "
-            "sasl.oauthbearer.config=region=REGION into the file of kafka_properties"
+            "no AWS region in the brokers' addresses: set sasl.oauthbearer.config=region=REGION in "
+            "the file of kafka_properties"
         )
     try:
         token, ends_ms = signer.generate_auth_token(region[1])
     except Exception as error:  # of AWS's libraries
         raise UsageError(
-            f"AWS's signer gives no token ({type(error).__name__}): give this machine credentials, "
-            "such as a role that may connect to the cluster, AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
-            "AWS_SECRET_ACCESS_KEY"
+            f"AWS's signer gives no token ({type(error).__name__}): give this machine credentials: "
+            "a role, AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         ) from None
     return str(token), ends_ms / 1_000
 
@@ -206,8 +205,7 @@ class KafkaTopic:
             # The library would wait for a token that it never asks for, or use another one.
             if given.get(name, allowed[0]).lower() not in map(str.lower, allowed):
                 raise UsageError(
-                    f"kafka_properties: {name} beside kafka_token {self.token} must be "
-                    f"{' or '.join(allowed)}; correct it, or leave it out"
+                    f"kafka_properties: {name} with kafka_token must be {' or '.join(allowed)}"
                 )
 
         return {
@@ -241,26 +239,12 @@ class KafkaTopic:
         # The text has the value as well, which may be a secret.
         names = [name for name in settings if name in why] or [n for n in settings if "." in n]
         raise UsageError(
-            f"kafka_properties: {', '.join(names)}: there is no such setting, its value is wrong, "
-            "or it needs another one beside it; see CONFIGURATION.md of librdkafka"
+            f"kafka_properties: {', '.join(names)}: no such setting of librdkafka, or a wrong value"
         )
 
     def admin(self, further: Mapping[str, Any] | None = None) -> Any:
         """Returns a client that asks these brokers about themselves; see `client`."""
         return self.client(confluent_kafka().admin.AdminClient, further)
-
-    def _check_token(self) -> None:
-        """Asks for a token: that there is none is told by the library after a while, without why.
-
-        Raises:
-            UsageError: There is none.
-            RetryLater: There is none yet.
-        """
-        if self.token is None:
-            return
-
-        given = read_properties("kafka_properties", self.properties)
-        token_of(self.token, self.servers, given.get("sasl.oauthbearer.config", ""))
 
     def check(self, is_read: bool = True, longest_us: int = 0, is_begun: bool = False) -> None:
         """Makes sure that the topic is there, and is what a topic must be that is read.
@@ -276,7 +260,9 @@ class KafkaTopic:
             RetryLater: No broker answers.
         """
         library = confluent_kafka()
-        self._check_token()
+        if self.token is not None:  # the library says after a while, without why, if there is none
+            given = read_properties("kafka_properties", self.properties)
+            token_of(self.token, self.servers, given.get("sasl.oauthbearer.config", ""))
         reasons: list[Any] = []  # why a connection failed, which the error of a question leaves out
         logger = _Demoted()
         further = {"error_cb": reasons.append, "logger": logger}
@@ -336,8 +322,7 @@ class KafkaTopic:
         for one in (*reasons, error.args[0]):
             if one.code() in refusals:
                 return UsageError(
-                    f"{KAFKA}{self.servers} refuses to be asked for {self.name!r}: {one.str()}; "
-                    "see kafka_properties"
+                    f"{KAFKA}{self.servers} refuses {self.name!r} (kafka_properties): {one.str()}"
                 )
         hint = "brokers that ask for TLS do so: see security.protocol in kafka_properties"
         is_closed = "closed by peer" in said
@@ -355,15 +340,10 @@ def setting_problems(settings: Mapping[str, str | None], longest_us: int) -> lis
     problems = []
     if settings.get("message.timestamp.type") != "LogAppendTime":
         problems.append(
-            "takes the times of messages from its senders, so nobody can tell when all messages "
-            "of a step are there: have the brokers stamp them, with the topic's setting "
-            "message.timestamp.type=LogAppendTime"
+            "takes the times of messages from its senders: set message.timestamp.type=LogAppendTime"
         )
     if "compact" in (settings.get("cleanup.policy") or ""):
-        problems.append(
-            "is compacted, so it forgets messages that nobody has read: set its "
-            "cleanup.policy=delete"
-        )
+        problems.append("is compacted, so unread messages are lost: set cleanup.policy=delete")
     kept_ms = int(settings.get("retention.ms") or -1)
     if 0 <= kept_ms <= longest_us // 1_000:
         problems.append(
@@ -417,8 +397,7 @@ class TopicWriter:
         text = f"topic {self._topic.name!r} did not take a message: {said}"
         if error is not None and error.code() == self._library.KafkaError.MSG_SIZE_TOO_LARGE:
             return UsageError(
-                f"{text}. It has {len(data)} bytes: raise max.message.bytes of the topic, and "
-                "message.max.bytes in kafka_properties"
+                f"{text}. It has {len(data)} bytes: raise max.message.bytes and message.max.bytes"
             )
         return RetryLater(text)
 

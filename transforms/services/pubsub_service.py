@@ -139,10 +139,7 @@ def short_retention(found: Any) -> str | None:
     hours = found._pb.message_retention_duration.seconds / 3600
     if not 0 < hours < _LEAST_RETENTION_HOURS:  # some emulators do not give it
         return None
-    return (
-        f"keeps unread messages for {hours:.1f} hours, so those of a longer pause are lost: set "
-        "its message_retention_duration to a day or more"
-    )
+    return f"keeps unread messages for {hours:.1f} hours: set message_retention_duration to a day"
 
 
 # --- PubSubClock: what time it is by Pub/Sub. -----------------------------------------------------
@@ -297,9 +294,8 @@ class PubSubClock:
     def _unusable(self, error: Any) -> UsageError:
         return UsageError(
             f"clock_topic {self._topic} with its subscription {self._subscription} can neither be "
-            "made nor used, and without it a wrong clock of this machine would publish steps too "
-            f"early: {error.message}. Make both, and let this stream publish to the one and pull "
-            "from the other, or name a topic that it can use with clock_topic"
+            f"made nor used: {error.message}. Make both, and let this stream publish to one and "
+            "pull from the other, or name another topic with clock_topic"
         )
 
     def _now_us(self) -> int:

@@ -51,8 +51,7 @@ class SchemaRegistry:
             parts = urlsplit(url.strip())
             if parts.scheme not in ("http", "https") or not parts.hostname:
                 raise UsageError(
-                    "schema_registry is an address such as https://HOST:PORT, or several of one "
-                    "registry, separated by commas"
+                    "schema_registry must be https://HOST:PORT, or several of them with commas"
                 )
             if parts.username is not None or parts.query:
                 raise UsageError(
@@ -108,9 +107,8 @@ class SchemaRegistry:
         except Exception as error:  # of the client's own client, whose name its versions change
             if "certificate verify failed" in str(error):
                 raise UsageError(
-                    f"schema_registry {self.url} is not trusted (certificate verify failed): name "
-                    "the certificate of who signed its own with ssl.ca.location in the file of "
-                    "schema_registry_properties"
+                    f"schema_registry {self.url} is not trusted (certificate verify failed): set "
+                    "ssl.ca.location in the file of schema_registry_properties"
                 ) from None
             kind = type(error).__name__
             raise RetryLater(f"schema_registry {self.url} does not answer ({kind})") from None
@@ -124,8 +122,7 @@ class SchemaRegistry:
                 "basic.auth.user.info in the file of schema_registry_properties"
             )
         raise UsageError(
-            f"schema_registry {self.url} does not answer as a schema registry does (HTTP {status}"
-            "): name the address behind which it has /schemas/ids/"
+            f"schema_registry {self.url} is not one (HTTP {status}): name what has /schemas/ids/"
         )
 
 

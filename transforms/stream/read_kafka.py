@@ -155,8 +155,7 @@ class KafkaMessageCoder(Coder):
         form, partition, offset, published_us, data, headers = self._parts.decode(encoded)
         if form not in _FORMS:
             raise TracecloakError(
-                f"a message of Kafka is in form {form}, of a later version of tracecloak; "
-                "restore that version"
+                f"a message of Kafka is in form {form}; restore the later version of tracecloak"
             )
         place = (str(offset), partition, offset, published_us)
         return KafkaMessage(data, dict(headers), *place, _FORMS[form])

@@ -259,8 +259,7 @@ class KafkaSource:
         known, now = log_to_read(topic, key, positions, start_us)
         if positions and KnownLog.from_json(positions).identity != known.identity:
             _LOG.warning(
-                "the state of this epoch does not name the log that it has read, as it is of an "
-                "earlier version: topic %r is taken for it as it is now",
+                "the state is of an earlier version and names no log: topic %r is taken for it",
                 topic.name,
             )
         self._reader = PartitionReader(topic, group, known, key)
@@ -294,10 +293,9 @@ class KafkaSource:
         passed_us = self._clock.passed_us()
         now = self._reader.look(passed_us)
         self._reader.add(now.bounds.keys() - self._reader.positions.keys())
-        self._note_open(now)
         if self._due.is_due():
             self._problems = self._topic.problems(self._longest_us)
-        if reasons := [*self._problems, *self._hanging()]:
+        if reasons := [*self._problems, *self._hanging(now)]:
             raise RetryLater("; ".join(reasons))
         return min(self._reader.watermark_us(n, passed_us) for n in self._reader.positions)
 
@@ -305,16 +303,13 @@ class KafkaSource:
         """See `Source`."""
         self._reader.close()
 
-    def _note_open(self, now: LogNow) -> None:
-        """Notes since when a partition is read up to a transaction that is open."""
-        before, at = self._stuck, time.monotonic()
+    def _hanging(self, look: LogNow) -> list[str]:
+        """Returns a reason for each partition that is read up to a transaction open for long."""
+        before, now, name = self._stuck, time.monotonic(), self._topic.name
         self._stuck = {
-            number: before[number] if before.get(number, (-1,))[0] == stable else (stable, at)
-            for number, stable in open_transactions(now, self._reader.positions).items()
+            number: before[number] if before.get(number, (-1,))[0] == stable else (stable, now)
+            for number, stable in open_transactions(look, self._reader.positions).items()
         }
-
-    def _hanging(self) -> list[str]:
-        now, name = time.monotonic(), self._topic.name
         held = {n: at for n, (at, since) in self._stuck.items() if now - since > _HANGING_SECONDS}
         if held and self._said.is_due():
             _OPERATOR.warning("open transactions of topic %r: OFFSET by partition %s", name, held)
@@ -431,7 +426,10 @@ class PubSubSource:
         while len(messages) < max_messages and (left := end - time.monotonic()) > 0:
             began = self._seconds()
             received = self._pulled(min(_MOST_PULLED, max_messages - len(messages)), left)
-            self._cover(began)
+            if not self._pulls or began - self._pulls[-1][0] > _MARGIN_SECONDS:
+                # Nothing is known of the messages that have gathered without a pull.
+                self._began = began
+                self._pulls.clear()
             pulled = [one.message for one in received]
             stamps = [stamp_us(message) for message in pulled]
             oldest = min(stamps, default=passed_us - CLOCK_SKEW_US)
@@ -466,15 +464,6 @@ class PubSubSource:
         """See `Source`."""
         self._client.close()
         self._clock.close()
-
-    def _cover(self, began: float) -> None:
-        """Notes a pull that succeeded; after a long time without one, the count begins anew.
-
-        Nothing is known of the messages that have gathered meanwhile, as when the stream began.
-        """
-        if not self._pulls or began - self._pulls[-1][0] > _MARGIN_SECONDS:
-            self._began = began
-            self._pulls.clear()
 
     def _pulled(self, most: int, seconds: float) -> Sequence[Any]:
         with asking(self._name, self._is_begun):

@@ -253,7 +253,7 @@ def test_who_opened_the_store_before_its_keys_were_wrapped_anew_makes_none(
     store.identity()
     rewrap(hospital.store(named), hospital.first, hospital.second)
     before = hospital.secrets()
-    with pytest.raises(UsageError, match=r"is encrypted( by another key than|; name the key)"):
+    with pytest.raises(UsageError, match=r"is encrypted( by another than|; name the key)"):
         store.reserve("out", "r", "input", "configuration")
     assert hospital.secrets() == before
 
@@ -280,7 +280,7 @@ def test_a_rewrap_that_is_cut_off_goes_on(
     assert hospital.wrapped_by() == {"first", "second"}
     for key in (hospital.first, hospital.second):
         assert hospital.release("r", key) == 2
-        assert "where `tracecloak key rewrap` was cut off, run that again" in told(capsys)
+        assert "run an interrupted `tracecloak key rewrap` again" in told(capsys)
     assert hospital.rewrap(hospital.first, hospital.second) == 0
     assert capsys.readouterr().out.startswith("1 encrypted anew")
     assert hospital.wrapped_by() == {"second"}

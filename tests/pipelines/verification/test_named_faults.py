@@ -105,7 +105,7 @@ FAULTS: dict[str, tuple[str, Callable[[Path], Any], str, str, str]] = {
         "no text in UTF-8"),
     "another column in one part": ("log",
         lambda r: table(r, PART, lambda t: t.append_column("x", t["activity"])), "data", "failed",
-        "has other columns than"),
+        "has other columns"),
     "columns in another order": ("log",
         lambda r: in_every_part(r, lambda t: t.select(t.column_names[::-1])), "data", "failed",
         "a log begins with the columns"),

@@ -658,7 +658,7 @@ def test_the_command_prints_a_line_a_check_and_its_exit_code_says_whether_all_ho
         (["."], 3, "holds no manifest.json"),
         ([".", "--key", "none.pem"], 2, "no public key in PEM"),
         ([], 2, "RELEASE"),
-        (["nowhere://x"], 2, "file system that Beam does not know"),
+        (["nowhere://x"], 2, "file system that Beam cannot open"),
     ],
 )
 def test_what_is_not_there_is_told(

@@ -49,7 +49,7 @@ def test_who_may_not_list_the_folders_around_reads_all_the_same(
 ) -> None:
     _answer_with(monkeypatch, _AnswerError(403))
     assert remote_files.remote_tables("s3://b/t/", ["s3://b/t"]) == {"s3://b/t": None}
-    assert "not known whether it is a part" in caplog.text
+    assert "whether it is part of a table is unknown" in caplog.text
     _answer_with(monkeypatch, NoCredentialsError())
     with pytest.raises(UsageError, match=r"cannot be listed: NoCredentialsError;"):
         remote_files.list_remote_files("s3://b/t/")
@@ -78,7 +78,7 @@ def test_a_path_of_another_account_than_the_connections_is_refused(
     monkeypatch.setattr(remote_files, "require_file_system", lambda *_: None)
     there = "azfs://{}/logs/"
     assert list(remote_files.list_remote_files(there.format("ward")).files)
-    told = "is of the account 'clinic', and the connection to Azure is to 'ward'"
+    told = "of account 'clinic', and the connection of 'ward'"
     for ask in (remote_files.list_remote_files, lambda path: stores.read_version(path, "v", 0, 1)):
         with pytest.raises(UsageError, match=told):
             ask(there.format("clinic"))

@@ -129,7 +129,7 @@ def pem(kind: str) -> bytes:
         (SigningReference, "curve", "of another kind than ed25519"),
         (SigningReference, "public", "is a public one; sign with the private one"),
         (SigningReference, "text", "no private key in PEM"),
-        (PublicKey, "private", "is a private one"),
+        (PublicKey, "private", "is private"),
         (PublicKey, "curve's public", "of another kind than ed25519"),
         (PublicKey, "text", "no public key in PEM"),
     ],

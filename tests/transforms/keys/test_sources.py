@@ -65,7 +65,7 @@ def test_what_a_command_prints_that_is_no_key_is_not_shown(
 
 def test_a_command_that_asks_for_another_try_gets_one(tmp_path: Path) -> None:
     service = program(tmp_path, "exit 75")
-    assert "ended with exit code 75, which asks" in refused(f"command:{service}", RetryLater)
+    assert "ended with exit code 75: run" in refused(f"command:{service}", RetryLater)
 
 
 @pytest.mark.parametrize("of_child", ["", ">&-"])  # with and without the pipe of the key
@@ -140,5 +140,5 @@ def test_a_reference_travels_without_the_key(monkeypatch: pytest.MonkeyPatch) ->
     reference = KeyReference("env:TEST_KEY", wrapped_by="command:service")
     reference.resolve()
     assert KEY.encode() not in pickle.dumps(reference)
-    with pytest.raises(UsageError, match="is another than that of this run"):
+    with pytest.raises(UsageError, match="of this abandoned run"):
         KeyReference("env:TEST_KEY", "1" * 64).resolve()

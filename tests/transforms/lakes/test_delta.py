@@ -147,7 +147,7 @@ def test_what_is_not_honoured_is_refused_by_name(
     table = tmp_path / "t"
     write(table, ROWS)
     commit(table, 1, [protocol("catalogManaged", "variantType")])
-    with pytest.raises(InputSchemaError, match=r"delta:.*a feature.*write its current"):
+    with pytest.raises(InputSchemaError, match=r"delta:.*unknown feature"):
         source(f"delta:{table}")
     monkeypatch.setattr(delta, "_HONOURED", frozenset())
     mapped_table(tmp_path / "mapped", ROWS, "name")
@@ -164,9 +164,9 @@ def test_a_version_whose_files_are_gone_is_refused(tmp_path: Path) -> None:
     (table / old).unlink()
     with pytest.raises(VersionGoneError, match=r"version 0 .*1 of its 1 files"):
         source(f"delta:{table}@0")
-    with pytest.raises(InputSchemaError, match=r"no version 7.* 1; correct"):
+    with pytest.raises(InputSchemaError, match=r"no version 7.* 1$"):
         source(f"delta:{table}@7")
-    with pytest.raises(InputSchemaError, match="no table of Delta at"):
+    with pytest.raises(InputSchemaError, match="no table of Delta"):
         source(f"delta:{tmp_path / 'nothing'}")
     # A list of deleted rows lies in a file of its own, which a VACUUM can delete.
     (added,) = [action["add"] for action in actions_of(table, 1) if "add" in action]
@@ -193,7 +193,7 @@ def test_deleted_rows_of_a_file_that_the_table_does_not_have(
 
     assert len(events_of(source(f"delta:{table}"))) == len(ROWS) - 1
     monkeypatch.setattr(delta, "path_of", with_a_part)
-    with pytest.raises(InputSchemaError, match="deleted rows for 1 files that are not"):
+    with pytest.raises(InputSchemaError, match="deleted rows of 1 unknown files"):
         source(f"delta:{table}")
 
 

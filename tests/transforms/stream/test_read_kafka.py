@@ -454,7 +454,7 @@ def test_a_message_travels_whole_and_small() -> None:
 def test_the_form_of_a_message_has_a_version() -> None:
     encoded = KafkaMessageCoder().encode(KafkaMessage(b"{}", {"a": "ä"}, "1", 3, 1, S))
     assert encoded.hex() == "010301c0843d" + "027b7d" + "00000001" + "0161" + "02c3a4"
-    with pytest.raises(TracecloakError, match="form 4, of a later version"):
+    with pytest.raises(TracecloakError, match="form 4; restore the later version"):
         KafkaMessageCoder().decode(b"\x04" + encoded[1:])
 
 

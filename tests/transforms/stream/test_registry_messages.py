@@ -424,7 +424,7 @@ def test_a_registry_that_refuses_is_told_without_the_secret(
             known.check()
         assert "secret" not in str(caught.value)
     registry.authorization = None
-    with pytest.raises(UsageError, match=r"as a schema registry does \(HTTP 404\)"):
+    with pytest.raises(UsageError, match=r"is not one \(HTTP 404\)"):
         SchemaRegistry(f"{registry.url}/nowhere").check()
 
 
