@@ -202,11 +202,18 @@ def test_a_head_of_xes_that_is_none(
         log_attributes(io.BytesIO(head), is_gzipped=False)
 
 
-def in_parquet(values: pa.Array) -> BoundedParquet:
-    """One column: texts of a dictionary, or times of a type that no release has."""
+def in_parquet(values: pa.Array, **options: Any) -> BoundedParquet:
+    """One column; times are of a type that no release has."""
     sink = io.BytesIO()
-    pq.write_table(pa.table({"x": values}), sink, use_deprecated_int96_timestamps=True)
+    pq.write_table(pa.table({"x": values}), sink, use_deprecated_int96_timestamps=True, **options)
     return BoundedParquet(sink)
+
+
+def test_a_table_without_rows_has_none() -> None:
+    """Arrow names pages of it that are not there."""
+    for kind in (pa.int64(), pa.string(), pa.list_(pa.string()), pa.bool_(), pa.float64()):
+        read = in_parquet(pa.array([], kind))
+        assert (read.schema.types, read.n_rows, list(read.batches())) == ([kind], 0, [])
 
 
 def of_spreadsheet(cell: str) -> list[pa.RecordBatch]:
@@ -229,10 +236,15 @@ def written(kind: str) -> Path:
 
 
 LONG, TIMES = pa.array(["y" * 1_000] * 500), pa.array([0], pa.timestamp("us"))
+LISTS, OTHERS = pa.array([["x" * 40, "y"]] * 20), pa.array(f"{i:0100d}" for i in range(1_000))
 # What is read, which bounds are smaller than usual, and what is said.
 BOUNDS: dict[str, tuple[Callable[[], Any], dict[str, int], type[Exception], str]] = {
     "values of JSON": (lambda: folder.strict_json(b"[1,2,3]"), {"folder._MOST_VALUES": 2}, Unsure,
         "has more than 2 values"),
+    "a character of four bytes": (lambda: folder.strict_json('"\U0001f600 and more"'.encode()),
+        {"folder._LARGEST_TEXT": 40}, Unsure, "character of four bytes"),
+    "one that is escaped": (lambda: folder.strict_json(b'"\\ud83d\\ude00"'),
+        {"folder._LARGEST_TEXT": 40}, Unsure, "character of four bytes"),
     "a pipe": (lambda: folder.open_plain(str(written("pipe"))), {}, Wrong, "^x is no plain file"),
     "a name that no system has": (lambda: folder.open_plain("x" * 5_000), {}, OSError,
         "File name too long"),
@@ -252,6 +264,15 @@ BOUNDS: dict[str, tuple[Callable[[], Any], dict[str, int], type[Exception], str]
         {"parquet_bounds.MAX_BYTES": 100_000}, Wrong, "comes to more bytes than any"),
     "one row of Parquet": (lambda: list(in_parquet(LONG).batches()),
         {"parquet_bounds._PIECE_BYTES": 900}, Wrong, "comes to more bytes than any"),
+    "texts that are not coded": (
+        lambda: list(in_parquet(OTHERS, use_dictionary=False).batches()),
+        {"parquet_bounds._MAX_PLAIN": 90_000}, Unsure, "few are equal"),
+    "values in lists": (lambda: in_parquet(LISTS).n_rows, {"parquet_bounds._MAX_LISTED": 7},
+        Unsure, "values in lists"),
+    "a long row": (lambda: in_parquet(LISTS).n_rows, {"parquet_bounds._MAX_ROW_BYTES": 7},
+        ValueError, "not as releases have them"),
+    "a field twice": (lambda: parquet_bounds._thrift(b"\x15\x02\x05\x02\x04\x00"), {},
+        ValueError, "number of a field"),
     "a column of structs": (
         lambda: parquet_bounds._written_out(pa.array([{"x": 1}])), {}, ValueError,
         "a column of a type that no release has"),

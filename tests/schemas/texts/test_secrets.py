@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tracecloak.schemas.texts import has_secret, without_secrets
 
@@ -41,3 +45,20 @@ def test_addresses_without_a_password_have_none() -> None:
         *("delta:s3://lake/visits@7", "projects/p/secrets/s/versions/1", "r:5000/x@sha256:abc"),
     ):
         assert not has_secret(text), text
+
+
+# What is left out, as expressions whose time is quadratic in the length of a text.
+_IN_ADDRESS = re.compile(r"(://[^:/\s]*):\S*@")
+_IN_OPTION = re.compile(r"(?i)((?<![\w/])\w*(?:pwd\w*\s*|token\w*)=\s*)[^&;\s]+")
+_PARTS = ["://", ":", "@", "/", " ", "a", "=", "&", ";", "_", "pwd", "token", "ä"]
+
+
+@given(st.lists(st.sampled_from(_PARTS), max_size=14).map("".join))
+def test_passwords_of_addresses_and_options_are_left_out(text: str) -> None:
+    assert without_secrets(text) == _IN_OPTION.sub(r"\1***", _IN_ADDRESS.sub(r"\1:***@", text))
+
+
+def test_a_megabyte_of_what_looks_like_secrets_is_passed_over_once() -> None:
+    for part in ["://a:", "token", "token=", "://", "a:@", "secret=a,"]:
+        text = part * (1_000_000 // len(part))
+        assert len(without_secrets(text)) <= len(text)
