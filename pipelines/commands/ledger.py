@@ -31,11 +31,11 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
     },
     "key_store": {
         "help": "folder of keys and receipts, and of that file; by default TRACECLOAK_KEY_STORE or "
-        "one in the home folder",
+        "one in the home folder"
     },
     "key_encryption_key": {
         "help": "where the key is that encrypts those in it: file:PATH, env:NAME or command:WORDS; "
-        "by default TRACECLOAK_KEY_ENCRYPTION_KEY",
+        "by default TRACECLOAK_KEY_ENCRYPTION_KEY"
     },
     "accounts": {
         "help": "YAML file with caps that hold beside those of the ledger; by default only those do"
@@ -62,7 +62,7 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
     "backup": {"required": True, "help": "file that `tracecloak ledger backup` made"},
     "lost_stores": {
         "help": "key stores that are lost and can say nothing any more, by the names that a "
-        "restored ledger has of them, with commas between; by default none is",
+        "restored ledger has of them, with commas between; by default none is"
     },
     "name": {"help": "its name"},
 }
@@ -194,12 +194,7 @@ def _declare(flags: Flags) -> Result:
         for name in ("epsilon", "delta")
     )
     account = Account(
-        flags["name"],
-        epsilon,
-        delta,
-        flags["unit"],
-        flags.get("max_cases"),
-        flags.get("note", ""),
+        flags["name"], epsilon, delta, flags["unit"], flags.get("max_cases"), flags.get("note", "")
     )
     ledger.declare_account(account, flags["by"], flags["reason"])
     return _shown(ledger, account.name)

@@ -117,11 +117,7 @@ def event_of(run: LineageRun, kind: Kind, at_us: int, exit_code: int | None = No
         times = {"nominalStartTime": _moment(run.begin_us), "nominalEndTime": _moment(run.end_us)}
         facets["nominalTime"] = _facet(f"{_NOMINAL_TIME}#/$defs/NominalTimeRunFacet", times)
     processing, kind_of_job = ("STREAMING", "STREAM") if run.is_stream else ("BATCH", "RELEASE")
-    job_type = {
-        "processingType": processing,
-        "integration": "TRACECLOAK",
-        "jobType": kind_of_job,
-    }
+    job_type = {"processingType": processing, "integration": "TRACECLOAK", "jobType": kind_of_job}
     outputs = run.outputs if folder is None else (*run.outputs, folder)
     return {
         "eventType": kind,

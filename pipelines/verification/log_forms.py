@@ -291,10 +291,7 @@ def _joined(*batches: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def forms_of(
-    folder: ReceivedFolder,
-    paths: Sequence[str],
-    under: str = "",
-    max_events: int | None = None,
+    folder: ReceivedFolder, paths: Sequence[str], under: str = "", max_events: int | None = None
 ) -> list[LogForm]:
     """Returns the forms of a log among some files: Parquet first, and XES last.
 

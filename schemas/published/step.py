@@ -335,10 +335,7 @@ def evidence_of(release: StepRelease) -> Evidence:
     """
     assert release.lows is not None
     return evidence(
-        release.counts,
-        release.standard_errors,
-        release.lows,
-        is_laplace=is_noise_laplace(release),
+        release.counts, release.standard_errors, release.lows, is_laplace=is_noise_laplace(release)
     )
 
 

@@ -46,9 +46,7 @@ Medians = Mapping[tuple[int, int], float]
 
 
 def graph_of_log(
-    graph: DirectlyFollows,
-    vocabulary: ActivityVocabulary,
-    figures: ReleasedFigures | None = None,
+    graph: DirectlyFollows, vocabulary: ActivityVocabulary, figures: ReleasedFigures | None = None
 ) -> ReleasedGraph:
     """Returns the graph of a released log, whose numbers have the intervals that figures give.
 

@@ -155,11 +155,7 @@ def test_usage_errors_say_the_mend_and_exit_with_2(
     ],
 )  # fmt: skip
 def test_wrong_values_are_named_before_anything_runs(
-    common: list[object],
-    out: Path,
-    flags: list[str],
-    told: str,
-    capsys: pytest.CaptureFixture[str],
+    common: list[object], out: Path, flags: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tracecloak(*common, *flags) == 2
     assert told in capsys.readouterr().err

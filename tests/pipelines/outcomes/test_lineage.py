@@ -20,12 +20,7 @@ from referencing import Registry, Resource
 from tests.support.releasing import tracecloak
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import load
-from tracecloak.pipelines.outcomes.lineage import (
-    LineageRun,
-    check_lineage,
-    event_of,
-    send,
-)
+from tracecloak.pipelines.outcomes.lineage import LineageRun, check_lineage, event_of, send
 from tracecloak.pipelines.stream import operator_side
 from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import StreamConfig

@@ -391,10 +391,7 @@ def runner() -> Iterator[Runner]:
 
 @pytest.mark.parametrize("name", [*BY_DAY, *map(at_night, AT_NIGHT)])
 def test_every_command_refuses_a_hostile_folder_within_bounds(
-    releases: dict[str, Path],
-    tmp_path: Path,
-    name: str,
-    runner: Runner,
+    releases: dict[str, Path], tmp_path: Path, name: str, runner: Runner
 ) -> None:
     kind, change, *codes = HOSTILE[name]
     (tmp_path / "in").mkdir()

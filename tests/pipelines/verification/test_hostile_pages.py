@@ -36,8 +36,7 @@ def with_page(release: Path, page: bytes) -> None:
 
 @given(data=st.data())
 @few_examples(
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 def test_every_change_of_bytes_of_a_page_is_found(
     graph_release: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

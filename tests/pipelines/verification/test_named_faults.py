@@ -16,15 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.pipelines.verification.test_verify import (
-    PART,
-    STEP,
-    says,
-    step,
-    table,
-    unlisted,
-    xes,
-)
+from tests.pipelines.verification.test_verify import PART, STEP, says, step, table, unlisted, xes
 from tests.support.received import copied, edited, made, rewritten
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.verification import folder, log_forms, parquet_bounds, promise, received

@@ -213,10 +213,7 @@ def in_json(release: Path, name: str, edit: Callable[[Any], object]) -> None:
 
 def unlisted(release: Path, name: str) -> None:
     (release / name).unlink()
-    edited(
-        release,
-        lambda b: b.update(outputs=[o for o in b["outputs"] if o["path"] != name]),
-    )
+    edited(release, lambda b: b.update(outputs=[o for o in b["outputs"] if o["path"] != name]))
 
 
 def in_page(release: Path, old: bytes, new: bytes) -> None:
@@ -662,8 +659,7 @@ def test_a_pointer_leads_to_a_release_of_its_folder_alone(tmp_path: Path, path: 
 # --- Whatever is in it ----------------------------------------------------------------------------
 
 _FUZZ = few_examples(
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 

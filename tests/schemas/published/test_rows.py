@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from tests.support.logs import Step, cases_of, event_logs, read_cases, trace_batch
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
-from tracecloak.schemas.published.rows import (
-    merge_rows,
-    part_rows,
-    split_by_part,
-    traces_of_rows,
-)
+from tracecloak.schemas.published.rows import merge_rows, part_rows, split_by_part, traces_of_rows
 
 Case = tuple[str, list[Step]]
 Row = tuple[str, str, int]
