@@ -16,6 +16,7 @@ from tests.support.releasing import csv_log, small_rows, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.flags import shown
 from tracecloak.pipelines.planning.plan import Plan
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import StreamOutcome
@@ -193,16 +194,12 @@ def test_a_plan_reads_without_python(
                 assert line == f"  {key} = {', '.join(map(plain, value))}"
 
 
-def test_a_plan_says_what_is_not_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = csv_log(tmp_path / "log.csv", list(small_rows()))
-    given = ["--log", log, "--output", "out", "--method", "private-log", "--epsilon", 50]
-    given += ["--vocabulary", '["A", "B"]', "--expected_cases", 300]
-    parts = '{"org:resource": {values: [R1, "R, 2"]}}'
-    assert tracecloak("plan", *given, "--full", "--holidays", "2026-01-01, 2026-12-25") == 0
-    text = capsys.readouterr().out
-    assert "  max_cases = not set\n" in text and "  budget_split = none\n" in text
-    assert "  holidays = 2026-01-01, 2026-12-25\n" in text
-    log.write_text("case_id,activity,timestamp,org:resource\nc,A,2026-01-01T00:00:00Z,R1\n")
-    assert tracecloak("plan", *given, "--full", "--attributes", parts) == 0
-    text = capsys.readouterr().out
-    assert '  attributes:\n    org:resource:\n      values = R1, "R, 2"\n' in text
+def test_a_plan_says_what_is_not_set() -> None:
+    given = {
+        "max_cases": None, "budget_split": {}, "holidays": ["2026-01-01", "2026-12-25"],
+        "attributes": {"org:resource": {"values": ["R1", "R, 2"]}},
+    }  # fmt: skip
+    assert [line for name, value in given.items() for line in shown(name, value, "  ")] == [
+        *("  max_cases = not set", "  budget_split = none", "  holidays = 2026-01-01, 2026-12-25"),
+        *("  attributes:", "    org:resource:", '      values = R1, "R, 2"'),
+    ]

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.releasing import csv_log, small_rows, tracecloak
+from tests.support.tiers import at_night
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_a_release_leaves_its_output_alone_to_others(folder: Path) -> None:
             {"e.json", "e.md", "e.html"},
         ),
         (["report", "--log", "log.csv", "out", "--output", "page.html"], {"page.html"}),
-        (
+        at_night(
             ["attack", "config", "--log", "log.csv", "--method", "private-dfg", "--epsilon", "1",
              "--vocabulary", "names.txt", "--releases", "20", "--report", "a.json"],
             {"a.json", "a.md", "a.html"},

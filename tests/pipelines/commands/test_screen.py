@@ -32,28 +32,19 @@ RELEASE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("seconds", "said"),
-    [
-        (0.04, "0.0 seconds"),
-        (9.94, "9.9 seconds"),
-        (9.96, "10 seconds"),
-        (61, "1 minute 1 second"),
-        (3600, "1 hour"),
-        (3661, "1 hour 1 minute"),
-    ],
-)
-def test_durations_have_units(seconds: float, said: str) -> None:
-    assert duration(seconds) == said
+def test_durations_have_units() -> None:
+    assert list(map(duration, (0.04, 9.94, 9.96, 61, 3600, 3661))) == [
+        *("0.0 seconds", "9.9 seconds", "10 seconds", "1 minute 1 second"),
+        *("1 hour", "1 hour 1 minute"),
+    ]
 
 
 def test_a_release_says_what_it_promises_costs_leaves_and_where_to_look(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch(monkeypatch)
-    assert (
-        tracecloak(*RELEASE, "--method", "private-dfg", "--buy_vocabulary", "--delta", "1e-6") == 0
-    )
+    line = [*RELEASE, "--method", "private-dfg", "--buy_vocabulary", "--delta", "1e-6"]
+    assert tracecloak(*line) == 0
     out = folder / "out" / "run_id=r1"
     printed = capsys.readouterr().out.splitlines()
     rows = {line[:12].strip(): line[12:] for line in printed}
@@ -69,9 +60,7 @@ def test_a_release_says_what_it_promises_costs_leaves_and_where_to_look(
     cap = ["--epsilon", "3", "--delta", "1e-5", "--unit", "case", "--by", "me", "--reason", "why"]
     assert tracecloak("ledger", "declare", "default", *cap) == 0
     capsys.readouterr()
-    assert (
-        tracecloak(*RELEASE, "--method", "private-dfg", "--buy_vocabulary", "--delta", "1e-6") == 0
-    )
+    assert tracecloak(*line) == 0
     printed = capsys.readouterr().out.splitlines()
     rows = {line[:18].strip(): line[18:] for line in printed}
     assert rows["already released"] == str(out)
@@ -79,15 +68,13 @@ def test_a_release_says_what_it_promises_costs_leaves_and_where_to_look(
     assert rows["remains"] == "epsilon 2 and delta 0.000009 in account default"
 
 
-@pytest.mark.parametrize("quiet", [False, True])
 def test_quiet_shows_nothing_and_errors_all_the_same(
-    folder: Path, quiet: bool, capfd: pytest.CaptureFixture[str]
+    folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["--quiet"] if quiet else []
-    assert tracecloak(*RELEASE, *asked) == 0
+    assert tracecloak(*RELEASE, "--quiet") == 0
     told = capfd.readouterr()
-    assert (told.out + told.err == "") == quiet
-    assert tracecloak(*RELEASE, *asked, "--epsilon", "2") == 2
+    assert told.out + told.err == ""
+    assert tracecloak(*RELEASE, "--quiet", "--epsilon", "2") == 2
     assert "the configuration changed" in capfd.readouterr().err
 
 
@@ -97,11 +84,7 @@ KEYS: Mapping[str, tuple[list[str], set[str]]] = {
     "vocabulary": (
         ["--log", "log.csv"],
         {
-            "names",
-            "names_left_out",
-            "names_like_formulas",
-            "records",
-            "records_left_out",
+            "names", "names_left_out", "names_like_formulas", "records", "records_left_out",
             "reasons",
         },
     ),

@@ -14,34 +14,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.hostile_names import HOSTILE
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.transforms.models.dfg_svg import plain_name, text_width, write_dot, write_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
-
-HOSTILE = [
-    "</text><script>alert(1)</script>",
-    "<svg onload=alert(1)>",
-    "]]>&amp;&#0;&lt;",
-    '"quotes" \\ and \\N \\" \\',
-    "nul\0bell\x07esc\x1bdel\x7fnel\x85",
-    "line\nbreak\r\n\ttab",
-    "\u202egnp.exe\u202c",
-    "\u2066isolate without end",
-    "שלום עולם",
-    "مرحبا 123",
-    "👩‍👩‍👧‍👦 family 🏥",
-    "\ufffe\uffff",
-    "e\u0301" * 40,
-    "検査結果の確認と承認の手続き" * 3,
-    "x" * 10_000,
-    "word " * 2_000,
-    "",
-    " ",
-    "▶",
-    "■",
-    "--> {}; // /* #",
-]
 
 
 def graph_of(

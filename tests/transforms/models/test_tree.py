@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
+from tests.support.hostile_names import HOSTILE
 from tests.support.trees import Word, language, random_tree, trees
 from tracecloak.anonymizers.queries.order_rules import rules_of_model
 from tracecloak.pipelines.configuration.model_file import read_model_rules
@@ -27,17 +28,6 @@ WRITERS = {
     "pnml": tree_forms.write_pnml,
     "bpmn": tree_forms.write_bpmn,
 }
-HOSTILE = [
-    "</text><script>alert(1)</script>",
-    "\"quotes\" \\ 'and' &amp;&#0;",
-    "nul\0bell\x07",
-    "line\nbreak\ttab",
-    "\u202egnp.exe",
-    "שלום עולם",
-    "検査結果の確認と承認の手続き" * 3,
-    "x" * 3000,
-    "",
-]
 
 
 def some_trees(n: int) -> list[models.ProcessTree]:
