@@ -242,12 +242,12 @@ class Stamp(int):
     """A number that its schema calls a time.
 
     Attributes:
-        micros: Microseconds since 1970 UTC, of any size; None: `text` says when.
-        text: ISO 8601 by the clock of the zone in which times are read; None: it is out of range.
+        micros: Microseconds since 1970, of any size.
+        is_local: Whether by the clock of the zone in which times are read; else it is UTC.
     """
 
-    micros: int | None = None
-    text: str | None = None
+    micros: int
+    is_local: bool = False
 
 
 def field_at(path: str, default: Any = None) -> Field:

@@ -14,8 +14,8 @@ import io
 import json
 import math
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
@@ -24,9 +24,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.arrays.merging import joined
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events import tally as reasons
-from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import (
     ACTIVITY,
     CASE_ID,
@@ -39,8 +40,13 @@ from tracecloak.schemas.events.events import (
     TIMESTAMP,
     event_schema,
 )
-from tracecloak.schemas.events.source_column import SourceColumn, text_of, texts_of_scalars
-from tracecloak.schemas.events.stamps import UNITS_US
+from tracecloak.schemas.events.source_column import (
+    SourceColumn,
+    column_of_kinds,
+    text_of,
+    texts_of_scalars,
+)
+from tracecloak.schemas.events.stamps import UNITS_US, from_iso
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 from tracecloak.transforms.formats.base import Stamp, UnreadError, field_at, scalar
 from tracecloak.transforms.formats.jsonl_regular import parsed
@@ -192,31 +198,25 @@ class MessageFormat:
         return [INDIVIDUAL_ID] if self.mapping.individual_id is not None else []
 
     @functools.cached_property
-    def _canonical(self) -> ColumnMapping:
+    def _canonical(self) -> ResolvedColumns:
         """The mapping of what `_Rows` has made of a message: every column has its own name."""
-        return ColumnMapping(
+        sources, given = self._sources[0], set(self.mapping.whole_numbers)
+        mapping = ColumnMapping(
             case_id=CASE_ID,
             activity=ACTIVITY,
             timestamp=TIMESTAMP,
             individual_id=INDIVIDUAL_ID if self._optional else None,
             time_zone=self.mapping.time_zone,
             timestamp_format=self.mapping.timestamp_format,
-            whole_numbers=self._whole_numbers,
+            whole_numbers=tuple(
+                name for name in sources if name != TIMESTAMP and given & {name, sources[name]}
+            ),
             filters=self.mapping.filters,
             needs_individual=bool(self._optional),
             activities=self.mapping.activities,
             clock=self.mapping.clock,
         )
-
-    @property
-    def _whole_numbers(self) -> tuple[str, ...]:
-        """The mapping's, by the names that `_Rows` gives to columns."""
-        sources = self._sources[0]
-        return tuple(
-            column
-            for column, source in sources.items()
-            if column != TIMESTAMP and not {column, source}.isdisjoint(self.mapping.whole_numbers)
-        )
+        return mapping.resolve(list(sources), xes_names=False)
 
     @functools.cached_property
     def _sources(self) -> tuple[dict[str, str], dict[str, str]]:
@@ -246,27 +246,33 @@ class MessageFormat:
         # Some services give them as columns, beside each by itself.
         is_listed = not hasattr(messages, "are_plain")
         columns = _Listed(messages) if is_listed else cast(_Listed, messages)
-        rows = _Rows(self, self._sources)
+        rows = _Rows(self)
         for number in rows.read_plain(columns).tolist():
             rows.read(number, messages[number])
-        parts, unread = [], [*rows.unread.items()]
-        for mapping, numbers, fields, fractional in rows.groups(self._canonical):
-            resolved = mapping.resolve(fields.schema.names, xes_names=False)
+        parts = rows.parts()
+        batches, unread = [], [*rows.unread.items()]
+        for numbers, fields, fractional, _ in parts:
             none = np.zeros(0, np.int64)
-            events, rejects = resolved.canonicalise(fields, numbers, none, 0, fractional=fractional)
-            parts.append(events)
+            events, rejects = self._canonical.canonicalise(
+                fields, numbers, none, 0, fractional=fractional
+            )
+            batches.append(events)
             unread += [
                 (row["record"], rows.reason(row["record"], row["reason"]))
                 for row in rejects.to_pylist()
             ]
-        table = pa.Table.from_batches(parts, event_schema(self._optional))
-        if len(parts) > 1:
+        table = pa.Table.from_batches(batches, event_schema(self._optional))
+        if len(batches) > 1:
             table = table.unify_dictionaries().combine_chunks().sort_by(EVENT_INDEX)
-        index = np.asarray(table[EVENT_INDEX].combine_chunks())
         read = [column.combine_chunks() for column in table.columns]
-        ids, orders, topic = rows.event_ids(index), columns.orders[index], None
+        at, index = (table.schema.get_field_index(name) for name in (ACTIVITY, EVENT_INDEX))
+        known = joined((numbers for numbers, _, _, _ in parts))
+        places = pc.index_in(read[index], value_set=pa.array(known))
+        ids, topic = joined((ids for _, _, _, ids in parts), pa.string()).take(places), None
+        index = np.asarray(read[index])
+        orders = columns.orders[index]
         if (source := self.source) is not None:
-            at, topic = table.schema.get_field_index(ACTIVITY), source.name
+            topic = source.name
             read[at] = source.activities(read[at])
             ids = pc.binary_join_element_wise(str(source.place), ids, "/")
             orders = source.place * _ORDERS + orders % _ORDERS
@@ -324,35 +330,34 @@ def _is_plain(message: Message, names: Collection[str]) -> bool:
     return isinstance(attributes, Mapping) and not any(name in attributes for name in names)
 
 
-# Of messages whose times are read alike: the number, the values, and what is read of the time.
-_Group = list[tuple[int, Sequence[Any], Any]]
+# Messages that are read together: their numbers, columns, fractions, and the ids of their events.
+# Fractions are as in `transforms.formats.base.RawBatch`.
+_Part = tuple[np.ndarray, pa.RecordBatch, dict[str, np.ndarray], pa.Array]
 
 
 class _Rows:
-    """Gathers the fields of messages as columns; times as microseconds, or as texts to be read."""
+    """Gathers the fields of messages as columns, of which that of times has `column_of_kinds`.
 
-    def __init__(
-        self, layout: MessageFormat, sources: tuple[dict[str, str], dict[str, str]]
-    ) -> None:
+    Attributes:
+        unread: Why a message is no event, by its number.
+    """
+
+    def __init__(self, layout: MessageFormat) -> None:
         self._layout = layout
-        self._sources = sources[0]
-        names = [name for name in sources[0] if name != TIMESTAMP]
-        self._json, self._datum = ([field_at(s[name]) for name in names] for s in sources)
-        self._json_time, self._datum_time = (field_at(s[TIMESTAMP]) for s in sources)
-        self._json_id, self._datum_id = field_at(layout.event_id), field_at(EVENT_ID)
-        operations = layout.operations
-        self._operation = None if operations is None else field_at(operations.field)
+        self._sources = layout._sources[0]
+        self._names = [name for name in self._sources if name != TIMESTAMP]
+        # What reads the fields of JSON, and of a datum: the other ones, the time, the id.
+        self._json, self._datum = (
+            ([field_at(s[n]) for n in self._names], field_at(s[TIMESTAMP]), field_at(its_id))
+            for s, its_id in zip(layout._sources, (layout.event_id, EVENT_ID), strict=True)
+        )
         self._unit = UNITS_US.get(layout.mapping.timestamp_unit or "")
-        # By number of the message, why it is no event; and why there will be no time, if that is
-        # known.
         self.unread: dict[int, str] = {}
+        # Why there will be no time, if that is known.
         self._timeless: dict[int, str] = {}
-        self._ids: dict[int, str | None] = {}
-        # By how the time came: as text of a field, as ISO 8601 whatever the format, or as a number.
-        self._names = names
-        self._texts, self._iso_texts, self._numbers = (_Group() for _ in range(3))
-        # Of messages that were read together: their numbers, columns, fractions, ids of events.
-        self._plain: list[tuple[np.ndarray, pa.RecordBatch, dict[str, np.ndarray], pa.Array]] = []
+        self._plain: list[_Part] = []
+        # Of each other message: its number, values, kind of time and time, and the event's id.
+        self._others: list[tuple[int, list[Any], str, Any, str | None]] = []
 
     def read_plain(self, messages: _Listed) -> np.ndarray:
         """Takes in the messages that can be read together; returns int64[m], the other ones.
@@ -367,7 +372,7 @@ class _Rows:
             return np.flatnonzero(is_left)
         attributes = {_ENCODING, layout.id_attribute, layout.time_attribute}
         rows = np.flatnonzero(messages.are_plain({name for name in attributes if name}))
-        names = [name for name in self._sources if name != TIMESTAMP]
+        names = self._names
         data = [messages.data[row] for row in rows.tolist()]
         for places, read in parsed(data, dict.fromkeys(fields)):
             texts = {field: text for field, (_, text, _) in read.items()}
@@ -401,15 +406,6 @@ class _Rows:
         clock, name = self._layout.mapping.wall_clock(), self._layout.mapping.timestamp_unit
         return SourceColumn("", values).times(clock, None, name).cast(_MICROS)
 
-    def event_ids(self, numbers: np.ndarray) -> pa.Array:
-        """Returns string[n], the ids of the events of messages; null where they have none."""
-        singly = np.fromiter(self._ids, np.int64, len(self._ids))
-        known = np.concatenate([singly, *(rows for rows, _, _, _ in self._plain)])
-        ids = [pa.array(self._ids.values(), pa.string()), *(ids for _, _, _, ids in self._plain)]
-        place = np.zeros(int(known.max(initial=-1)) + 1, np.int64)
-        place[known] = np.arange(len(known))
-        return pa.concat_arrays(ids).take(pa.array(place[numbers]))
-
     def read(self, number: int, message: Message) -> None:
         """Takes in one message; what it cannot read it notes."""
         try:
@@ -433,99 +429,80 @@ class _Rows:
             raise UnreadError(reasons.EMPTY)
         layout = self._layout
         body, is_datum = _body(data, layout.kind)
-        unit: float | None = 1
-        if is_datum:
-            fields, time_field, id_field = self._datum, self._datum_time, self._datum_id
-        else:
-            fields, time_field, id_field = self._json, self._json_time, self._json_id
-            unit = 1 if attributes.get(_ENCODING) == "JSON" else self._unit
-        self._require_event(body)
+        fields, time_field, id_field = self._datum if is_datum else self._json
+        is_of_schema = is_datum or attributes.get(_ENCODING) == "JSON"
+        if layout.operations is not None:
+            operation = text_of(scalar(field_at(layout.operations.field)(body)))
+            if operation not in layout.operations.events:
+                is_none = operation is None
+                raise UnreadError(reasons.NO_OPERATION if is_none else reasons.OTHER_OPERATION)
         values = [scalar(field(body)) for field in fields]
         event_id = text_of(scalar(id_field(body)))
         if layout.id_attribute is not None:
             event_id = scalar(attributes.get(layout.id_attribute)) or event_id
-        group, time, why = self._time(time_field(body), unit)
+        kind, time, why = self._time(time_field(body), 1 if is_of_schema else self._unit)
         if layout.time_attribute is not None and layout.time_attribute in attributes:
             text = scalar(attributes[layout.time_attribute]) or ""
-            group, time, why = self._attribute_time(text)
-        self._ids[number] = event_id or None
+            kind, time, why = _attribute_time(text)
         if why is not None:
             self._timeless[number] = why
-        group.append((number, values, time))
+        self._others.append((number, values, kind, time, event_id or None))
 
-    def _require_event(self, body: dict[str, Any]) -> None:
-        """Makes sure that a message says that it is an event, where messages say so."""
-        operations = self._layout.operations
-        if operations is None or self._operation is None:
-            return
-        operation = text_of(scalar(self._operation(body)))
-        if operation is None:
-            raise UnreadError(reasons.NO_OPERATION)
-        if operation not in operations.events:
-            raise UnreadError(reasons.OTHER_OPERATION)
-
-    def _time(self, value: Any, unit: float | None) -> tuple[_Group, Any, str | None]:
-        """(where it belongs, what is read of it, why that is no time if that is known)."""
+    def _time(self, value: Any, unit: float | None) -> tuple[str, Any, str | None]:
+        """(its kind, what is read of it, why that is no time if that is known)."""
         if type(value) is dict:
             if len(value) != 1:
                 raise UnreadError(reasons.NO_SCALAR)
             (value,) = value.values()
         if value is None:
-            return self._numbers, None, reasons.EMPTY_TIME
+            return "instant", None, reasons.EMPTY_TIME
         if type(value) is Stamp:
-            if value.micros is None:
-                return self._iso_texts, value.text, reasons.FAR_TIME
-            return self._numbers, _in_range(value.micros), reasons.FAR_TIME
+            kind = "local" if value.is_local else "instant"
+            return kind, _in_range(value.micros), reasons.FAR_TIME
         if type(value) is str:
-            return self._texts, scalar(value), None if value else reasons.EMPTY_TIME
+            return "text", scalar(value), None if value else reasons.EMPTY_TIME
         if type(value) is not int and not (type(value) is float and math.isfinite(value)):
-            return self._numbers, None, reasons.NO_TIME
+            return "instant", None, reasons.NO_TIME
         if unit is None:
-            return self._numbers, None, reasons.NO_UNIT
+            return "instant", None, reasons.NO_UNIT
         micros = value // 1_000 if unit < 1 else value * unit
-        return self._numbers, _in_range(micros), reasons.FAR_TIME
+        return "instant", _in_range(micros), reasons.FAR_TIME
 
-    def _attribute_time(self, text: str) -> tuple[_Group, Any, str | None]:
-        if text.isascii() and text.removeprefix("-").isdecimal():
-            try:
-                millis = int(text)
-            except ValueError:  # it has more digits than Python reads
-                return self._numbers, None, reasons.FAR_TIME
-            return self._numbers, _in_range(millis * UNITS_US["ms"]), reasons.FAR_TIME
-        return self._iso_texts, text, None if text else reasons.EMPTY_TIME
+    def parts(self) -> list[_Part]:
+        """Returns the messages that were taken in."""
+        if not self._others:
+            return self._plain
+        numbers, values, kinds, of_times, ids = zip(*self._others, strict=True)
+        # Texts of attributes are ISO 8601, whatever the format of those in fields.
+        texts = [t if kind == _ISO else None for kind, t in zip(kinds, of_times, strict=True)]
+        iso = from_iso(pa.array(texts, pa.string()), self._layout.mapping.wall_clock())
+        inside = pc.and_(pc.greater_equal(iso, MIN_TIME_US), pc.less_equal(iso, MAX_TIME_US))
+        read = pc.if_else(inside, iso, None).to_pylist()
+        times = column_of_kinds(
+            ["instant" if kind == _ISO else kind for kind in kinds],
+            [at if kind == _ISO else t for kind, t, at in zip(kinds, of_times, read, strict=True)],
+        )
+        columns = [texts_of_scalars(column) for column in zip(*values, strict=True)]
+        batch = pa.RecordBatch.from_arrays(
+            [*(text for text, _ in columns), times], [*self._names, TIMESTAMP]
+        )
+        marks = dict(zip(self._names, (marks for _, marks in columns), strict=True))
+        others = np.array(numbers, np.int64), batch, marks, pa.array(ids, pa.string())
+        return [*self._plain, others]
 
-    def groups(
-        self, mapping: ColumnMapping
-    ) -> Iterable[tuple[ColumnMapping, np.ndarray, pa.RecordBatch, dict[str, np.ndarray]]]:
-        """Yields (mapping, message numbers, columns, fractions) of messages whose times are alike.
 
-        Fractions are as in `transforms.formats.base.RawBatch`.
-        """
-        iso = replace(mapping, timestamp_format=None)
-        for numbers, columns, marks, _ in self._plain:
-            is_text = pa.types.is_string(columns.schema.field(TIMESTAMP).type)
-            yield mapping if is_text else iso, numbers, columns, marks
-        for group, its_mapping, kind in (
-            (self._texts, mapping, pa.string()),
-            (self._iso_texts, iso, pa.string()),
-            (self._numbers, iso, pa.int64()),
-        ):
-            if group:
-                yield its_mapping, *self._columns(group, kind)
+_ISO = "iso"
 
-    def _columns(
-        self, group: _Group, time_type: pa.DataType
-    ) -> tuple[np.ndarray, pa.RecordBatch, dict[str, np.ndarray]]:
-        """The message numbers, columns and fractions of a group."""
-        numbers, values, of_times = zip(*group, strict=True)
-        times = pa.array(of_times, time_type)
-        if pa.types.is_integer(time_type):
-            times = times.cast(_MICROS)
-        read = [texts_of_scalars(column) for column in zip(*values, strict=True)]
-        columns = [*(text for text, _ in read), times]
-        fractional = dict(zip(self._names, (marks for _, marks in read), strict=True))
-        batch = pa.RecordBatch.from_arrays(columns, [*self._names, TIMESTAMP])
-        return np.array(numbers, np.int64), batch, fractional
+
+def _attribute_time(text: str) -> tuple[str, Any, str | None]:
+    """The time in an attribute of a message, as `_Rows._time` returns it, or text of ISO 8601."""
+    if text.isascii() and text.removeprefix("-").isdecimal():
+        try:
+            millis = int(text)
+        except ValueError:  # it has more digits than Python reads
+            return "instant", None, reasons.FAR_TIME
+        return "instant", _in_range(millis * UNITS_US["ms"]), reasons.FAR_TIME
+    return _ISO, text, None if text else reasons.EMPTY_TIME
 
 
 def _no_empty(values: pa.Array) -> pa.Array:

@@ -12,7 +12,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import count
 from typing import Any, Literal, cast
@@ -20,7 +19,6 @@ from typing import Any, Literal, cast
 import fastavro
 
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.tally import NO_FRAME, NOT_OF_SCHEMA, UNFIT_SCHEMA, UNKNOWN_SCHEMA
 from tracecloak.schemas.texts import bounded_json
 from tracecloak.transforms.formats.avro_schemas import SCALARS, PlainSchemas
@@ -45,7 +43,6 @@ from tracecloak.transforms.services.schema_registry import (
 _MAX_NODES = 20_000
 _MAX_TYPE_DEPTH = 100
 _MAX_DECIMAL_DIGITS = 76
-_EPOCH = datetime(1970, 1, 1)
 
 # (microseconds of a unit, how many units a microsecond has, whether the time is of a wall clock).
 _UNITS = {
@@ -149,11 +146,8 @@ def _stamp_reader(unit_us: int, parts: int, is_local: bool) -> Callable[..., Sta
     """Returns what makes a time of a number, by its row of `_UNITS`."""
 
     def stamp(number: int, *_: Any) -> Stamp:
-        micros, made = number * unit_us // parts, Stamp(number)
-        if not is_local:
-            made.micros = micros
-        elif MIN_TIME_US <= micros <= MAX_TIME_US:
-            made.text = (_EPOCH + timedelta(microseconds=micros)).isoformat()
+        made = Stamp(number)
+        made.micros, made.is_local = number * unit_us // parts, is_local
         return made
 
     return stamp
