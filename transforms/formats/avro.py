@@ -48,6 +48,7 @@ from tracecloak.transforms.formats.base import (
     TypedReader,
     declared_at,
     paths_of,
+    read_fully,
     valid_rows,
 )
 from tracecloak.transforms.formats.registry import SourceFormat
@@ -113,14 +114,12 @@ class AvroReader(TypedReader):
         Raises:
             InputSchemaError: The file is no Avro container of records, or two fields share a name.
         """
-        source = _Source(stream, self.goes_on)
-        with _damage_reported(source):
+        with _opened(stream, self.goes_on) as source:
             return _names(*_read_header(source))
 
     def empty(self, stream: BinaryIO, wanted: Sequence[str]) -> pa.RecordBatch:
         """Returns the wanted columns without a row; see `TypedReader`."""
-        source = _Source(stream, self.goes_on)
-        with _damage_reported(source):
+        with _opened(stream, self.goes_on) as source:
             _, _, fields = _fields(source, wanted)
             return _columns(fields, [])[0]
 
@@ -128,8 +127,7 @@ class AvroReader(TypedReader):
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
     ) -> Iterator[RawBatch]:
         """Yields the records of `stream`; see `transforms.formats.base.Reader`."""
-        source = _Source(stream, self.goes_on)
-        with _damage_reported(source):
+        with _opened(stream, self.goes_on) as source:
             schema, named, fields = _fields(source, wanted)
             self.check(_names(schema, named), required)
             projection = _projected(schema, fields, 0, named, set())
@@ -175,62 +173,56 @@ class _Source:
         failed: Whether the stream itself, and not its content, raised an error.
     """
 
-    def __init__(self, stream: BinaryIO, goes_on: bool = False) -> None:
+    def __init__(self, stream: BinaryIO, goes_on: bool) -> None:
         self.passed = 0
         self.failed = False
         self._stream = stream
         self._goes_on = goes_on
-        self._header = b""
-        self._position = 0
-        self._between_blocks = False
+        self._parts: Iterator[bytes] | None = None  # behind the header
+        self._part = io.BytesIO()
 
-    def unread(self, header: bytes) -> None:
-        """Lets `header` come before what is left of the stream."""
-        self._header = header
+    def replace_header(self, header: bytes) -> None:
+        """Lets `header` come before what is left of the stream, which are blocks."""
+        self._part, self._parts = io.BytesIO(header), self._blocks()
 
     def tell(self) -> int:
-        """Returns how many bytes have been read."""
-        return self._position
+        """Returns 0; where a block is matters to nobody."""
+        return 0
 
     def read(self, size: int) -> bytes:
-        """Returns `size` bytes, or none where the file may end.
+        """Returns `size` bytes, or none where the file ends.
 
         Raises:
             ValueError: The file ends too early, or a length in it is nonsense.
         """
-        if self._goes_on and self._between_blocks and not self._header:
-            self._header = self._next_head()
         if not 0 <= size <= BLOCK_BYTES:
             raise ValueError("no length of a block")
-        data = self._read(size)
-        if len(data) < size and (data or not self._between_blocks):
-            raise ValueError("the file ends within a block")
-        # The 16 bytes are the sync marker that closes a header or a block. fastavro itself takes
-        # any end before the next block's length for the end of the file.
-        self._between_blocks = size == len(SYNC_MARKER)
-        self._position += size
+        if self._parts is None:
+            return self._whole(size)
+        data = self._part.read(size)
+        if size and not data:  # no read goes beyond a part
+            self._part = io.BytesIO(next(self._parts, b""))
+            data = self._part.read(size)
         return data
 
-    def _next_head(self) -> bytes:
-        """Returns the lengths that the next block which can be held begins with; none at the end.
-
-        Passes over those before it.
-        """
+    def _blocks(self) -> Iterator[bytes]:
+        """Yields the lengths, the content and the marker of each block that can be held."""
         while True:
             n_records, head = self._long()
             if not head:
-                return b""
+                return
             size, more = self._long()
-            if size <= BLOCK_BYTES:
-                return head + more
+            if size <= BLOCK_BYTES or not self._goes_on:
+                yield head + more
+                if size:
+                    yield self._whole(size)
+                yield self._whole(len(SYNC_MARKER))
+                continue
             if not 0 <= n_records <= size:
                 raise ValueError("a record takes a byte at least")
             left = size + len(SYNC_MARKER)
             while left:
-                data = self._read(min(left, _SKIPPED_BYTES))
-                if not data:
-                    raise ValueError("the file ends within a block")
-                left -= len(data)
+                left -= len(self._whole(min(left, _SKIPPED_BYTES)))
             self.passed += n_records
 
     def _long(self) -> tuple[int, bytes]:
@@ -246,19 +238,19 @@ class _Source:
         number = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(written))
         return number >> 1 ^ -(number & 1), written
 
+    def _whole(self, size: int) -> bytes:
+        data = self._read(size)
+        if len(data) < size:
+            raise ValueError("the file ends within a block")
+        return data
+
     def _read(self, size: int) -> bytes:
         """Returns `size` bytes, or as many as there are."""
-        data, self._header = self._header[:size], self._header[size:]
-        while len(data) < size:
-            try:
-                more = self._stream.read(size - len(data))
-            except Exception:
-                self.failed = True
-                raise
-            if not more:
-                break
-            data += more
-        return data
+        try:
+            return read_fully(self._stream.read, size)
+        except Exception:
+            self.failed = True
+            raise
 
 
 class _Field:
@@ -426,7 +418,7 @@ def _read_header(source: _Source) -> tuple[dict[str, Any], dict[str, Any]]:
     header["meta"]["avro.schema"] = json.dumps(schema).encode()
     rewritten = io.BytesIO()
     fastavro.schemaless_writer(rewritten, _HEADER, header)
-    source.unread(rewritten.getvalue())
+    source.replace_header(rewritten.getvalue())
     return schema, named
 
 
@@ -532,13 +524,14 @@ def _records(blocks: Iterable[Any]) -> Iterator[dict[str, Any]]:
 
 
 @contextmanager
-def _damage_reported(source: _Source) -> Iterator[None]:
+def _opened(stream: BinaryIO, goes_on: bool) -> Iterator[_Source]:
     """Turns what damage leads to, which can be any exception, into an InputSchemaError.
 
     Errors of the stream pass. The original message is dropped, for it may quote the data.
     """
+    source = _Source(stream, goes_on)
     try:
-        yield
+        yield source
     except InputSchemaError:
         raise
     except Exception:

@@ -146,6 +146,15 @@ class Writer(Protocol):
         ...
 
 
+def read_fully(read: Callable[[int], bytes], size: int) -> bytes:
+    """Reads `size` bytes or to the end, also from a stream that gives less than it is asked for."""
+    pieces = []
+    while size and (piece := read(size)):
+        pieces.append(piece)
+        size -= len(piece)
+    return b"".join(pieces)
+
+
 def valid_rows(n: int, check: Callable[[int, int], Any]) -> np.ndarray:
     """bool[n]: which rows are sound, found by halving, so that few wrong ones are found fast.
 

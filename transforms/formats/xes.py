@@ -43,7 +43,7 @@ import pyarrow.compute as pc
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import CASE_PREFIX
 from tracecloak.schemas.events.source_column import text_of, texts_of_scalars
-from tracecloak.transforms.formats.base import RawBatch, missing_columns
+from tracecloak.transforms.formats.base import RawBatch, missing_columns, read_fully
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.formats.xes_regular import (
     BEGIN,
@@ -57,7 +57,7 @@ from tracecloak.transforms.formats.xes_regular import (
     number,
     read_regular,
 )
-from tracecloak.transforms.formats.xes_source import Source, read_fully
+from tracecloak.transforms.formats.xes_source import Source
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
 
@@ -640,7 +640,7 @@ class _Pieces:
         Args:
             traces: Those of the file, which are between two of them; they go on behind these.
         """
-        while self._parsed <= 0 and (data := read_fully(self._source, self._size)):
+        while self._parsed <= 0 and (data := read_fully(self._source.read, self._size)):
             begin, end = data.find(BEGIN), data.rfind(END) + len(END)
             regular = None
             if 0 <= begin < end and not data[:begin].strip(b" \t\r\n"):
@@ -662,7 +662,7 @@ class _Pieces:
 
     def read(self, size: int) -> bytes:
         """Returns a piece for the parser, at most `size` bytes; none at the end."""
-        piece = read_fully(self._source, size)
+        piece = read_fully(self._source.read, size)
         end = piece.find(END) + len(END)
         if self._parsed <= 0 and len(END) <= end < len(piece):
             self._source.unread(piece[end:])
@@ -688,7 +688,7 @@ def _from_trace(stream: Source, piece: bytes) -> bytes:
         piece: What was read last, from where a trace may begin.
     """
     while (tag := _TRACE_TAG.search(piece)) is None:
-        more = read_fully(stream, _PIECE_BYTES)
+        more = read_fully(stream.read, _PIECE_BYTES)
         if not more:
             return b""
         piece = piece[-_TAG_BYTES:] + more

@@ -5,6 +5,8 @@ from __future__ import annotations
 import codecs
 from typing import BinaryIO, cast
 
+from tracecloak.transforms.formats.base import read_fully
+
 # A character that XML forbids, in place of what the encoding does not have.
 _NO_CHARACTER = "\uffff"
 _MARKS = "tracecloak.no-character"
@@ -33,7 +35,7 @@ class Source:
     """
 
     def __init__(self, stream: BinaryIO) -> None:
-        first = read_fully(stream, 2)
+        first = read_fully(stream.read, 2)
         codec = _BYTES_OF_CODE_UNITS.get(first)
         self.encoding = None if codec is None else "utf-8"
         self._stream = stream
@@ -59,12 +61,3 @@ class Source:
     def unread(self, data: bytes) -> None:
         """Lets bytes come again."""
         self._held, self._at = data + self._held[self._at :], 0
-
-
-def read_fully(stream: BinaryIO | Source, size: int) -> bytes:
-    """Reads `size` bytes or to the end, also from a stream that gives less than it is asked for."""
-    pieces = []
-    while size and (piece := stream.read(size)):
-        pieces.append(piece)
-        size -= len(piece)
-    return b"".join(pieces)
