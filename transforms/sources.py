@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
 
@@ -27,15 +27,12 @@ from tracecloak.schemas.errors import (
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import (
     CASE_ID,
-    START_TIMESTAMP,
-    TIMESTAMP,
     is_case_attribute,
     without_numbers,
 )
 from tracecloak.schemas.events.tally import SAME_NAME, FileTally, ReadTally, TraceNames
 from tracecloak.transforms.formats.base import (
     DeclaringReader,
-    RawBatch,
     Reader,
     TypedReader,
     require_columns,
@@ -380,7 +377,8 @@ class EventSource:
             names = TraceNames()
             reported_at_s = time.monotonic()
             stream = _from_its_begin(stream, file, opened)
-            for raw in self._raw(reader, stream, file_columns, columns, batch_rows):
+            wanted, required = file_columns.of(columns.wanted), file_columns.of(columns.required)
+            for raw in reader.read(stream, wanted, required, batch_rows):
                 if tally is not None and raw.traces is not None and has_names:
                     repeated = names.repeated(raw.traces, raw.columns.column(case_id))
                     tally.add(SAME_NAME, raw.records[repeated])
@@ -407,27 +405,6 @@ class EventSource:
         divider = self.divider(file)
         assert divider is not None and lacking is not None
         return divider.of_piece(file.piece, lambda lacks: lacking.append((file, lacks)))
-
-    def _raw(
-        self,
-        reader: Reader,
-        stream: BinaryIO,
-        file_columns: _FileColumns,
-        columns: ResolvedColumns,
-        batch_rows: int,
-    ) -> Iterator[RawBatch]:
-        """Yields the records of a file, of a span those that its own statistics do not exclude."""
-        wanted, required = file_columns.of(columns.wanted), file_columns.of(columns.required)
-        stamps, span_us = columns.names[TIMESTAMP], self.span_us
-        # An event without a completion has its time in another column.
-        is_one_time = stamps in wanted and START_TIMESTAMP not in columns.names
-        # Of a file that says, for groups of records, between which values a column lies.
-        read_groups = getattr(reader, "read_groups", None)
-        if span_us is None or not is_one_time or read_groups is None:
-            return reader.read(stream, wanted, required, batch_rows)
-        can_hold = partial(columns.can_hold, span_us=span_us)
-        groups = read_groups(stream, wanted, required, batch_rows, stamps, can_hold)
-        return cast("Iterator[RawBatch]", groups)
 
     def _report_progress(self, file: SourceFile, stream: BinaryIO) -> None:
         """Logs how far the reading of a long file is, if it is read from its begin to its end."""

@@ -39,7 +39,7 @@ from tracecloak.schemas.events.events import (
 )
 from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.source_column import SourceColumn, joined_times
-from tracecloak.schemas.events.stamps import UNITS_US, WallClock, cast_or_null, from_period
+from tracecloak.schemas.events.stamps import UNITS_US, WallClock, from_period
 from tracecloak.schemas.events.tally import REJECT_REASONS, FileTally
 
 # Where a rejected record stands and why; `file` is the file's rank in the sorted list of inputs.
@@ -532,61 +532,11 @@ class ResolvedColumns:
         read = [self.mapping.time_column(batch, name) for name in times]
         return [f"{c.name}: {_reading(c, self.mapping)}" for c in read if c is not None]
 
-    def can_hold(self, ends: pa.Array, span_us: tuple[int, int]) -> bool:
-        """Returns whether records can have a time in a span, by the ends of their column of times.
-
-        Where that is not certain, they can. Of a text only the date is compared, as texts are not
-        ordered like times, and only if the mapping sets no other way to write times.
-
-        Args:
-            ends: [2], a smallest and a largest value of the column, or ones beyond them, in its
-                type; text in the order of its bytes.
-            span_us: From the first to the second, exclusive, microseconds since 1970 UTC.
-        """
-        kind = ends.type
-        if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-            ends_us = None if self._has_time_format else _dates_between(*ends.to_pylist())
-        elif pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_integer(kind):
-            column = SourceColumn(self.names[TIMESTAMP], ends)
-            ends_us = _time_of(column, 2, self.mapping).to_pylist()
-        else:
-            ends_us = None
-        if ends_us is None or ends_us[0] is None or ends_us[1] is None:
-            return True
-        return bool(ends_us[0] < span_us[1] and ends_us[1] >= span_us[0])
-
-    @property
-    def _has_time_format(self) -> bool:
-        mapping = self.mapping
-        return mapping.timestamp_format is not None or mapping.timestamp_unit is not None
-
 
 def _is_within(times: pa.Array, span_us: tuple[int, int]) -> np.ndarray:
     """bool[n]: which times are in a span; a missing one is not."""
     inside = pc.and_(pc.greater_equal(times, span_us[0]), pc.less(times, span_us[1]))
     return np.asarray(pc.fill_null(inside, False))
-
-
-_DAY_US = 86_400_000_000
-
-
-def _dates_between(smallest: str | None, largest: str | None) -> tuple[int, int] | None:
-    """Returns times between which all that ISO text between two texts stands for lies, or None.
-
-    A text begins with its date, and is in the order of its bytes. One with `/` comes after all of
-    its year that have `-`: between dates with `-` of one year there is none, and between those of
-    two years some of the first can be. An offset moves a time by less than a day.
-    """
-    dates = [re.match(r"\d{4}-\d{2}-\d{2}", text or "", re.ASCII) for text in (smallest, largest)]
-    if dates[0] is None or dates[1] is None:
-        return None
-    first, last = dates[0][0], dates[1][0]
-    if first[:4] != last[:4]:
-        first = f"{first[:4]}-01-01"
-    days = cast_or_null(pa.array([first, last]), pa.date32()).cast(pa.int32()).to_pylist()
-    if None in days:
-        return None
-    return (days[0] - 1) * _DAY_US, (days[1] + 2) * _DAY_US
 
 
 def _count_rejects(

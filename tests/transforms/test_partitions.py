@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import random
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,7 +19,6 @@ from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import attribute_column
 from tracecloak.schemas.events.row_masks import RowFilter
-from tracecloak.transforms.formats.parquet import ParquetReader
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import (
     SourceFile,
@@ -186,193 +181,3 @@ def test_a_file_whose_partition_is_no_period_is_kept(value: str) -> None:
 def test_a_partition_column_that_is_not_there_is_named() -> None:
     with pytest.raises(InputSchemaError, match=r"lake/p\.csv.*no partition column 'day'"):
         can_hold(at("lake/p.csv"), "day", "UTC", (0, 1), 0)
-
-
-# --- a span of time, by what Parquet files say of their row groups --------------------------------
-
-
-class Watched(ParquetReader):
-    """Counts the rows that were read."""
-
-    n_rows = 0
-
-    def _read(self, *arguments: Any) -> Iterator[Any]:
-        for batch in super()._read(*arguments):
-            Watched.n_rows += len(batch.records)
-            yield batch
-
-
-def read_span(
-    data: bytes, span_us: tuple[int, int], pushed_down: bool = True, **mapping: Any
-) -> tuple[pa.Table, int]:
-    """The events of a span, and how many rows were read for them."""
-    Watched.n_rows = 0
-    reader = Watched(goes_on=True)
-    resolved = ColumnMapping(**mapping).resolve(["case_id", "activity", "timestamp"], False)
-    wanted = resolved.wanted
-    stream = io.BytesIO(data)
-    if pushed_down:
-        stamps = resolved.names["timestamp"]
-        raw = reader.read_groups(
-            stream, wanted, wanted, 3, stamps, lambda ends: resolved.can_hold(ends, span_us)
-        )
-    else:
-        raw = reader.read(stream, wanted, wanted, 3)
-    batches = [
-        resolved.canonicalise(b.columns, b.records, b.malformed, 0, None, span_us)[0] for b in raw
-    ]
-    if not batches:
-        return pa.table({}), Watched.n_rows
-    return pa.Table.from_batches(batches).unify_dictionaries(), Watched.n_rows
-
-
-def parquet(stamps: pa.Array, at: str = "", **options: Any) -> bytes:
-    n, name = len(stamps), "timestamp"
-    for outer in at.split(".")[::-1] if at else ():
-        stamps, name = pa.StructArray.from_arrays([stamps], [name]), outer
-    table = pa.table({"case_id": ["c"] * n, "activity": ["a"] * n, name: stamps})
-    stream = io.BytesIO()
-    pq.write_table(table, stream, **{"row_group_size": 4, **options})
-    return stream.getvalue()
-
-
-def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    if not table.num_rows:
-        return []
-    return list(
-        zip(
-            table["event_index"].to_pylist(),
-            table["timestamp"].cast(pa.int64()).to_pylist(),
-            strict=True,
-        )
-    )
-
-
-HOURS = [NOVEMBER + hour * HOUR for hour in range(-60, 60)]
-TYPED = [
-    pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns", "Asia/Tokyo"),
-    pa.timestamp("ms"), pa.timestamp("s"), pa.date32(),
-]  # fmt: skip
-
-
-@pytest.mark.by_day(9)
-@pytest.mark.parametrize("kind", [*TYPED, pa.int64(), pa.string(), pa.large_string()], ids=str)
-@pytest.mark.parametrize(("zone", "at"), [("UTC", ""), ("Europe/Berlin", ""), ("UTC", "e.i")])
-def test_row_groups_outside_the_span_are_not_read(kind: pa.DataType, zone: str, at: str) -> None:
-    stamps = pa.array(HOURS, pa.int64())
-    mapping: dict[str, Any] = {"time_zone": zone}
-    if pa.types.is_integer(kind):
-        mapping["timestamp_unit"] = "us"
-    else:
-        stamps = stamps.cast(pa.timestamp("us"))
-        if not pa.types.is_timestamp(kind) or kind.tz is None:
-            stamps = stamps.cast(kind)
-        else:
-            stamps = pa.compute.assume_timezone(stamps, "UTC").cast(kind)
-    data = parquet(stamps, at)
-    if at:
-        mapping["timestamp"] = f"{at}.timestamp"
-    span = (NOVEMBER - 2 * HOUR, NOVEMBER + 3 * HOUR)
-    found, n_read = read_span(data, span, **mapping)
-    expected, n_all = read_span(data, span, pushed_down=False, **mapping)
-    assert rows_of(found) == rows_of(expected)
-    assert n_all == len(HOURS)
-    # Of text the date alone is looked at, and a day on either side.
-    assert 0 < n_read < (100 if "string" in str(kind) else 60 if kind == pa.date32() else 13)
-    none, n_read = read_span(data, (0, 1), **mapping)
-    assert n_read == 0 and not none.num_rows
-
-
-_TICKS = st.one_of(
-    st.none(),
-    st.integers(NOVEMBER - 4 * DAY, NOVEMBER + 4 * DAY),
-    st.integers(-(2**62), 2**62),
-    st.sampled_from([0, -1, 1_774_749_600_000_000, 1_793_000_000_000_000]),
-)
-
-
-@st.composite
-def _files(draw: st.DrawFn) -> tuple[bytes, dict[str, Any]]:
-    mapping: dict[str, Any] = {
-        "time_zone": draw(st.sampled_from(["UTC", "Europe/Berlin", "Pacific/Apia"]))
-    }
-    if draw(st.booleans()):
-        ticks = pa.array(draw(st.lists(_TICKS, max_size=12)), pa.int64())
-        kind = draw(st.sampled_from([*TYPED[:-1], pa.int64(), pa.date32()]))
-        if pa.types.is_integer(kind):
-            mapping["timestamp_unit"] = draw(st.sampled_from(["s", "ms", "us"]))
-            stamps = ticks
-        elif kind == pa.date32():
-            days = [None if t is None else t // DAY % 4_000_000 for t in ticks.to_pylist()]
-            stamps = pa.array(days, pa.int32()).cast(kind)
-        else:
-            stamps = ticks.cast(pa.timestamp(kind.unit, kind.tz))
-    else:
-        stamps = pa.array(draw(st.lists(_STAMPS, max_size=12)), pa.string())
-        mapping |= draw(
-            st.sampled_from([{}, {}, {"timestamp_unit": "s"}, {"timestamp_format": "%Y-%m-%d"}])
-        )
-    options = draw(
-        st.sampled_from(
-            [{}, {"write_statistics": False}, {"use_deprecated_int96_timestamps": True},
-             {"row_group_size": 1}, {"row_group_size": 2, "store_schema": False}]
-        )
-    )  # fmt: skip
-    if pa.types.is_timestamp(stamps.type) and options.get("use_deprecated_int96_timestamps"):
-        options = {}  # which cannot hold most of these
-    if pa.types.is_timestamp(stamps.type) and stamps.type.unit == "s":
-        small = [None if t is None else t % 10**10 for t in ticks.to_pylist()]
-        stamps = pa.array(small, pa.int64()).cast(stamps.type)
-    return parquet(stamps, **options), mapping
-
-
-_STAMPS = st.one_of(
-    st.none(),
-    st.builds(
-        "{}{}{}{}{}".format,
-        st.sampled_from(["2026-11-01", "2026-10-31", "2026/11/01", "2025-12-31", "2026-12-01"]),
-        st.sampled_from(["T", " "]),
-        st.sampled_from(["00:00", "23:59:59", "12:30:00.123456789"]),
-        st.sampled_from(["", "Z", "+14:00", "-23:59", "+0530"]),
-        st.sampled_from(["", " "]),
-    ),
-    st.sampled_from(["2026-11-01", "2026/10/30", " 2026-11-02", "soon", "", "20261101", "2026"]),
-    st.text(max_size=3),
-)
-
-
-@given(
-    file=_files(),
-    begin=st.integers(NOVEMBER - 3 * DAY, NOVEMBER + 3 * DAY),
-    length=st.integers(0, 3 * DAY),
-)
-def test_the_events_of_a_span_are_the_same_whatever_is_passed_over(
-    file: tuple[bytes, dict[str, Any]], begin: int, length: int
-) -> None:
-    data, mapping = file
-    span = (begin, begin + length)
-    found, _ = read_span(data, span, **mapping)
-    expected, _ = read_span(data, span, pushed_down=False, **mapping)
-    assert rows_of(found) == rows_of(expected)
-
-
-def test_fuzz() -> None:
-    """Damaged footers and statistics: rows or an error of ours, whatever the bytes."""
-    rng = random.Random(2)
-    stamps: Sequence[pa.Array] = (
-        pa.array(HOURS, pa.timestamp("us", "UTC")),
-        pa.array(HOURS, pa.timestamp("us")).cast(pa.string()),
-        pa.array(HOURS, pa.int64()),
-    )
-    valid = [parquet(array, row_group_size=25) for array in stamps]
-    outcomes = {"rows": 0, "error": 0}
-    for _ in range(300):
-        data = bytearray(rng.choice(valid))
-        for _ in range(rng.randrange(1, 6)):
-            data[-rng.randrange(1, 1_500)] = rng.randrange(256)
-        try:
-            read_span(bytes(data), (NOVEMBER, NOVEMBER + HOUR), timestamp_unit="us")
-            outcomes["rows"] += 1
-        except InputSchemaError:
-            outcomes["error"] += 1
-    assert min(outcomes.values()) > 25

@@ -96,8 +96,7 @@ def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None)
 
 # --- Parquet: reads the columns of a file by row groups, those within structs by their paths. -----
 # Columns keep their native types; lists and maps can be in the file but cannot be asked for. It
-# does not read encrypted files. Row groups are passed over by the statistics that the file has of
-# them.
+# does not read encrypted files.
 
 
 # Column chunks are read in pieces of this size rather than whole, which bounds the memory for files
@@ -164,51 +163,35 @@ class ParquetReader(TypedReader):
         """Yields the records of `stream`; see `transforms.formats.base.Reader`."""
         with _damage_reported():
             file = _open(stream)
-            first = 0 if self.piece is None else self.piece.first_record
-            yield from self._read(file, wanted, required, batch_rows, self._groups(file), first)
-
-    def read_groups(
-        self,
-        stream: BinaryIO,
-        wanted: Sequence[str],
-        required: Collection[str],
-        batch_rows: int,
-        column: str,
-        can_hold: Callable[[pa.Array], bool],
-    ) -> Iterator[RawBatch]:
-        """Yields the records of `stream` in order, as `read` does, but for row groups left out.
-
-        Args:
-            stream: See `read`.
-            wanted: See `read`.
-            required: See `read`.
-            batch_rows: See `read`.
-            column: One of `wanted`.
-            can_hold: Tells whether a group is read, by a smallest and a largest value of the
-                column, or values beyond these, in the type that `read` gives it. A group of which
-                the file does not say them, or not for certain, is read.
-
-        Raises:
-            InputSchemaError: As `read`.
-        """
-        with _damage_reported():
-            file = _open(stream)
             self.check(self._names(file.schema_arrow), required)
-            present = self._present(file, [column])
-            kind = present[column][1].type if present else pa.null()
-            first = begin = 0
-            run: list[int] = []  # of row groups that are read together
-            groups = self._groups(file)
-            for group, ends in enumerate(_ends(file, column, kind)):
-                if group in groups and (ends is None or can_hold(ends)):
-                    begin = begin if run else first
-                    run.append(group)
-                elif run:
-                    yield from self._read(file, wanted, required, batch_rows, run, begin)
-                    run = []
-                first += file.metadata.row_group(group).num_rows
-            if run:
-                yield from self._read(file, wanted, required, batch_rows, run, begin)
+            present = self._present(file, wanted)
+            groups, first = range(file.num_row_groups), 0
+            if self.piece is not None:
+                groups = range(self.piece.begin, self.piece.end)
+                first = self.piece.first_record
+            # Of what is called alike, columns and paths, Arrow hands over all; the ones that are
+            # meant are selected afterwards.
+            batches = file.iter_batches(
+                batch_rows, row_groups=list(groups), columns=list(present), use_threads=False
+            )
+            for batch in batches:
+                columns = pa.RecordBatch.from_arrays(
+                    [_plain(_value(batch, names, field)) for names, field in present.values()],
+                    list(present),
+                )
+                records = np.arange(first, first + batch.num_rows)
+                malformed = np.zeros(0, np.int64)
+                try:
+                    columns.validate(full=True)  # Parquet does not check that text is UTF-8
+                except pa.ArrowInvalid:
+                    if not self.goes_on:
+                        raise
+                    sound = _sound(columns)
+                    malformed = records[~sound]
+                    records = records[sound]
+                    columns = _decoded(columns).filter(pa.array(sound))
+                yield RawBatch(columns, records, malformed)
+                first += batch.num_rows
 
     def divider(self) -> Divider:
         """Returns what divides a file between its row groups."""
@@ -238,48 +221,6 @@ class ParquetReader(TypedReader):
                 is_instant = ".".join(names) in instants
                 present[name] = names, field.with_type(_INSTANT) if is_instant else field
         return present
-
-    def _groups(self, file: pq.ParquetFile) -> range:
-        if self.piece is None:
-            return range(file.num_row_groups)
-        return range(self.piece.begin, self.piece.end)
-
-    def _read(
-        self,
-        file: pq.ParquetFile,
-        wanted: Sequence[str],
-        required: Collection[str],
-        batch_rows: int,
-        groups: Sequence[int],
-        first: int,
-    ) -> Iterator[RawBatch]:
-        """Yields the records of row groups that follow each other, from that number on."""
-        with _damage_reported():
-            self.check(self._names(file.schema_arrow), required)
-            present = self._present(file, wanted)
-            # Of what is called alike, columns and paths, Arrow hands over all; the ones that are
-            # meant are selected afterwards.
-            batches = file.iter_batches(
-                batch_rows, row_groups=list(groups), columns=list(present), use_threads=False
-            )
-            for batch in batches:
-                columns = pa.RecordBatch.from_arrays(
-                    [_plain(_value(batch, names, field)) for names, field in present.values()],
-                    list(present),
-                )
-                records = np.arange(first, first + batch.num_rows)
-                malformed = np.zeros(0, np.int64)
-                try:
-                    columns.validate(full=True)  # Parquet does not check that text is UTF-8
-                except pa.ArrowInvalid:
-                    if not self.goes_on:
-                        raise
-                    sound = _sound(columns)
-                    malformed = records[~sound]
-                    records = records[sound]
-                    columns = _decoded(columns).filter(pa.array(sound))
-                yield RawBatch(columns, records, malformed)
-                first += batch.num_rows
 
 
 @dataclass(frozen=True)
@@ -350,56 +291,6 @@ def _value(batch: pa.RecordBatch, names: Sequence[str], field: pa.Field) -> pa.A
     top, *inner = names
     value = pc.struct_field(batch[top], inner) if inner else batch[top]
     return value.cast(_INSTANT) if field.type == _INSTANT else value
-
-
-def _ends(file: pq.ParquetFile, name: str, kind: pa.DataType) -> Iterator[pa.Array | None]:
-    """Yields a smallest and a largest value of a column for each row group; None: not known.
-
-    They come from the statistics of the column's chunks, which other programs write, so those are
-    left out whose order or whose form is not certain: INT96, unsigned and floating numbers.
-    """
-    metadata = file.metadata
-    places = [i for i in range(metadata.num_columns) if file.schema.column(i).path == name]
-    for group in range(file.num_row_groups):
-        statistics = None
-        if len(places) == 1:
-            statistics = metadata.row_group(group).column(places[0]).statistics
-        if statistics is None or not statistics.has_min_max:
-            yield None
-        else:
-            yield _typed(statistics, file.schema.column(places[0]), kind)
-
-
-def _typed(statistics: Any, column: Any, kind: pa.DataType) -> pa.Array | None:
-    """Returns the ends of a column chunk in the type that its values are read in, or None."""
-    physical, logical = column.physical_type, json.loads(column.logical_type.to_json())
-    says = logical.get("Type")
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        if physical != "BYTE_ARRAY" or says != "String":
-            return None
-        try:
-            ends = [
-                raw if isinstance(raw, str) else bytes(raw).decode()
-                for raw in (statistics.min_raw, statistics.max_raw)
-            ]
-        except UnicodeDecodeError:  # cut off in the middle of a character
-            return None
-        return pa.array(ends, kind)
-    is_stamp = pa.types.is_timestamp(kind)
-    if not (
-        (is_stamp and physical == "INT64" and says == "Timestamp" and _unit(logical) == kind.unit)
-        or (pa.types.is_date32(kind) and physical == "INT32" and says == "Date")
-        or (pa.types.is_signed_integer(kind) and says in ("None", "Int"))
-    ):
-        return None
-    storage = pa.int64() if physical == "INT64" else pa.int32()
-    raw = pa.array([statistics.min_raw, statistics.max_raw], storage)
-    return raw.cast(kind)
-
-
-def _unit(logical: Mapping[str, Any]) -> str | None:
-    units = {"milliseconds": "ms", "microseconds": "us", "nanoseconds": "ns"}
-    return units.get(str(logical.get("timeUnit")))
 
 
 def _plain(column: pa.Array) -> pa.Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import BinaryIO
@@ -98,32 +98,6 @@ class SeenReader(TypedReader):
         self.check(self.column_names(stream), required)
         columns = self._columns(stream, wanted)
         return self._seen(self.inner.read(stream, _names(columns), (), batch_rows), columns)
-
-    def read_groups(
-        self,
-        stream: BinaryIO,
-        wanted: Sequence[str],
-        required: Collection[str],
-        batch_rows: int,
-        column: str,
-        can_hold: Callable[[pa.Array], bool],
-    ) -> Iterator[RawBatch]:
-        """Yields the records of some row groups; see `ParquetReader.read_groups`."""
-        self.check(self.column_names(stream), required)
-        columns = self._columns(stream, wanted)
-        asked = next((pair for pair in columns if pair[0].name == column), None)
-        if asked is None or asked[1] is None:  # the file is older than the column
-            return self._seen(self.inner.read(stream, _names(columns), (), batch_rows), columns)
-        kind, name = asked[0].type, asked[1]
-        batches = self.inner.read_groups(
-            stream,
-            _names(columns),
-            (),
-            batch_rows,
-            name,
-            lambda ends: can_hold(_widened(ends, kind)),
-        )
-        return self._seen(batches, columns)
 
     def divider(self) -> Divider:
         """Returns what divides the file between its row groups."""
