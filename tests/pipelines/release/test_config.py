@@ -1,11 +1,15 @@
-"""The configuration: its schema and the code agree; what changes bytes changes the digest."""
+"""The configuration: its schema and the code agree; flags as texts; schedules, groups of names."""
+
+from __future__ import annotations
 
 import json
+import logging
 import re
 from pathlib import Path
 from typing import Any
 
 import jsonschema
+import pydantic
 import pytest
 import yaml
 from hypothesis import example, given, settings
@@ -20,8 +24,17 @@ from tracecloak.pipelines.configuration.config import (
     load,
     parse_where,
 )
+from tracecloak.pipelines.configuration.flags import flag_text, given_value, read_groups, shown
+from tracecloak.pipelines.configuration.shared_keys import (
+    ScheduleConfig,
+    check_composes,
+    check_ends_are_read,
+)
 from tracecloak.pipelines.runners.flags import beam_flags
+from tracecloak.schemas.calendar.local_time import DAY_US
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.manifest import Guarantee
+from tracecloak.schemas.windows import Schedule
 
 ROOT = Path(__file__).parents[3]
 MINIMAL: dict[str, Any] = {"log": "a.csv", "method": "amun", "output": "out"}
@@ -102,16 +115,6 @@ def test_the_names_of_columns_are_separated_as_in_the_file(
     assert ReleaseConfig(**MINIMAL, header=header, delimiter=delimiter).header == names
 
 
-def test_no_option_of_ours_is_one_of_beams() -> None:
-    from tracecloak.anonymizers.registry import METHODS
-    from tracecloak.pipelines.configuration.config import Columns
-
-    ours = {*ReleaseConfig.model_fields, *Columns.model_fields} - {"runner"}
-    for method in METHODS.values():
-        ours |= set(method.Params.model_fields)
-    assert not {f"--{name}" for name in ours} & beam_flags()
-
-
 def test_yaml_takes_values_for_numbers_and_dates_and_they_are_what_stands_there(
     tmp_path: Path,
 ) -> None:
@@ -167,11 +170,216 @@ def test_a_filter_is_a_column_a_sign_and_a_value(text: str) -> None:
         }
 
 
-@pytest.mark.by_day(8)
 @each_row("name", sorted(METHODS))
 def test_no_parameter_of_a_method_has_the_name_of_another_flag(name: str) -> None:
     params = set(METHODS[name].Params.model_fields)
+    ours = {*ReleaseConfig.model_fields, *Columns.model_fields}
     # Two published methods had a query before a log could be one's result. With them the flag is
     # theirs, and the other stands in the configuration file, as the page on queries says.
-    known = {"query"} if name in ("pripel", "sapa") else set()
-    assert params & (set(ReleaseConfig.model_fields) | set(Columns.model_fields)) == known
+    assert params & ours == ({"query"} if name in ("pripel", "sapa") else set())
+    assert not {f"--{one}" for one in (params | ours) - {"runner"}} & beam_flags()
+
+
+# --- values as texts of flags and back, and as lines to read --------------------------------------
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)  # fmt: skip
+
+
+class Some(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(use_attribute_docstrings=True)
+
+    names: tuple[str, ...] | None = None
+    """Names."""
+    parts: dict[str, Any] = {"a": 1}
+    """Parts."""
+
+
+FIELDS = Some.model_fields
+
+
+@given(st.lists(st.text()))
+def test_a_list_of_texts_comes_back_from_its_flag(names: list[str]) -> None:
+    assert given_value("names", flag_text(names), FIELDS["names"]) == names
+
+
+@given(st.dictionaries(st.text(), JSON))
+def test_a_mapping_comes_back_from_its_flag(parts: dict[str, Any]) -> None:
+    assert given_value("parts", flag_text(parts), FIELDS["parts"]) == parts
+
+
+@each_row(
+    ("value", "lines"),
+    [
+        (None, ["a = not set"]),
+        ([], ["a = none"]),
+        (True, ["a = true"]),
+        (["x", "y, z", 3], ['a = x, "y, z", 3']),
+        ({"b": {"c": [1, 2]}}, ["a:", "  b:", "    c = 1, 2"]),
+        ([["x", "y"], ["z"]], ["a:", "  - x, y", "  - z"]),
+    ],
+)
+def test_values_as_lines_to_read(value: Any, lines: list[str]) -> None:
+    assert list(shown("a", value)) == lines
+
+
+# --- the file of public groups -------------------------------------------------------------------
+
+GROUPS = {"A1": "A", "A2": "A", "B, one": "B"}
+
+
+def written(folder: Path, text: str, name: str = "groups.csv") -> str:
+    path = folder / name
+    path.write_bytes(text.encode())
+    return str(path)
+
+
+@each_row(
+    "text",
+    [
+        'activity,group\nA1,A\nA2,A\n"B, one",B\n',
+        '\ufeffactivity,group\r\nA1,A\r\n\r\nA2,A\r\n"B, one",B',
+        'group,activity\nA,A1\nA,A2\nB,"B, one"\n',
+        '{"A1": "A", "A2": "A", "B, one": "B"}',
+        '\n {"A1": "A", "A2": "A", "B, one": "B"}\n',
+    ],
+)
+def test_csv_and_json_say_the_same(text: str, tmp_path: Path) -> None:
+    assert read_groups(written(tmp_path, text)) == GROUPS
+
+
+@each_row(
+    ("text", "said"),
+    [
+        ("", "columns activity and group"),
+        ("activity,grp\nA1,A\n", "columns activity and group"),
+        ("activity,group,group\nA1,A,B\n", "each once"),
+        ("activity,group\n", "has no activity"),
+        ("activity,group\nA1\n", "line 2 .* as many columns"),
+        ("activity,group\nA1,A\nA1,B\n", "line 3 .* names an activity again"),
+        ('activity,group\n"A1,A\n', "line 2"),
+        ('{"A1": 3}', "an object of the group"),
+        ('{"A1": "A", "A1": "B"}', "twice"),
+        ("{", "groups"),
+    ],
+)
+def test_what_is_no_file_of_groups_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=said):
+        read_groups(written(tmp_path, text))
+
+
+def test_the_flag_names_the_file_and_the_operator_is_told_of_names_that_do_not_match(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = written(tmp_path, "A1\nA2\nC\n", "names.txt")
+    groups = written(tmp_path, "activity,group,note\nA1,A,x\nA2,A,\ngone,A,\n")
+    with caplog.at_level(logging.WARNING, logger="tracecloak.operator"):
+        config = load(
+            None,
+            {
+                "method": "joint-variants", "log": "log.csv", "output": str(tmp_path),
+                "release_id": "r", "epsilon": "1", "vocabulary": names, "groups": groups,
+            },
+        )  # fmt: skip
+    assert config.params["groups"] == {"A1": "A", "A2": "A", "gone": "A"}
+    text = "\n".join(record.getMessage() for record in caplog.records)
+    assert "the columns note are not read" in text
+    assert "a group by itself is 'C'" in text and "'gone', which no declared activity is" in text
+
+
+# --- the section `schedule` -----------------------------------------------------------------------
+
+LEAST: dict[str, Any] = {
+    "origin": "2026-01-01", "period": "month", "max_lifetime": "90d", "horizon": 24,
+}  # fmt: skip
+
+
+def loaded(folder: Path, schedule: str | dict[str, Any], **keys: Any) -> ReleaseConfig:
+    """The configuration of a file that has this section, as a mapping or as YAML."""
+    body = {k: v for k, v in {**MINIMAL, "dataset": "visits", **keys}.items() if v is not None}
+    section = schedule if isinstance(schedule, str) else yaml.safe_dump(schedule)
+    indented = "".join(f"  {line}\n" for line in section.splitlines())
+    path = folder / "release.yaml"
+    path.write_text(f"{yaml.safe_dump(body)}schedule:\n{indented}")
+    return load(str(path), {})
+
+
+def test_what_a_file_says_becomes_a_schedule(tmp_path: Path) -> None:
+    text = """
+origin: 2026-01-01
+period: week
+time_zone: Europe/Amsterdam
+max_lifetime: 90d
+gap: 36h
+end_activity: Discharge home
+release_delay: 2d
+horizon: 52
+partition: day
+partition_spread: 3d
+"""
+    config = loaded(tmp_path, text)
+    assert config.made_schedule == Schedule(
+        "visits", "2026-01-01", "week", "Europe/Amsterdam", "close", 90 * DAY_US, 3 * DAY_US // 2,
+        ("Discharge home",), 2 * DAY_US, 52,
+    )  # fmt: skip
+    assert config.schedule is not None
+    assert (config.schedule.partition, config.schedule.partition_spread) == ("day", 3 * DAY_US)
+
+
+@each_row(
+    ("changes", "keys", "said"),
+    [
+        ({}, {"dataset": None}, r"schedule\.dataset: required"),
+        ({"dataset": "claims"}, {}, r"schedule\.dataset is 'claims', and dataset .* 'visits'"),
+        ({"max_lifetime": None}, {}, r"schedule\.max_lifetime: required"),
+        ({"max_lifetime": 90}, {}, r"schedule\.max_lifetime: must be a number with a unit.*got 90"),
+        ({"horizon": 0}, {}, r"schedule\.horizon: must be between 1 and 100,000 windows, got 0"),
+        ({"period": "90m"}, {}, r"schedule\.period: '90m' is no period"),
+        ({"by": "first_event", "gap": "1d"}, {}, r"schedule\.gap: .*leave it out"),
+        ({"partition_spread": "3d"}, {}, r"schedule: partition_spread needs partition"),
+        ({"lifetime": "90d"}, {}, r"schedule\.lifetime: unknown key"),
+    ],
+)
+def test_a_wrong_section_is_told_before_anything_is_read(
+    changes: dict[str, Any], keys: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    section = {k: v for k, v in {**LEAST, **changes}.items() if v is not None}
+    with pytest.raises(UsageError, match=said):
+        loaded(tmp_path, section, **keys)
+
+
+def promise(**changes: Any) -> Guarantee:
+    """A rigorous promise for a case that is added or removed, or another."""
+    given = {"kind": "rigorous", "unit": "case", "adjacency": "add_remove"}
+    return Guarantee(
+        **{**given, "epsilon": 1.0, "delta": 0.0, "claim": "", "reality": "", **changes}
+    )
+
+
+@each_row("change", [{"adjacency": "replace_one"}, {"unit": "event"}])
+def test_a_promise_that_says_nothing_of_two_windows_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"schedule: theirs protects .* two windows"):
+        check_composes("theirs", promise(**change))
+    none = {"kind": "published", "epsilon": None, "delta": None}
+    for taken in (promise(), promise(unit="individual"), promise(**change, **none)):
+        check_composes("theirs", taken)
+
+
+def test_such_a_method_is_refused_with_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replacing = property(lambda config: promise(adjacency="replace_one"))
+    monkeypatch.setattr(ReleaseConfig, "guarantee", replacing)
+    with pytest.raises(UsageError, match="schedule: amun protects a case that is"):
+        loaded(tmp_path, LEAST)
+
+
+def test_an_end_activity_outside_of_a_closed_vocabulary_is_refused() -> None:
+    schedule = ScheduleConfig.model_validate({**LEAST, "end_activity": ["B", "Z"]})
+    with pytest.raises(UsageError, match="'Z' is not in the closed vocabulary"):
+        check_ends_are_read(schedule, ["A", "B"])
+    check_ends_are_read(schedule, ["A", "B", "Z"])
