@@ -1,22 +1,33 @@
-"""What the operator's screen says of the records that were read, on every runner."""
+"""What the operator is told of the records that were read, and that none of them ends a release.
+
+What cannot be read of a log is left out and told to the operator. What files declare is looked at
+before anything is paid.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from tests.support.releasing import csv_log, operator_folder, tracecloak
+from tests.support.releasing import csv_log, operator_folder, small_rows, tracecloak
 from tests.support.searching import files_with
 from tests.support.terminal import watch
 from tests.support.tiers import at_night
 from tracecloak.pipelines.configuration.config import Columns
-from tracecloak.pipelines.planning.findings import finding_lines
+from tracecloak.pipelines.planning import plan as plans
+from tracecloak.pipelines.planning.findings import NOTHING_READ, finding_lines
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import FINDINGS, WHOLE_KEY, ReadTally
 from tracecloak.schemas.events.traces import DROPPED
+from tracecloak.transforms.formats import csv as csv_format
+from tracecloak.transforms.formats import jsonl as jsonl_format
+from tracecloak.transforms.formats import xes as xes_format
 from tracecloak.transforms.formats.registry import CSV_KEYS, SourceFormat
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.sources import EventSource
@@ -32,17 +43,11 @@ RUNNERS = (
 runners = pytest.mark.parametrize("runner", RUNNERS, ids=lambda flags: flags[-1].split("=")[-1])
 
 
-@pytest.fixture(autouse=True)
-def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The operator looks: elsewhere none of this is shown (`test_what_others_read.py`)."""
-    watch(monkeypatch)
-
-
 def release(tmp_path: Path, source: Path, *flags: object) -> int:
     return tracecloak(
         "release", "--log", source, "--output", tmp_path / "out", "--key_store",
         tmp_path / "keys", "--method", "private-dfg", "--epsilon", 1, "--buy_vocabulary",
-        "--release_id", "r", "--max_error_ratio", 0.01, *flags,
+        "--release_id", "r", *flags,
     )  # fmt: skip
 
 
@@ -55,34 +60,30 @@ def warned(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], str]:
 
 
 @runners
-def test_they_are_told_of_too_when_the_run_goes_on(
-    tmp_path: Path, runner: list[str], capsys: pytest.CaptureFixture[str]
+def test_they_are_told_of_when_the_run_goes_on(
+    tmp_path: Path,
+    runner: list[str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """On a terminal; elsewhere none of this is shown (`test_what_others_read.py`)."""
+    watch(monkeypatch)
     (tmp_path / "logs").mkdir()
     good = [(f"c{i}", "A", "2026-03-29 02:30") for i in range(90)]
-    csv_log(tmp_path / "logs" / "a.csv", good)
+    first = csv_log(tmp_path / "logs" / "a.csv", good)
     late = [("c", "", "2026-01-01"), *good[:6], ("", "A", "2026-01-01"), (SECRET, "A", "")]
     late += [("5", "A", "2026-10-25 02:30"), ("5.0", "A", "2026-01-01"), ("", "A", SECRET)]
     second = csv_log(tmp_path / "logs" / "b.csv", late)
     dead = tmp_path / "dead"
     flags = ["--max_error_ratio", 0.1, "--dead_letter", dead, "--time_zone", "Europe/Berlin"]
     assert release(tmp_path, tmp_path / "logs", *flags, *runner) == 0
-    clock = "if that is wrong, write stamps with their offset, or correct --time_zone"
-    assert warned(capsys)[0] == [
-        f"2 of 102: no case id, first at record 8 of {second}; mend the source, or map another "
-        "column with --case_id",
-        f"1 of 102: no activity, first at record 1 of {second}; mend the source, or map another "
-        "column with --activity",
-        f"1 of 102: no timestamp, first at record 9 of {second}; mend the source, or map another "
-        "column with --timestamp",
-        f"96 of 102: timestamp in an hour that the clocks of Europe/Berlin skip, read as its end, "
-        f"first at record 1 of {tmp_path}/logs/a.csv; {clock}",
-        f"1 of 102: timestamp in an hour that the clocks of Europe/Berlin show twice, read as the "
-        f"first, first at record 10 of {second}; {clock}",
-        f"1 of 102: case id written like 5.0, while 1 are written like 5, first at record 11 of "
-        f"{second}; these are different cases; say --whole_numbers case_id if they are the same",
-        f"malformed records are left out; {dead} says where each one is",
-    ]
+    *found, last = warned(capsys)[0]
+    assert str(dead) in last
+    said = r"^(\d+) of 102: .* first at record (\d+) of (\S+);"
+    assert [re.findall(said, one) for one in found] == [
+        [("2", "8", str(second))], [("1", "1", str(second))], [("1", "9", str(second))],
+        [("96", "1", str(first))], [("1", "10", str(second))], [("1", "11", str(second))],
+    ]  # fmt: skip
     internal = operator_folder(tmp_path / "keys") / "statement.md"
     assert str(dead) in internal.read_text()
     public = tmp_path / "out" / "run_id=r"
@@ -90,9 +91,10 @@ def test_they_are_told_of_too_when_the_run_goes_on(
 
 
 def test_what_is_no_xes_is_said_where_a_release_goes_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same file ends a method that does not go on, and no record decides for one that does."""
+    watch(monkeypatch)
     path = tmp_path / "log.xes"
     path.write_text(
         "<log><object-types/><event-types/><objects/><events>"
@@ -130,3 +132,147 @@ def test_every_finding_has_a_line_with_a_mend_that_exists(
             assert line.startswith(f"1,234 of {of:,}: ") and "record 4,567 of a.csv; " in line
         assert set(re.findall(r"--(\w+)", line)) <= known
     assert any(told in line for line in lines)
+
+
+# --- how large a release by oversampling becomes --------------------------------------------------
+
+SAID = "A release would have about "
+
+
+@pytest.fixture
+def growing(tmp_path: Path) -> list[str]:
+    """Of a log of 30 cases, each with an activity of its own."""
+    rows = [f"{i},a{i},2026-01-0{1 + i % 9}T00:00:00Z" for i in range(30)]
+    log = tmp_path / "log.csv"
+    log.write_text("\n".join(["case_id,activity,timestamp", *rows, ""]))
+    return [
+        "--log", str(log), "--output", str(tmp_path / "out"), "--method", "amun",
+        "--guessing_advantage", "0.2",
+    ]  # fmt: skip
+
+
+def test_a_plan_does_not_read_a_large_log_for_it(
+    growing: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(plans, "_FORETOLD_BYTES", 10)
+    assert tracecloak("plan", *growing, "--full", "--mode", "oversampling") == 0
+    told = capsys.readouterr().out
+    assert SAID not in told
+    assert "a plan reads up to 10 for it. A release says it before noise is drawn." in told
+
+
+@pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
+def test_a_release_says_it_before_noise_is_drawn(
+    growing: list[str],
+    runner: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And one that is too large is refused, with public numbers alone."""
+    watch(monkeypatch)
+    assert tracecloak("release", *growing, "--mode", "oversampling", "--runner", runner) == 0
+    told = capsys.readouterr().err
+    assert 0 < told.index(f"WARNING amun: {SAID}") < told.index("decided: dafsa")
+    wanted = [*growing, "--mode", "oversampling", "--max_growth"]
+    assert tracecloak("release", *wanted, "1.5") == 2
+    told = capsys.readouterr().err.splitlines()
+    assert re.findall(r"\d[\d.]*", told[-1]) == ["1.5", "2"]  # the parameter, and the exit code
+    assert tracecloak("release", *wanted, "10") == 0
+
+
+# --- what no record decides ---------------------------------------------------------------------
+
+
+def log_with(folder: Path, ending: str, odd: str) -> Path:
+    """A log of a sound case and one whose activity is `odd`, which is too long for its reader."""
+    path = folder / f"log.{ending}"
+    rows = [("a", "A"), (SECRET, odd), ("b", "B")]
+    stamp = "2026-01-01T00:00:00Z"
+    if ending == "csv":
+        csv_log(path, [(case, step, stamp) for case, step in rows])
+    elif ending == "jsonl":
+        events = [{"case_id": c, "activity": a, "timestamp": stamp} for c, a in rows]
+        path.write_text("".join(json.dumps(event) + "\n" for event in events))
+    else:
+        traces = "".join(
+            f'<trace><string key="concept:name" value="{c}"/><event>'
+            f'<string key="concept:name" value="{a}"/><date key="time:timestamp" value="{stamp}"/>'
+            "</event></trace>"
+            for c, a in rows
+        )
+        path.write_text(f"<log>{traces}</log>")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("ending", "runner"),
+    [
+        ("csv", "InMemory"), ("jsonl", "InMemory"), ("xes", "InMemory"), ("xes", "FnApiRunner"),
+        at_night("csv", "FnApiRunner"), at_night("jsonl", "FnApiRunner"),
+    ],
+)  # fmt: skip
+def test_one_text_that_is_too_long_is_one_malformed_record(
+    ending: str,
+    runner: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for module, names in (
+        (csv_format, ("RECORD_BYTES", "BLOCK_BYTES", "_CHUNK_BYTES")),
+        (jsonl_format, ("LINE_BYTES", "_CHUNK_BYTES")),
+        (xes_format, ("_TOKEN_BYTES", "_PIECE_BYTES")),
+    ):
+        for name in names:
+            monkeypatch.setattr(module, name, 500)
+    path = log_with(tmp_path, ending, "x" * 5_000)
+    assert release(tmp_path, path, "--runner", runner) == 0
+    [letter] = (operator_folder(tmp_path / "keys") / "file-00000.jsonl").read_text().splitlines()
+    assert json.loads(letter) == {"file": 0, "record": 2, "reason": "malformed record"}
+    told = capfd.readouterr()
+    for_operator = (operator_folder(tmp_path / "keys") / "operator.log").read_text()
+    assert "1 of 3: no whole record" in for_operator and "1 of 3" not in told.out + told.err
+    for text in (told.out, told.err, for_operator):
+        assert SECRET not in text and "xxxxx" not in text
+
+
+def test_a_log_of_which_nothing_can_be_read_is_released_with_a_loud_warning(tmp_path: Path) -> None:
+    path = log_with(tmp_path, "csv", "A")
+    for name, more in (("loud", ["--timestamp_format", "%d.%m.%Y"]), ("calm", [])):
+        assert release(tmp_path / name, path, *more) == 0
+        kept = operator_folder(tmp_path / name / "keys") / "operator.log"
+        assert NOTHING_READ in kept.read_text() if more else not kept.exists()
+
+
+@pytest.mark.parametrize(
+    ("step", "stamp", "told"),
+    [
+        (["A"], "2026-01-01", "the column 'activity' is nested"),
+        (True, "2026-01-01", "column 'activity' has type bool, which cannot serve as text"),
+        ("A", 5, "column 'timestamp' holds numbers; say their unit since 1970"),
+    ],
+)
+def test_types_that_a_file_declares_are_refused_before_anything_is_paid(
+    step: object, stamp: object, told: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log.parquet"
+    pq.write_table(pa.table({"case_id": ["a"], "activity": [step], "timestamp": [stamp]}), path)
+    assert release(tmp_path, path) == 3
+    assert told in capfd.readouterr().err
+    assert not (tmp_path / "keys").exists()
+
+
+def test_every_header_is_looked_at_before_anything_is_paid(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also that of the last of many files."""
+    for i in range(30):
+        csv_log(tmp_path / f"log-{i:02}.csv", list(small_rows(1)))
+    last = tmp_path / "log-29.csv"
+    last.write_text(last.read_text().replace("activity", "step", 1))
+    assert release(tmp_path, tmp_path / "log-*.csv") == 3
+    assert "log-29.csv: the input has no column 'activity'" in capfd.readouterr().err
+    assert not (tmp_path / "keys").exists()
+    last.write_bytes(b"")
+    assert release(tmp_path, tmp_path / "log-*.csv") == 3
+    assert not (tmp_path / "keys").exists()

@@ -134,9 +134,11 @@ def test_the_cases_of_an_individual_are_chosen_by_the_key_not_by_their_order(
 
 
 def test_the_release_says_whom_it_protects_in_all_its_papers(tmp_path: Path) -> None:
-    """Catches a promise per individual that is written down, or charged, as one per case."""
+    """Catches a promise per individual that is written or charged as one per case; and ids."""
     log = individual_log(tmp_path / "log.csv", rows_of(N_PEOPLE, 2))
-    made = release(tmp_path, log, *HISTOGRAM)
+    made = release(tmp_path, log, *HISTOGRAM, "--formats", "csv")
+    out = tmp_path / "out"
+    assert files_with(b"person-", out) == files_with(b"case-", out) == set()
     said = manifest(made)
     assert said["guarantee"]["unit"] == "individual"
     assert said["params"]["max_cases_per_individual"] == 1  # without a word about it
@@ -145,15 +147,6 @@ def test_the_release_says_whom_it_protects_in_all_its_papers(tmp_path: Path) -> 
     assert "for all cases of one individual" in (made / "statement.md").read_text()
     (charge,) = counting_charges(tmp_path / "keys")
     assert charge.unit == "individual"
-
-
-def test_no_individual_and_no_case_is_named_in_any_byte_of_the_release(tmp_path: Path) -> None:
-    """Catches ids that travel with the cases they belong to."""
-    log = individual_log(tmp_path / "log.csv", rows_of(N_PEOPLE, 2))
-    release(tmp_path, log, *HISTOGRAM, "--formats", "csv")
-    assert (
-        files_with(b"person-", tmp_path / "out") == files_with(b"case-", tmp_path / "out") == set()
-    )
 
 
 # --- Records without an individual ----------------------------------------------------------------

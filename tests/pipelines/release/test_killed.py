@@ -129,12 +129,6 @@ def expected(
     return run
 
 
-@pytest.mark.parametrize("method", ["variant-histogram", at_night("private-dfg"), at_night("amun")])
-def test_another_key_is_another_release(expected: Expected, method: str) -> None:
-    """The control of what follows: by the bytes one sees which key made them."""
-    assert expected(method, FIRST) != expected(method, SECOND)
-
-
 # --- The steps of a release, in their order -----------------------------------------------------
 
 # The store's secret is private file 1, that of the deployment 2, the key 3, its receipt 4, the
@@ -205,6 +199,7 @@ def test_a_killed_release_is_all_or_nothing_paid_once_and_completed_by_the_next_
     runs, so the bytes are compared with what should have been.
     """
     releases = Releases(commands, inputs, tmp_path, method)
+    assert expected(method, FIRST) != expected(method, SECOND)  # the control: keys show by bytes
     at = kill
     if kill.endswith("decide"):
         at = f"{kill} {'graph' if method == 'private-dfg' else 'variants'}"

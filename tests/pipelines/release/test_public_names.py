@@ -51,11 +51,9 @@ def test_without_a_list_nothing_is_spent_and_the_price_of_buying_is_said(
 ) -> None:
     assert release(tmp_path, method) == 2
     told = capsys.readouterr().err
-    assert "vocabulary is not declared" in told
-    assert "buy_vocabulary" in told and "`tracecloak vocabulary`" in told
-    assert "buy_vocabulary: it finds activities of about" in told
-    assert "with a larger epsilon, or with a smaller max_activities" in told
-    assert "budget" not in told
+    for said in ("vocabulary is not declared", "`tracecloak vocabulary`", "max_activities"):
+        assert said in told
+    assert "buy_vocabulary: it finds activities of about" in told and "budget" not in told
     assert not (tmp_path / "keys").exists() and not (tmp_path / "out").exists()
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.releasing import as_typed, digests, fix_key, manifest, tracecloak
+from tests.support.tiers import at_night
 from tracecloak.pipelines.configuration.config import CHOSEN, load, without_filters
 
 LEFT = "aufnahme-markierung"  # nowhere else in what is published
@@ -68,7 +69,7 @@ def test_names_are_joined_and_duplicates_dropped_and_the_left_side_is_nowhere(
     assert CHOSEN not in json.dumps(manifest(tmp_path / "two" / "run_id=r"))
 
 
-@pytest.mark.parametrize("shards", [1, 5])
+@pytest.mark.parametrize("shards", [at_night(1), 5])
 def test_a_runner_gives_the_same_bytes_for_any_number_of_shards(
     common: list[Any], tmp_path: Path, shards: int
 ) -> None:

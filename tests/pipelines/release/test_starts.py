@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.releasing import tracecloak
+from tests.support.tiers import each_row
 
 KNOWN = ["--vocabulary", "NAMES", "--first_date", "2026-01-01", "--last_date", "2026-03-01"]
 
@@ -79,24 +80,26 @@ def test_a_column_of_starts_is_released_and_evaluated(
     assert body["of_the_log"]["service_time_error"] == pytest.approx(0)
 
 
-@pytest.mark.parametrize("command", ["plan", "release"])
-@pytest.mark.parametrize(
-    "starts", [("records.csv", "--lifecycle", "phase"), ("wide.csv", "--start_timestamp", "begun")]
+@each_row(
+    ("command", "starts"),
+    [
+        ("plan", ("records.csv", "--lifecycle", "phase")),
+        ("release", ("wide.csv", "--start_timestamp", "begun")),
+    ],
 )
 def test_a_method_without_starts_says_so_before_it_spends(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, starts: Any
 ) -> None:
-    name, *mapped = starts
-    given = flags(log, tmp_path, name, *mapped, method="private-dfg")
+    given = flags(log, tmp_path, *starts, method="private-dfg")
     assert tracecloak(command, *given) == 2
     said = capsys.readouterr().err
     assert "private-dfg does not release when events began" in said
     assert not (tmp_path / "out").exists() and not (tmp_path / "keys").exists()
-    if name == "records.csv":  # with the mend that it names, it does
+    if command == "plan":  # with the mend that it names, it does
         assert tracecloak("plan", *given, "--where", "lifecycle=complete") == 0
 
 
-@pytest.mark.parametrize("given", [("--start_timestamp", "begun"), ()])
+@each_row("given", [("--start_timestamp", "begun"), ()])
 def test_service_times_follow_from_the_columns(
     log: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], given: tuple[str, ...]
 ) -> None:

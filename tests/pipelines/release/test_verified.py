@@ -64,7 +64,7 @@ def test_a_log_that_breaks_the_promise_is_not_committed(
     assert release(tmp_path, inputs, runner) == 0  # the same id is free again
 
 
-@pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
+@RUNNERS
 def test_who_was_refused_is_not_told_to_run_the_same_command_again(
     tmp_path: Path, runner: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -88,7 +88,7 @@ def test_who_was_refused_is_not_told_to_run_the_same_command_again(
 @pytest.mark.parametrize(
     ("runner", "formats"),
     [
-        ("InMemory", "parquet"), ("InMemory", "csv"), ("FnApiRunner", "csv"),
+        ("InMemory", "csv"), at_night("InMemory", "parquet"), at_night("FnApiRunner", "csv"),
         at_night("FnApiRunner", "parquet"),
     ],
 )  # fmt: skip

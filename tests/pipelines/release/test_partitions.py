@@ -1,24 +1,26 @@
-"""That nothing happened is released like anything else, by every method with a true epsilon."""
+"""Files that are not there, and files that a filter leaves out and nobody opens."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.golden.releases import HEADER, example_config
-from tests.support.examples import examples_of, rigorous_examples
-from tests.support.releasing import csv_log, operator_folder, tracecloak
+from tests.golden.releases import example_config
+from tests.support.releasing import csv_log, operator_folder, release_of, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.pipelines.configuration.config import load_log
+from tracecloak.pipelines.configuration.source import source_of
 
 BOUGHT = {"epsilon": 1, "buy_vocabulary": True}
-# The first two of each method; further examples repeat their ways with other numbers.
-RIGOROUS = [row if row[1] < 2 else at_night(*row) for row in rigorous_examples()]
 
 
 def release(
@@ -33,16 +35,6 @@ def check_released(folder: Path) -> None:
     made = folder / "out" / "run_id=golden"
     said = json.loads((made / "manifest.json").read_text())
     assert said["outputs"] and all((made / o["path"]).is_file() for o in said["outputs"])
-
-
-@pytest.mark.by_day(10)
-@pytest.mark.parametrize(("method", "number"), RIGOROUS)
-def test_a_source_without_cases_is_released(tmp_path: Path, method: str, number: int) -> None:
-    """Catches a method that counts on a case: its failure would tell that there is none."""
-    log = tmp_path / "log.csv"
-    log.write_text(",".join(HEADER) + "\n")
-    assert release(tmp_path, method, examples_of(METHODS[method])[number], log) == 0
-    check_released(tmp_path)
 
 
 # Every source once, every method, and Beam with a folder that is there and one that is not.
@@ -102,3 +94,54 @@ def test_what_is_not_there_ends_with_3_before_anything_is_paid(
     assert f"{source.split(',')[-1]}'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "keys").exists()
+
+
+# --- what is not opened ---------------------------------------------------------------------------
+
+
+def test_what_does_not_pass_is_not_opened_and_is_no_part_of_the_input(tmp_path: Path) -> None:
+    """Catches a file that a filter leaves out, and that is read or digested for all that."""
+    days = ("2026-11-01", "2026-11-02", "2026-11-03")
+    for day in days:
+        part = tmp_path / "claims" / f"day={day}"
+        part.mkdir(parents=True)
+        csv_log(part / "log.csv", [(day, name, f"{day}T0{i}:00:00") for i, name in enumerate("AB")])
+    unread = tmp_path / "claims" / f"day={days[0]}" / "log.csv"
+    unread.write_text("nothing of the kind")
+    log: dict[str, Any] = {"log": str(tmp_path / "claims"), "formats": ["csv"]}
+    assert release_of(tmp_path, **log, release_id="all") == 3
+    since = ("--where", f"day >= {days[1]}")
+    assert release_of(tmp_path, *since, **log) == 0
+    # It changes, and the release is the same and there already.
+    unread.write_text("nothing of another kind")
+    assert release_of(tmp_path, *since, **log) == 0
+    csv_log(part / "more.csv", [("x", "A", f"{days[2]}T00:00:00")])
+    assert release_of(tmp_path, *since, **log) == 2
+
+
+def times(log: Path, **keys: Any) -> list[str]:
+    """The times of the events of a log, in UTC."""
+    source = source_of(load_log({"log": str(log), **keys}))
+    read = [us for events in source.events() for us in events.column("timestamp").to_pylist()]
+    return pa.array(read, pa.timestamp("us")).cast(pa.string()).to_pylist()
+
+
+def test_windows_of_parquet_read_a_date_and_a_time_of_day(tmp_path: Path) -> None:
+    """Row groups cannot be passed over by one of the two; and a filter is on both together."""
+    n = 50
+    table = pa.table({
+        "case_id": ["c"] * n, "activity": ["A"] * n,
+        "day": pa.array([20240101 + i % 25 for i in range(n)]),
+        "hour": pa.array([i % 24 * 10_000 for i in range(n)]),
+    })  # fmt: skip
+    pq.write_table(table, tmp_path / "log.parquet", row_group_size=5)
+    keys = {"timestamp": "day,hour", "timestamp_format": "%Y%m%d %H%M%S"}
+    every = times(tmp_path / "log.parquet", **keys)
+    some = [at for at in every if at >= "2024-01-10 05"]
+    assert len(every) == n and 10 < len(some) < 40
+    where = ["timestamp >= 2024-01-10T05:00"]
+    assert times(tmp_path / "log.parquet", where=where, **keys) == some
+    source = source_of(load_log({"log": str(tmp_path / "log.parquet"), **keys}))
+    from_us = 1_704_862_800_000_000
+    windowed = replace(source, span_us=(from_us, 2 * from_us)).events()
+    assert sum(events.num_rows for events in windowed) == len(some)
