@@ -462,3 +462,7 @@ class NamesParams(Params):
         if self.vocabulary is None:
             return None
         return ActivityVocabulary.public(self.vocabulary, self.closed_vocabulary)
+
+    def names_in_effect(self, names: ActivityVocabulary) -> ActivityVocabulary:
+        """Returns the public names, whatever the log has, or those of the log, which are given."""
+        return names if self.words is None else self.words

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise, repeat
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -86,16 +86,12 @@ class PretsaCaseParams(contract.Params):
         return next(iter(declared(self.duration)), None)
 
     @pydantic.model_validator(mode="after")
-    def _duration_is_one_number_of_events(self) -> PretsaCaseParams:
+    def _check(self) -> PretsaCaseParams:
         named = self.duration_attribute
         if named and (
             len(self.duration) > 1 or named.is_of_case or named.declaration.bounds is None
         ):
             raise ValueError("duration must be one attribute of events, declared by bounds")
-        return self
-
-    @pydantic.model_validator(mode="after")
-    def _removal_costs_more(self) -> PretsaCaseParams:
         if not self.rho_removal > self.rho_addition:
             raise ValueError(
                 f"rho_removal must be above rho_addition, got {self.rho_removal:g} and "
@@ -138,11 +134,6 @@ _WORD2VEC_BITS = np.uint64(0xFFFFFFFF)  # its generator starts from 32 bits
 _FEWEST_EPOCHS, _MOST_EPOCHS = 5, 1000
 
 
-def default_epochs(n_events: int) -> int:
-    """Returns how often to go through a log of that size: 1000 times if it is small."""
-    return min(max(_EVENTS_TRAINED_ON // max(n_events, 1), _FEWEST_EPOCHS), _MOST_EPOCHS)
-
-
 def event_distances(
     variants: VariantHistogram, randomness: Randomness, epochs: int | None = None
 ) -> np.ndarray:
@@ -151,7 +142,7 @@ def event_distances(
     Args:
         variants: All variants with their numbers of cases; each case is a sentence.
         randomness: The release's, from which Word2Vec's own generator starts.
-        epochs: Passes over the log; None takes `default_epochs`.
+        epochs: Passes over the log; None: 1000, fewer where the log is large, but at least 5.
 
     Raises:
         UsageError: The package gensim is not installed.
@@ -164,15 +155,22 @@ def event_distances(
         ) from None
 
     start = randomness.words("pretsa/embedding", cell_numbers(np.zeros(1)))[0, 0]
-    n_events = int((np.diff(variants.offsets) * variants.counts).sum())
+    if epochs is None:
+        n_events = int((np.diff(variants.offsets) * variants.counts).sum())
+        epochs = min(max(_EVENTS_TRAINED_ON // max(n_events, 1), _FEWEST_EPOCHS), _MOST_EPOCHS)
+    words = [str(code) for code in variants.codes.tolist()]
+    of_variants = [words[a:b] for a, b in pairwise(variants.offsets.tolist())]
+    counts = variants.counts.tolist()
+    # Cases of a variant are one and the same list.
+    sentences = list(chain.from_iterable(map(repeat, of_variants, counts)))
     model = Word2Vec(
-        _Sentences(variants),
+        sentences,
         vector_size=_DIMENSIONS,
         window=_WINDOW,
         min_count=1,
         seed=int(start & _WORD2VEC_BITS),  # from the key
         workers=1,  # more of them would race
-        epochs=default_epochs(n_events) if epochs is None else epochs,
+        epochs=epochs,
     )
     n_codes = int(variants.codes.max()) + 1
     vectors = np.zeros((n_codes, _DIMENSIONS))
@@ -186,21 +184,6 @@ def event_distances(
     return distances
 
 
-class _Sentences:
-    """The cases, variant by variant, as often as gensim asks for them."""
-
-    def __init__(self, variants: VariantHistogram) -> None:
-        words = [str(code) for code in variants.codes.tolist()]
-        offsets = variants.offsets.tolist()
-        self._variants = [words[a:b] for a, b in pairwise(offsets)]
-        self._counts = variants.counts.tolist()
-
-    def __iter__(self) -> Iterator[list[str]]:
-        for words, count in zip(self._variants, self._counts, strict=True):
-            for _ in range(count):
-                yield words
-
-
 # ---
 # PRETSA: the cases of rare variants are merged into similar ones, and durations are drawn anew.
 # Fahrenkrog-Petersen, van der Aa, Weidlich: PRETSA: Event Log Sanitization for Privacy-aware
@@ -212,8 +195,7 @@ class _Sentences:
 #
 # A released case has a variant of the input, a new id, and durations that are nobody's. The paper's
 # release has durations and no times of the calendar; so by default every case begins at the start
-# of
-# 1970. A duration is the time since the predecessor, or the number in a declared column.
+# of 1970. A duration is the time since the predecessor, or the number in a declared column.
 
 
 _SECOND_US = 1_000_000
@@ -366,12 +348,21 @@ class _Sanitised(RoundsMethod):
         """Returns the rounds."""
         t, merging = _t(params), Counted(DurationTable, _durations, (params.duration_attribute,))
         or_far = "" if t is None else f" or whose durations are {t:g} or more from their activity's"
+
+        def decide_variants(given: Given) -> VariantsDecision:
+            if given.statistics["variants"].n_cases < params.k:
+                raise GuaranteeError(
+                    f"the log has fewer cases than k={params.k}, so no variant can have as many; "
+                    "lower k"
+                )
+            return VariantsDecision(given.statistics["variants"])
+
         return (
             step(
                 "variants",
                 "counts variants and builds their prefix tree",
                 {"variants": CountVariants()},
-                lambda given: _decide_variants(given.statistics["variants"], params.k),
+                decide_variants,
             ),
             step(
                 "merging",
@@ -385,7 +376,7 @@ class _Sanitised(RoundsMethod):
                 "places",
                 "chooses by keyed ranks which case of a variant gets which of its durations",
                 {"ranks": Counted(CaseRanks, _ranks)},
-                lambda given: _decide_places(given.statistics["ranks"]),
+                _decide_places,
             ),
         )
 
@@ -473,15 +464,8 @@ def _of_input(params: PretsaCaseParams) -> bool:
     return getattr(params, "closeness", None) == "input"
 
 
-def _decide_variants(variants: VariantHistogram, k: int) -> VariantsDecision:
-    if variants.n_cases < max(k, 1):
-        raise GuaranteeError(
-            f"the log has fewer cases than k={k}, so no variant can have as many; lower k"
-        )
-    return VariantsDecision(variants)
-
-
-def _decide_places(ranks: CaseRanks) -> PlacesDecision:
+def _decide_places(given: Given) -> PlacesDecision:
+    ranks: CaseRanks = given.statistics["ranks"]
     first = np.searchsorted(ranks.groups, ranks.groups)
     return PlacesDecision(ranks.cases, np.arange(len(first)) - first)
 
@@ -496,7 +480,11 @@ def _decide_merging(given: Given, params: PretsaCaseParams) -> MergingDecision:
     t, randomness = _t(params), given.randomness
     variants: VariantHistogram = given.decisions["variants"].variants
     durations: DurationTable = given.statistics["durations"]
-    distance = _distance(variants, params, randomness)
+    distance: VariantDistance = LevenshteinDistance(variants)
+    if params.distance == "embedding":
+        of_events = event_distances(variants, randomness, params.epochs)
+        rhos = params.rho_addition, params.rho_removal
+        distance = EmbeddingDistance(variants, of_events, *rhos, params.penalty_direction)
     tree = MergedTree(variants, durations, distance, params.k, t, params.protect_ends)
     tree.merge()
     attribute = params.duration_attribute
@@ -504,32 +492,15 @@ def _decide_merging(given: Given, params: PretsaCaseParams) -> MergingDecision:
     drawn = draw_durations(tree, durations, params.k, t_of_drawn, randomness, attribute)
     lengths = np.diff(variants.offsets)
     if attribute is None:
-        _check_calendar(drawn, np.repeat(lengths, tree.n_cases))
+        of_cases = offsets_of(np.repeat(lengths, tree.n_cases))[:-1]
+        # Cases that begin in 1970 and end after the year 9999 would lose their ends.
+        if np.add.reduceat(drawn.astype(np.float64), of_cases).max() > MAX_TIME_US:
+            raise GuaranteeError(
+                "a released case would last beyond the year 9999; drop events whose time is far "
+                "from those of their case by a row filter"
+            )
     begins = offsets_of(tree.n_cases * lengths)[:-1]
     return MergingDecision(tree.target, begins, drawn)
-
-
-def _check_calendar(durations: np.ndarray, lengths: np.ndarray) -> None:
-    """Refuses cases that begin in 1970 and end after the year 9999: their ends would be cut."""
-    if np.add.reduceat(durations.astype(np.float64), offsets_of(lengths)[:-1]).max() > MAX_TIME_US:
-        raise GuaranteeError(
-            "a released case would last beyond the year 9999; drop events whose time is far from "
-            "those of their case by a row filter"
-        )
-
-
-def _distance(
-    variants: VariantHistogram, params: PretsaCaseParams, randomness: Randomness
-) -> VariantDistance:
-    if params.distance == "levenshtein":
-        return LevenshteinDistance(variants)
-    return EmbeddingDistance(
-        variants,
-        event_distances(variants, randomness, params.epochs),
-        params.rho_addition,
-        params.rho_removal,
-        params.penalty_direction,
-    )
 
 
 # --- What one batch contributes ----------------------------------------------------------------

@@ -28,9 +28,8 @@ from tracecloak.schemas.statistics.variants import Trie, VariantHistogram
 #   half of the distance to its neighbour. It is a value of the group only where several cases share
 #   it.
 # * A node where fewer than k cases have a duration of their own takes the quantiles of its
-# activity,
-#   and where that has fewer than k too, those of all events. If the whole log has fewer than k
-#   durations, nothing is drawn and all durations are 0.
+#   activity, and where that has fewer than k too, those of all events. If the whole log has fewer
+#   than k durations, nothing is drawn and all durations are 0.
 #
 # A duration is the time since the predecessor, or the bin of a declared attribute; then it is
 # drawn where in its bin the number lies, and an event of an activity without any number has none.
@@ -125,11 +124,17 @@ def draw_durations(
         drawn = _draw(tree, durations, nodes, k, widened, randomness, attribute)
         if t is None:
             return drawn
-        far = _far_nodes(tree, nodes, drawn, t)
+        has_one = ~np.isnan(drawn)
+        once = np.ones(int(has_one.sum()), np.int64)
+        reference, places = ActivityDurations.of(
+            tree.trie.activities[nodes[has_one]], drawn[has_one], once
+        )
+        distances = reference.distances(nodes[has_one], places, once, len(widened))
+        far = np.flatnonzero(distances >= t * (1 - ROUNDING))
         if not len(far):
             return drawn
-        is_drawn = attribute is not None or tree.trie.depths[far] > 1
-        helpless = far[widened[far] | ~np.broadcast_to(is_drawn, len(far))]
+        is_first = tree.trie.depths[far] == 1
+        helpless = far[widened[far] | (is_first & (attribute is None))]  # their duration is 0
         if len(helpless) < len(far):
             widened[far] = True
             continue
@@ -223,16 +228,6 @@ def _pools(
     wide = widened | ~enough[:n_nodes]
     pool_of[wide] = activity[trie.activities[wide]]
     return pools, pool_of
-
-
-def _far_nodes(tree: MergedTree, nodes: np.ndarray, drawn: np.ndarray, t: float) -> np.ndarray:
-    """int64[n], the nodes whose draws are t or more away from those of their activity."""
-    has_one = ~np.isnan(drawn)
-    nodes, drawn = nodes[has_one], drawn[has_one]
-    once = np.ones(len(nodes), np.int64)
-    reference, places = ActivityDurations.of(tree.trie.activities[nodes], drawn, once)
-    distances = reference.distances(nodes, places, once, len(tree.trie.parents))
-    return np.flatnonzero(distances >= t * (1 - ROUNDING))
 
 
 # ---
@@ -493,20 +488,16 @@ class MergedTree:
                 "at least t away from those of their activity wherever they occur; lower k or "
                 "raise t"
             )
-        changed = [self._remove(variant) for variant in gone.tolist()]
+        changed = [self.path(variant) for variant in gone.tolist()]
+        for variant, path in zip(gone.tolist(), changed, strict=True):
+            self._passing[path] -= self.n_cases[variant]
+            self.n_cases[variant] = 0
         moved = [variant for other in gone.tolist() for variant in self._members[other]]
         for variant in moved:
             changed.append(self._move(variant, self._targets.nearest(variant)))
         for variant in gone.tolist():
             self._members[variant] = []
         self._look_again(np.unique(np.concatenate(changed)))
-
-    def _remove(self, variant: int) -> np.ndarray:
-        """Takes all cases of a variant off its path; returns the nodes of that."""
-        path = self.path(variant)
-        self._passing[path] -= self.n_cases[variant]
-        self.n_cases[variant] = 0
-        return path
 
     def _move(self, variant: int, goal: int) -> np.ndarray:
         """Puts the cases of an input's variant on another path; returns the nodes that matter."""
@@ -545,20 +536,17 @@ class MergedTree:
             heappush(self._pending, node)
 
     def _violates(self, node: int) -> bool:
-        if self._passing[node] == 0:
+        """Whether a node has too few cases, but some, or durations too far from its activity's."""
+        if self._passing[node] < self._k:
+            return bool(self._passing[node])
+        if self._t is None or self._at_most[node] < self._t:
             return False
-        return bool(self._passing[node] < self._k or not self._is_close(node))
-
-    def _is_close(self, node: int) -> bool:
-        if self._t is None:
-            return True
-        if self._at_most[node] >= self._t:
-            rows = self.own_durations(node)
-            of_node = np.zeros(len(rows), np.int64)
-            counts = self._durations.counts[rows]
-            distances = self._reference.distances(of_node, self._places[rows], counts, 1)
-            self._at_most[node] = distances[0]
-        return bool(self._at_most[node] < self._t)
+        rows = self.own_durations(node)
+        of_node = np.zeros(len(rows), np.int64)
+        counts = self._durations.counts[rows]
+        distances = self._reference.distances(of_node, self._places[rows], counts, 1)
+        self._at_most[node] = distances[0]
+        return bool(distances[0] >= self._t)
 
     def own_durations(self, node: int) -> np.ndarray:
         """Returns int64[n], the rows of `durations` that cases still have at a node."""

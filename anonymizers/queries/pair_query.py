@@ -313,7 +313,7 @@ class PairCounts:
             UsageError: The log has so many names that noise on every pair cannot be drawn.
         """
         # Where names are public, the log has the same ones unless it is empty.
-        vocabulary = names if params.words is None else params.words
+        vocabulary = params.names_in_effect(names)
         domain = possible_pairs(vocabulary, 1)
         keys = counted.sources.astype(np.int64) * (vocabulary.end + 1) + counted.targets
         counts = np.zeros(len(domain), np.int64)

@@ -172,13 +172,6 @@ class LevelMethod(CasesOfVariants, QueryMethod):
         )
 
 
-def names_of(statistics: Mapping[str, ActivityVocabulary], params: LevelParams) -> (
-    ActivityVocabulary
-):  # fmt: skip
-    """Returns the alphabet: public whatever the log has, or the log's own."""
-    return statistics["names"] if params.words is None else params.words
-
-
 def decision_of(
     answer: prefix_query.PrefixCounts,
     vocabulary: ActivityVocabulary,
@@ -298,7 +291,7 @@ class LaplaceVariants(LevelMethod):
         )
 
         def decide(given: Given) -> VariantsDecision:
-            vocabulary = names_of(given.statistics, params)
+            vocabulary = params.names_in_effect(given.statistics["names"])
             variants, n_names = given.statistics["variants"], len(vocabulary)
             counts = prefix_query.trace_variant_query(
                 variants, n_names, params.query, given.randomness, self.name

@@ -43,7 +43,6 @@ from tracecloak.anonymizers.queries.prefix_method import (
     decision_of,
     epsilon_in_all,
     half_width_of,
-    names_of,
     text_of,
 )
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
@@ -343,7 +342,7 @@ class Sacofa(LevelMethod):
 
         def decide(given: Given) -> OrderRules:
             relations = given.statistics["relations"]
-            vocabulary = names_of(given.statistics, params)
+            vocabulary = params.names_in_effect(given.statistics["names"])
             return _noisy_rules(relations, vocabulary, params, given.randomness, self.name)
 
         needs = tuple(need for need in params.needs if need.name == "rules")
@@ -422,7 +421,7 @@ class Sacofa(LevelMethod):
             UsageError: As published, a level has too many candidates, the release too many events,
                 or the log too many activities.
         """
-        vocabulary = names_of(given.statistics, params)
+        vocabulary = params.names_in_effect(given.statistics["names"])
         if len(vocabulary) > MAX_ACTIVITIES:
             raise UsageError(TOO_MANY_ACTIVITIES)
         judge = RuleJudge(

@@ -28,6 +28,8 @@ from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numb
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream
 from tracecloak.anonymizers.rigorous.names import excess_of_pairs
 from tracecloak.anonymizers.rigorous.params import Exact, drawable
+from tracecloak.anonymizers.rigorous.parts_method import Given, RoundsMethod, step
+from tracecloak.anonymizers.rigorous.parts_method import Part as BudgetPart
 from tracecloak.anonymizers.trees.cuts import Part, PartEnds, Relation, build_tree, cases_with_pair
 from tracecloak.anonymizers.trees.fitness import (
     UNITS,
@@ -108,12 +110,6 @@ class DpimParams(NamesParams):
         return (Fraction(self.epsilon) - Fraction(self.epsilon_0)) / 2
 
     @property
-    def has_epsilon(self) -> bool:
-        """Whether a finite epsilon holds."""
-        is_public = self.n_words is not None and not self.bounds_from_log
-        return is_public and self.fitness_measure == "share"
-
-    @property
     def n_rounds(self) -> int:
         """Rounds at most (T): the smallest number that rejection sampling allows."""
         gamma = float(self.stop_probability)
@@ -174,8 +170,10 @@ class DpimParams(NamesParams):
         return low, min(max(low, high), most)
 
     @property
-    def real_epsilon(self) -> Fraction:
-        """Epsilon that holds for the release if names, bounds and the number of cases are public.
+    def real_epsilon(self) -> Fraction | None:
+        """Epsilon that holds for the release if the number of cases is public; None: no finite one.
+
+        One does if names and bounds are public, too, and fitness is the mean share of a case.
 
         Twice that of a round and epsilon_0 (Liu and Talwar, 2019, theorem 3.1). In a round:
 
@@ -189,11 +187,11 @@ class DpimParams(NamesParams):
         * Of the questions about ends, number i costs eps_1 r2 / 2^i: less than eps_1 r2 together.
         * The fitness costs eps_1 r3.
         """
+        if self.n_words is None or self.bounds_from_log or self.fitness_measure == "tokens":
+            return None
         pairs = Fraction(self.pairs_share) * Fraction(3, 2)
-        one = self.round_epsilon * (
-            pairs + Fraction(self.ends_share) + Fraction(self.fitness_share)
-        )
-        return 2 * one + Fraction(self.epsilon_0)
+        shares = pairs + Fraction(self.ends_share) + Fraction(self.fitness_share)
+        return 2 * self.round_epsilon * shares + Fraction(self.epsilon_0)
 
 
 # ---
@@ -210,8 +208,7 @@ class DpimParams(NamesParams):
 # * It is drawn once a round to choose all pairs, as in the example of table II and in the code;
 #   algorithm 2 draws it anew for each of them, and costs no less.
 # * The pairs are chosen by noisy counts (line 12 of algorithm 2). The authors' code does so since
-# its
-#   commit e9178bc of August 2024, and chose them by exact counts before.
+#   its commit e9178bc of August 2024, and chose them by exact counts before.
 # * An activity that follows itself is a loop, as in line 9 of algorithm 4, and optional where it is
 #   rare, as line 10 has it of others. Without that, fitness on Sepsis without noise is .183 below
 #   the inductive miner's, and figure 3 of the paper has .10. The code makes every such loop
@@ -221,8 +218,7 @@ class DpimParams(NamesParams):
 # * A part that no cut divides, and to whose first activities pairs lead, is a loop that begins anew
 #   with these, as in the code; it is a flower only if there are none.
 # * Fitness is the mean over the cases of the share of each that fits, which has the sensitivity
-# that
-#   the paper states. `fitness_measure` has that of tokens, which has none below 1.
+#   that the paper states. `fitness_measure` has that of tokens, which has none below 1.
 # * A noisy fitness is cut to what lies between 0 and 1, before it is compared and where it is said.
 
 
@@ -342,7 +338,7 @@ def _by_length(variants: VariantHistogram) -> list[VariantHistogram]:
     return [VariantHistogram(variants.sequences.take(p), variants.counts[p]) for p in pieces]
 
 
-class Dpim(contract.Anonymizer):
+class Dpim(RoundsMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "dpim"
@@ -360,21 +356,14 @@ class Dpim(contract.Anonymizer):
         {"epsilon": "2", "vocabulary": ("A", "B"), "size_bounds": (2, 5)},
     )
 
-    def rounds(self, params: DpimParams) -> tuple[str, ...]:
-        """Returns the one round of counting; all rounds of the method look at the same count."""
-        return ("tree",)
-
-    def _real_epsilon(self, params: DpimParams) -> Fraction | None:
-        return params.real_epsilon if params.has_epsilon else None
-
     def spends(self, params: DpimParams) -> tuple[Spend, ...]:
         """Returns the one part, if a finite epsilon holds."""
-        epsilon = self._real_epsilon(params)
+        epsilon = params.real_epsilon
         return () if epsilon is None else (Spend("tree", "pure", epsilon, Fraction(0)),)
 
     def guarantee(self, params: DpimParams) -> Guarantee:
         """Returns the published claim and what is true of it."""
-        epsilon = self._real_epsilon(params)
+        epsilon = params.real_epsilon
         given = decimal_text(Fraction(params.epsilon))
         not_covered = ["The number of cases is taken to be public."]
         if params.vocabulary is None:
@@ -408,9 +397,9 @@ class Dpim(contract.Anonymizer):
             ),
         )
 
-    def explain(self, params: DpimParams) -> tuple[str, ...]:
-        """Returns what it does and what it costs."""
-        epsilon = self._real_epsilon(params)
+    def parts(self, params: DpimParams) -> tuple[BudgetPart, ...]:
+        """Returns the one part; all rounds of the published method look at the same count."""
+        epsilon = params.real_epsilon
         held = "no finite one holds" if epsilon is None else f"{at_most(epsilon)} holds"
         bounds = (
             "the exact number of pairs in the log, less and plus 15"
@@ -419,30 +408,19 @@ class Dpim(contract.Anonymizer):
             if params.size_bounds
             else "one and four for each activity"
         )
-        return (
-            f"tree: up to {params.n_rounds} rounds mine a random number of pairs, between "
+        sentence = (
+            f"up to {params.n_rounds} rounds mine a random number of pairs, between "
             f"{bounds}, and the first tree of a noisy fitness of "
             f"{decimal_text(Fraction(params.fitness_threshold))} or more is released; epsilon "
-            f"{decimal_text(Fraction(params.epsilon))} as published, and {held}",
+            f"{decimal_text(Fraction(params.epsilon))} as published, and {held}"
         )
 
-    def requires(self, round_name: str, params: DpimParams) -> Mapping[str, contract.Counter]:
-        """Returns the counters."""
-        return variants_and_names()
+        def decide(given: Given) -> TreeDecision:
+            vocabulary = params.names_in_effect(given.statistics["names"])
+            variants, randomness = given.statistics["variants"], given.randomness
+            return TreeDecision(self.mined(variants, vocabulary, params, randomness))
 
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: DpimParams,
-        randomness: Randomness,
-    ) -> TreeDecision:
-        """Mines until a tree fits, the coin stops it, or there are no rounds left."""
-        variants: VariantHistogram = statistics["variants"]
-        names: ActivityVocabulary = statistics["names"]
-        vocabulary = names if params.words is None else params.words
-        return TreeDecision(self.mined(variants, vocabulary, params, randomness))
+        return (step("tree", sentence, variants_and_names(), decide),)
 
     def mined(
         self,
@@ -451,7 +429,10 @@ class Dpim(contract.Anonymizer):
         params: DpimParams,
         randomness: Randomness,
     ) -> ReleasedTree:
-        """Returns the tree of a log; the flower of all names where none was found."""
+        """Returns the first tree that fits; the flower of all names where none was found.
+
+        None is found before the coin says to stop, or within the largest number of rounds.
+        """
         names = vocabulary.names.to_pylist()
         if variants.n_cases:
             counts = cases_with_pair(variants, len(names))

@@ -81,7 +81,8 @@ def noisy_ends(
         variants: Of the log.
         n_activities: n.
         parts: Disjoint, of codes.
-        scale: Of discrete Laplace noise; `scale_of` gives it.
+        scale: Of discrete Laplace noise. A case more counts once among the starts and once among
+            the ends of each part.
         randomness: The release's.
         purpose: One of its own for each question.
     """
@@ -92,19 +93,6 @@ def noisy_ends(
         stream = CellStream(randomness, f"{purpose}/{which}", cell_numbers(asked))
         noisy[asked] = exact[asked] + draw_laplace(stream, *scale)
     return starts, ends
-
-
-def scale_of(epsilon: Fraction, n_parts: int, max_units: int) -> tuple[int, int]:
-    """Returns the scale of the noise of a question that costs epsilon.
-
-    A case more counts once among the starts and once among the ends of each part.
-
-    Args:
-        epsilon: Above 0; neighbours differ by one unit more or less.
-        n_parts: Parts that are asked about.
-        max_units: Cases of one unit.
-    """
-    return laplace_scale(epsilon, of_distinct_cells(2 * n_parts, max_units))
 
 
 def clearly_above_zero(scale: tuple[int, int]) -> float:
@@ -162,7 +150,7 @@ class EndsEstimator:
         if parts in self._known or not parts or self._epsilon is None:
             return self._known.get(parts)
         epsilon = self._epsilon / 2 ** (len(self._known) + 1)
-        scale = scale_of(epsilon, len(parts), self._max_units)
+        scale = laplace_scale(epsilon, of_distinct_cells(2 * len(parts), self._max_units))
         if clearly_above_zero(scale) > _MOST_NOISE * n_cases:
             return None
         purpose = f"process-tree/ends/{len(self._known)}"
@@ -243,7 +231,25 @@ class ProcessTreeParams(ListedParams):
     @property
     def spending(self) -> Budget:
         """What each need may spend."""
-        return budget_of_parts(parts_of_tree(self), *self.budget)
+        return budget_of_parts(self.parts, *self.budget)
+
+    @property
+    def parts(self) -> tuple[BudgetPart, ...]:
+        """The parts in their order.
+
+        The vocabulary and the number of pairs where they are bought, the pairs, the ends, the
+        choice and its fitness.
+        """
+        parts = []
+        if self.vocabulary is None:
+            other = "; all others count as __other__"
+            parts.append(vocabulary_part(self, other, most_names=_MOST_NAMES))
+        if self.public_pairs is None:
+            parts.append(_clip(self))
+        parts.append(_pairs(self))
+        if self.ends_share:
+            parts.append(_ends(self))
+        return (*parts, _selection(self), _fitness(self))
 
     @property
     def public_pairs(self) -> int | None:
@@ -271,14 +277,6 @@ class ProcessTreeParams(ListedParams):
         """
         changed = self.pairs_sensitivity(max_pairs)
         return self.spending.means["pairs"].noise(changed, cuts.PAIR_UNITS)
-
-    def pairs_deviation(self, max_pairs: int) -> float:
-        """Standard deviation of that noise in cases.
-
-        Args:
-            max_pairs: Pairs of a case that count fully.
-        """
-        return self.pairs_noise(max_pairs).deviation
 
     @property
     def fitness_noise(self) -> SumNoise:
@@ -325,28 +323,16 @@ def _part(
     return BudgetPart(need.name, (need,), sentence, decide, counters, TREE, reality, chosen)
 
 
-def parts_of_tree(params: ProcessTreeParams) -> tuple[BudgetPart, ...]:
-    """Returns the parts in their order.
-
-    The vocabulary and the number of pairs where they are bought, the pairs, the ends, the choice
-    and its fitness.
-    """
-    parts = []
-    if params.vocabulary is None:
-        other = "; all others count as __other__"
-        parts.append(vocabulary_part(params, other, most_names=_MOST_NAMES))
-    if params.public_pairs is None:
-        parts.append(_clip(params))
-    parts.append(_pairs(params))
-    if params.ends_share:
-        parts.append(_ends(params))
-    return (*parts, _selection(params), _fitness(params))
-
-
 def _clip(params: ProcessTreeParams) -> BudgetPart:
     def decide(given: Given) -> int:
-        variants = given.statistics["variants"]
-        return chosen_pairs(variants, len(_names(given, params)), params, given.randomness)
+        variants, n_names = given.statistics["variants"], len(_names(given, params))
+        grid = norm_grid()
+        bucket = np.searchsorted(grid, cuts.numbers_of_pairs(variants, n_names))
+        cases = sum_groups(bucket, variants.counts, len(grid) + 1)
+        deviation = params.pairs_noise(1).deviation
+        rank = rank_of_clip(deviation, n_names * (n_names + 2), n_names, _WEIGHT_OF_NOISE)
+        of_unit = params.max_units, given.randomness
+        return choose_clip(cases, given.means["clip"], rank, *of_unit, "process-tree/clip")
 
     return _part(
         ranks_need("clip", _PAIRS_SHARE * RANKS_SHARE, params.max_units),
@@ -374,8 +360,8 @@ def _pairs(params: ProcessTreeParams) -> BudgetPart:
         times = "" if known else ", times the root of the bought number of pairs,"
         return (
             "counts in how many cases each pair of activities follows directly, with noise of a "
-            f"standard deviation of {params.pairs_deviation(known or 1):.1f} cases{times} on every "
-            "possible pair"
+            f"standard deviation of {params.pairs_noise(known or 1).deviation:.1f} cases{times} on "
+            "every possible pair"
         )
 
     def decide(given: Given) -> cuts.Relation:
@@ -409,7 +395,7 @@ def _ends(params: ProcessTreeParams) -> BudgetPart:
 def _selection(params: ProcessTreeParams) -> BudgetPart:
     def decide(given: Given) -> ProcessTree:
         variants, names = given.statistics["variants"], _names(given, params)
-        deviation = params.pairs_deviation(_counted_pairs(given, params))
+        deviation = params.pairs_noise(_counted_pairs(given, params)).deviation
         ends = given.decisions.get("ends")
         if ends is None:
             ends = EndsEstimator(variants, None, params.max_units, given.randomness)
@@ -463,19 +449,6 @@ def _counted_pairs(given: Given, params: ProcessTreeParams) -> int:
     """How many distinct pairs of a case count fully, public or chosen on the log."""
     max_pairs = params.public_pairs
     return int(given.decisions["clip"]) if max_pairs is None else max_pairs
-
-
-def chosen_pairs(
-    variants: VariantHistogram, n_names: int, params: ProcessTreeParams, randomness: Randomness
-) -> int:
-    """Returns how many distinct pairs of a case count fully, chosen on the log."""
-    grid, means = norm_grid(), params.spending.means
-    bucket = np.searchsorted(grid, cuts.numbers_of_pairs(variants, n_names))
-    cases = sum_groups(bucket, variants.counts, len(grid) + 1)
-    noise_of_clip = params.pairs_deviation(1)
-    rank = rank_of_clip(noise_of_clip, n_names * (n_names + 2), n_names, _WEIGHT_OF_NOISE)
-    of_unit = params.max_units, randomness
-    return choose_clip(cases, means["clip"], rank, *of_unit, "process-tree/clip")
 
 
 def noisy_relation(
@@ -571,10 +544,6 @@ class ProcessTreeMiner(PartsMethod):
         {"epsilon": "2", "delta": "0", "vocabulary": ("A", "B"), "ends_share": "0"},
         {"epsilon": "9", "vocabulary": ("A", "B"), "max_cases_per_individual": 2},
     )
-
-    def parts(self, params: ProcessTreeParams) -> tuple[BudgetPart, ...]:
-        """Returns the vocabulary where it is bought, and the parts of the tree, in one round."""
-        return parts_of_tree(params)
 
     def moves_by_case(self, params: ProcessTreeParams) -> bool:
         """Pairs are counted by case and scaled down case by case.
