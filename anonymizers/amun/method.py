@@ -135,12 +135,8 @@ class Amun(RoundsMethod):
             )
         divided = "; here each was divided by the length of the longest case."
         has_public_range = params.log_start is not None and params.log_end is not None
-        return Guarantee(
-            kind="published",
-            unit="case",
-            adjacency="add_remove",
-            epsilon=None,
-            delta=None,
+        return Guarantee.without_epsilon(
+            "published",
             claim=(
                 f"epsilon_d = {params.epsilon_d:.4f} for the control flow and a personalised "
                 "epsilon for each time, so that an attacker's guessing advantage stays at or below "

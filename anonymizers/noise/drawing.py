@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from tracecloak.anonymizers.noise.sums import SumNoise
 
 
+Scale = tuple[int, int]
+"""A scale of noise as (numerator, denominator)."""
+
+
 class Noise:
     """Draws exactly; others override what they want to be otherwise. Holds nothing of a release."""
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from tracecloak.anonymizers.noise.drawing import draw_laplace
+from tracecloak.anonymizers.noise.drawing import Scale, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, uniform
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.schemas.arrays import elementary
@@ -44,12 +44,7 @@ def sizes_of(drawn: np.ndarray) -> np.ndarray:
 
 
 def positive_laplace(
-    randomness: Randomness,
-    purpose: str,
-    cells: np.ndarray,
-    counts: np.ndarray,
-    numerator: int,
-    denominator: int,
+    randomness: Randomness, purpose: str, cells: np.ndarray, counts: np.ndarray, scale: Scale
 ) -> np.ndarray:
     """Returns int64[n], counts with discrete Laplace noise on condition that they are positive.
 
@@ -62,15 +57,14 @@ def positive_laplace(
         purpose: What the noise is for.
         cells: uint64[n, 2], what it is keyed by.
         counts: int64[n], not negative.
-        numerator: Of the scale.
-        denominator: Of the scale.
+        scale: Of the noise.
     """
     noisy = np.zeros(len(counts), np.int64)
     rest = np.arange(len(counts))
     n_rounds = 0
     while len(rest):
         stream = CellStream(randomness, f"{purpose}/{n_rounds}", cells[rest])
-        tried = np.maximum(counts[rest], 1) + draw_laplace(stream, numerator, denominator)
+        tried = np.maximum(counts[rest], 1) + draw_laplace(stream, *scale)
         noisy[rest] = tried
         rest = rest[tried < 1]
         n_rounds += 1
@@ -87,11 +81,7 @@ def positive_excess(epsilon: float) -> float:
 
 
 def choose_harmful(
-    number: CellStream,
-    words: np.ndarray,
-    violations: np.ndarray,
-    largest: int,
-    scale: tuple[int, int],
+    number: CellStream, words: np.ndarray, violations: np.ndarray, largest: int, scale: Scale
 ) -> np.ndarray:
     """Returns int64[m], positions of the harmful candidates that are let in, in a random order.
 
@@ -106,7 +96,7 @@ def choose_harmful(
         violations: int64[n], what each counts for, at least 1: they are taken until these add up
             to j.
         largest: What one counts for at most.
-        scale: (numerator, denominator).
+        scale: Of j.
     """
     # What is left over modulo n + 1 has the law of a size on condition that it is at most n.
     size = sizes_of(draw_laplace(number, *scale))[0] % (len(words) + 1)

@@ -94,11 +94,10 @@ class Randomness:
         release_id: str,
         input_digest: str,
         noise_digest: str,
-        noise: Noise = EXACT,
     ) -> None:
         self.input_digest = input_digest
         self.decided = ""
-        self.noise = noise
+        self.noise: Noise = EXACT
         self._unit_key = key, release_id, noise_digest
         # Lengths in front keep the parts apart: ("ab", "c") is not ("a", "bc").
         parts = b"".join(

@@ -318,12 +318,8 @@ class _Sanitised(RoundsMethod):
             if params.starts == "kept"
             else ()
         )
-        return Guarantee(
-            kind="syntactic",
-            unit="case",
-            adjacency="add_remove",
-            epsilon=None,
-            delta=None,
+        return Guarantee.without_epsilon(
+            "syntactic",
             claim=f"{whose} has at least {params.k} cases{verified}.",
             reality=(
                 "It limits what an attacker learns who knows how a case begins. No finite epsilon "

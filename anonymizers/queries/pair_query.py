@@ -371,32 +371,6 @@ class DfgDecision(contract.Decision):
     graph: ReleasedGraph
 
 
-def clipped_graph(
-    noisy: np.ndarray,
-    domain: np.ndarray,
-    vocabulary: ActivityVocabulary,
-    noise: SumNoise,
-) -> ReleasedGraph:
-    """Returns the graph of the counts above 0.
-
-    Args:
-        noisy: int64[n_pairs], counts with noise.
-        domain: int64[n_pairs], ascending: the pairs, `source * (end + 1) + target`.
-        vocabulary: What the codes mean.
-        noise: What was added to each count, which the intervals are made of.
-    """
-    positive = np.flatnonzero(noisy > 0)
-    counts, n_codes = noisy[positive], vocabulary.end + 1
-    return ReleasedGraph(
-        vocabulary.names,
-        (domain[positive] // n_codes).astype(np.int32),
-        (domain[positive] % n_codes).astype(np.int32),
-        counts,
-        np.maximum(counts - noise.half_width, 0),
-        counts + noise.half_width,
-    )
-
-
 def honest_reality(params: PairQueryParams, afterwards: str) -> str:
     """Returns why a query with its epsilon divided keeps it; empty as published.
 
@@ -475,8 +449,18 @@ class LaplaceDfg(PairQueryMethod):
         def decide(given: Given) -> DfgDecision:
             pairs = PairCounts.of(given.statistics["pairs"], given.statistics["names"], params)
             noisy = laplace_query(pairs, params, given.randomness, self.name)
-            words = pairs.vocabulary
-            return DfgDecision(clipped_graph(noisy, pairs.domain, words, noise_of(params)))
+            positive, half_width = noisy > 0, noise_of(params).half_width
+            counts = noisy[positive]
+            sources, targets = pairs.sources[positive], pairs.targets[positive]
+            graph = ReleasedGraph(
+                pairs.vocabulary.names,
+                sources.astype(np.int32),
+                targets.astype(np.int32),
+                counts,
+                np.maximum(counts - half_width, 0),
+                counts + half_width,
+            )
+            return DfgDecision(graph)
 
         counters = pairs_and_names()
         reality = honest_reality(params, "What is negative becomes 0 afterwards.")

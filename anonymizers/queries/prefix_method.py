@@ -50,7 +50,6 @@ from tracecloak.anonymizers.rigorous.params import DECLARED, Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting
 from tracecloak.anonymizers.variants.method import CasesOfVariants
-from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.manifest import Guarantee
@@ -105,6 +104,11 @@ class LevelParams(NamesParams):
         return "keep largest" if self.is_honest else "refuse"
 
     @property
+    def form(self) -> Form:
+        """The law of the noise."""
+        return "discrete" if self.is_honest or self.profile == "paper" else "truncated"
+
+    @property
     def noise_factor(self) -> int:
         """By how much the noise is widened beyond that of one count that a unit changes by 1."""
         return 1
@@ -127,11 +131,6 @@ class LevelParams(NamesParams):
         return budget_of(Fraction(self.epsilon), Fraction(0), self.needs)
 
     @property
-    def epsilon_of_levels(self) -> Fraction:
-        """What is given to the levels: to each as published, to all together if honest."""
-        return self.spending.means["levels"].epsilon
-
-    @property
     def scale(self) -> tuple[int, int]:
         """(numerator, denominator) of the noise's scale, in cases.
 
@@ -140,11 +139,10 @@ class LevelParams(NamesParams):
         """
         return self.spending.means["levels"].noise(self.changed).scale
 
-    def level_query(self, form: Form, threshold: int, **more: Any) -> prefix_query.LevelQuery:
+    def level_query(self, threshold: int, **more: Any) -> prefix_query.LevelQuery:
         """Returns the query; the printed algorithm prunes ended prefixes and the last level, too.
 
         Args:
-            form: The law of the noise.
             threshold: Smallest noisy count that is not pruned, in cases.
             more: As of `LevelQuery`.
         """
@@ -154,7 +152,7 @@ class LevelParams(NamesParams):
             threshold,
             prunes_last=self.profile == "paper",
             when_full=self.when_full,
-            draw=truncated_laplace if form == "truncated" else draw_laplace,
+            draw=truncated_laplace if self.form == "truncated" else draw_laplace,
             **more,
         )
 
@@ -173,7 +171,7 @@ class LevelMethod(CasesOfVariants, QueryMethod):
 
 
 def decision_of(
-    answer: prefix_query.PrefixCounts,
+    answer: VariantHistogram,
     vocabulary: ActivityVocabulary,
     params: LevelParams,
     half_width: int | None,
@@ -199,11 +197,8 @@ def decision_of(
             f"the noisy counts are those of more than {MAX_EVENTS:,} events, which is the most "
             "that is released: raise the pruning thresholds or epsilon, or lower max_prefix_length"
         )
-    histogram = VariantHistogram.from_sequences(  # in the order of their codes
-        encode_sequences(answer.offsets, answer.codes), answer.counts
-    )
     variants = most_frequent_first(
-        vocabulary.names, histogram.offsets, histogram.codes, histogram.counts, half_width
+        vocabulary.names, answer.offsets, answer.codes, answer.counts, half_width
     )
     return VariantsDecision(fitting(variants, None) if params.is_honest else variants)
 
@@ -216,7 +211,7 @@ def half_width_of(params: LevelParams) -> int:
     return laplace_interval(Fraction(*params.scale))
 
 
-def epsilon_in_all(params: LevelParams, form: Form) -> Fraction:
+def epsilon_in_all(params: LevelParams) -> Fraction:
     """Returns an epsilon that really holds for all counts of all levels, if all else is public.
 
     A unit of m cases changes the counts of a level by at most m in total. Plain discrete Laplace
@@ -228,8 +223,8 @@ def epsilon_in_all(params: LevelParams, form: Form) -> Fraction:
     """
     scale = Fraction(*params.scale)
     per_case = 1 / scale
-    if form != "discrete":
-        extra = math.log(2) if form == "truncated" else positive_excess(float(per_case))
+    if params.form != "discrete":
+        extra = math.log(2) if params.form == "truncated" else positive_excess(float(per_case))
         # A unit of the last place is far more than the floats are off.
         per_case += Fraction(math.floor(extra * _PLACES) + 1, _PLACES)
     return per_case * params.max_units * params.max_prefix_length
@@ -253,15 +248,9 @@ class LaplaceVariantsParams(LevelParams):
     """Smallest noisy count that is not pruned, in cases; higher loses more, lower invents more."""
 
     @property
-    def form(self) -> Form:
-        """The law of the noise."""
-        reference = self.profile == "reference" and not self.is_honest
-        return "truncated" if reference else "discrete"
-
-    @property
     def query(self) -> prefix_query.LevelQuery:
         """The query of the prefixes, level by level."""
-        return self.level_query(self.form, self.p_harmful, named="p_harmful")
+        return self.level_query(self.p_harmful, named="p_harmful")
 
 
 class LaplaceVariants(LevelMethod):
@@ -308,12 +297,12 @@ class LaplaceVariants(LevelMethod):
         """Returns the levels, where their epsilon is finite."""
         if params.vocabulary is None:
             return ()
-        return (Spend("levels", "pure", epsilon_in_all(params, params.form), Fraction(0)),)
+        return (Spend("levels", "pure", epsilon_in_all(params), Fraction(0)),)
 
     def guarantee_as_published(self, params: LaplaceVariantsParams) -> Guarantee:
         """Returns the published claim and what holds."""
         k = params.max_prefix_length
-        in_all = epsilon_in_all(params, params.form)
+        in_all = epsilon_in_all(params)
         why = (
             f"A case is in one candidate of each of the {k} levels, each of which has all of "
             "epsilon, so the levels cost "

@@ -24,6 +24,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
@@ -70,7 +71,7 @@ class LevelQuery:
         draw: The noise.
         is_positive: Whether a noisy count is made to be above 0, as if drawn until it is; this
             takes discrete Laplace noise in place of `draw`.
-        harmful_threshold: That of the candidates that a judge calls harmful; None is `threshold`.
+        harmful_threshold: That of the candidates that a judge calls harmful.
         keeps_uncounted: Whether what a judge does not let count is kept with its exact count, and
             pruned by it, as the authors of SaCoFa do; no epsilon is finite then.
         named: What the thresholds are called where there are too many candidates.
@@ -84,32 +85,9 @@ class LevelQuery:
     when_full: Literal["refuse", "keep largest"] = "refuse"
     draw: Sampler = draw_laplace
     is_positive: bool = False
-    harmful_threshold: int | None = None
+    harmful_threshold: int = 0
     keeps_uncounted: bool = False
     named: str = "threshold"
-
-    @property
-    def threshold_of_harmful(self) -> int:
-        """Smallest noisy count of a harmful candidate that survives."""
-        return self.threshold if self.harmful_threshold is None else self.harmful_threshold
-
-
-@dataclass(frozen=True, eq=False)
-class PrefixCounts:
-    """What a query answers.
-
-    Attributes:
-        offsets: int64[n+1], CSR offsets into `codes`.
-        codes: int32[n_positions], the prefixes' activities, distinct for each value of `is_ended`.
-        counts: int64[n], noisy, not negative: cases that are the prefix if it ended, else cases
-            that begin with it.
-        is_ended: bool[n]; the others have `max_prefix_length` activities.
-    """
-
-    offsets: np.ndarray
-    codes: np.ndarray
-    counts: np.ndarray
-    is_ended: np.ndarray
 
 
 def trace_variant_query(
@@ -119,7 +97,7 @@ def trace_variant_query(
     randomness: Randomness,
     name: str,
     judge: RuleJudge | None = None,
-) -> PrefixCounts:
+) -> VariantHistogram:
     """Asks for the noisy counts of prefixes, level by level.
 
     If a unit adds or removes at most m cases, it changes the counts of each level by at most m in
@@ -137,6 +115,10 @@ def trace_variant_query(
         name: What every purpose begins with.
         judge: Judges the candidates. If all that it knows is public, the guarantee is the same.
 
+    Returns:
+        The prefixes with noisy counts, not negative: of `max_prefix_length` activities the cases
+        that begin with it, of fewer those that are the prefix.
+
     Raises:
         UsageError: A level has too many candidates, which follows from noisy counts alone.
     """
@@ -148,7 +130,8 @@ def trace_variant_query(
     # Survivors: their activities, and what their noise is keyed by. A candidate's cell is the image
     # of its parent's and of its last symbol, so a CBC-MAC of its prefix.
     prefixes, cells = np.zeros((1, 0), np.int32), cell_numbers(np.arange(1))
-    by_level: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
+    sequences: list[pa.LargeBinaryArray] = []
+    counts: list[np.ndarray] = []
     for depth in range(query.max_prefix_length):
         n_survivors = len(prefixes)
         if not n_survivors:
@@ -180,10 +163,14 @@ def trace_variant_query(
         is_spared = np.zeros(len(symbol), bool)
         if not query.prunes_last:
             is_spared |= is_end | is_last
-        thresholds = np.where(is_harmful, query.threshold_of_harmful, query.threshold)
+        thresholds = np.where(is_harmful, query.harmful_threshold, query.threshold)
         survives = is_candidate & ((noisy >= thresholds) | is_spared)
         out = np.flatnonzero(survives & (is_end | is_last))
-        by_level.append((prefixes[parents[out]], symbol[out], noisy[out], is_end[out]))
+        whole = np.column_stack([prefixes[parents[out]], symbol[out].astype(np.int32)])
+        lengths_out = depth + 1 - is_end[out]
+        codes = whole.ravel()[ranges(np.arange(len(out)) * (depth + 1), lengths_out)]
+        sequences.append(encode_sequences(offsets_of(lengths_out), codes))
+        counts.append(noisy[out])
         if is_last:
             break
         growing = _within_bounds(np.flatnonzero(survives & ~is_end), noisy, n_symbols, query)
@@ -194,7 +181,7 @@ def trace_variant_query(
         rows, inside = rows[inside >= 0], inside[inside >= 0]
         prefixes = np.column_stack([prefixes[parents[growing]], symbol[growing].astype(np.int32)])
         cells = children[growing]
-    return _joined(by_level)
+    return VariantHistogram.from_sequences(pa.concat_arrays(sequences), np.concatenate(counts))
 
 
 def _with_noise(
@@ -202,7 +189,7 @@ def _with_noise(
 ) -> np.ndarray:
     purpose = f"{name}/count"
     if query.is_positive:
-        return positive_laplace(randomness, purpose, cells, counts, *query.scale)
+        return positive_laplace(randomness, purpose, cells, counts, query.scale)
     return counts + query.draw(CellStream(randomness, purpose, cells), *query.scale)
 
 
@@ -220,25 +207,6 @@ def _within_bounds(
         )
     n_kept = query.max_candidates // n_symbols
     return np.sort(growing[np.argsort(-noisy[growing], kind="stable")[:n_kept]])
-
-
-def _joined(
-    by_level: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]],
-) -> PrefixCounts:
-    """Puts the levels' prefixes, last symbols, counts and ends into one answer."""
-    lengths, codes = [], []
-    for prefixes, symbols, _, is_end in by_level:
-        whole = np.column_stack([prefixes, symbols.astype(np.int32)])
-        n_activities = whole.shape[1] - is_end
-        starts = np.arange(len(whole), dtype=np.int64) * whole.shape[1]
-        lengths.append(n_activities)
-        codes.append(whole.ravel()[ranges(starts, n_activities)])
-    return PrefixCounts(
-        offsets_of(np.concatenate(lengths)),
-        np.concatenate(codes).astype(np.int32),
-        np.concatenate([counts for _, _, counts, _ in by_level]),
-        np.concatenate([is_end for _, _, _, is_end in by_level]),
-    )
 
 
 # ---
@@ -314,14 +282,9 @@ class LaplaceLevels(VariantGenerator):
         the true number with probability 0.95.
         """
         query = self.query(domain, means["levels"])
-        answer = trace_variant_query(counted, len(domain.vocabulary), query, randomness, self.name)
-        variants = VariantHistogram.from_sequences(  # in the order of their codes
-            encode_sequences(answer.offsets, answer.codes), answer.counts
-        )
+        names = domain.vocabulary.names
+        variants = trace_variant_query(counted, len(names), query, randomness, self.name)
+        half_width = laplace_interval(Fraction(*query.scale))
         return most_frequent_first(
-            domain.vocabulary.names,
-            variants.offsets,
-            variants.codes,
-            variants.counts,
-            laplace_interval(Fraction(*query.scale)),
+            names, variants.offsets, variants.codes, variants.counts, half_width
         )

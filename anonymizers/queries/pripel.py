@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -22,9 +22,9 @@ from tracecloak.anonymizers.queries.prefix_method import LaplaceVariants, LevelM
 from tracecloak.anonymizers.queries.pripel_enrichment import (
     MAX_ACTIVITIES,
     ContentsDecision,
+    Enriched,
     QueryDecision,
     assigned,
-    enriched,
     pair_groups,
 )
 from tracecloak.anonymizers.queries.sacofa import Sacofa
@@ -327,14 +327,13 @@ class PripelParams(contract.Params):
     @property
     def of_query(self) -> LevelParams:
         """The parameters of the query's own method."""
-        given: dict[str, Any] = {
-            "epsilon": self.epsilon,
-            "max_prefix_length": self.max_prefix_length,
-            "p_harmful": self.p_harmful,
-            "profile": "reference" if self.query == "sacofa" else "paper",
-        }
+        given: dict[str, Any] = self.model_dump(
+            include={"epsilon", "max_prefix_length", "p_harmful"}
+        )
         if self.query == "sacofa":
-            given["p_harmless"] = self.p_harmless
+            given |= {"profile": "reference", "p_harmless": self.p_harmless}
+        else:
+            given |= {"profile": "paper"}
         return _QUERIES[self.query].Params(**given)  # type: ignore[return-value]
 
     @property
@@ -380,12 +379,8 @@ class Pripel(RoundsMethod):
             f"that public, {each} would still have epsilon {epsilon}, which add up over the events "
             f"of a case. Of the variants alone: {of_query.reality}"
         )
-        return Guarantee(
-            kind="published",
-            unit="case",
-            adjacency="add_remove",
-            epsilon=None,
-            delta=None,
+        return Guarantee.without_epsilon(
+            "published",
             claim=(
                 f"epsilon = {epsilon}, for the variants, and as local differential privacy for "
                 "each time and each attribute value."
@@ -401,9 +396,8 @@ class Pripel(RoundsMethod):
     def parts(self, params: PripelParams) -> tuple[Part, ...]:
         """Returns the two rounds."""
         query = {"laplace": "the trace-variant query", "sacofa": "the SaCoFa query"}[params.query]
-        bounds = {"pair": "the same two activities", "log": "any two events"}[
-            params.duration_bounds
-        ]
+        between = {"pair": "the same two activities", "log": "any two events"}
+        bounds = between[params.duration_bounds]
         values = f" and {len(params.declared)} attributes" if params.attributes else ""
         epsilon = decimal_text(Fraction(params.epsilon))
         asked = _QUERIES[params.query].requires("variants", params.of_query)
@@ -448,14 +442,12 @@ class Pripel(RoundsMethod):
         randomness: Randomness,
     ) -> TraceBatch:
         """Makes the released cases that are matched with the cases of one batch."""
-        return enriched(
-            traces,
-            decisions[VARIANTS],
-            decisions[CONTENTS],
-            params.declared,
-            float(params.epsilon),
-            params.duration_bounds == "pair",
-            randomness,
+        cases = Enriched.of(traces, decisions[VARIANTS], decisions[CONTENTS], randomness)
+        epsilon, by_pair = float(params.epsilon), params.duration_bounds == "pair"
+        return replace(
+            cases.released,
+            times=cases.retimed(epsilon, by_pair, randomness),
+            attributes={a.name: cases.value(a, epsilon, randomness) for a in params.declared},
         )
 
 

@@ -30,8 +30,7 @@ All draws are made of floats by inversion, so no epsilon is claimed from their l
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -350,34 +349,6 @@ def _drawn(
     ends = offsets_of(table.counts)
     picked = ends[low] + below(words, ends[high] - ends[low])
     return np.searchsorted(ends, picked, side="right") - 1
-
-
-def enriched(
-    traces: TraceBatch,
-    query: QueryDecision,
-    contents: ContentsDecision,
-    attributes: Sequence[Attribute],
-    epsilon: float,
-    by_pair: bool,
-    randomness: Randomness,
-) -> TraceBatch:
-    """Returns the released cases that are made from the cases of a batch.
-
-    Args:
-        traces: Complete cases.
-        query: Round `variants`.
-        contents: Round `contents`.
-        attributes: The declared attributes, in their order.
-        epsilon: Of each time and of each value.
-        by_pair: See `Enriched.duration_bounds`.
-        randomness: The release's.
-    """
-    cases = Enriched.of(traces, query, contents, randomness)
-    return replace(
-        cases.released,
-        times=cases.retimed(epsilon, by_pair, randomness),
-        attributes={a.name: cases.value(a, epsilon, randomness) for a in attributes},
-    )
 
 
 def bounded_laplace(

@@ -51,7 +51,6 @@ from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, drawable
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.statistics.relations import ActivityRelations
 
@@ -142,11 +141,6 @@ class SacofaParams(LevelParams):
         return self.p_harmless or int(self.p_harmful)
 
     @property
-    def least_harmful(self) -> int:
-        """Smallest noisy count of a harmful prefix that survives."""
-        return _NEVER if self.p_harmful == "inf" else int(self.p_harmful)
-
-    @property
     def needs(self) -> tuple[Need, ...]:
         """What the levels have to spend, and the rules before them where they are bought."""
         if self.rules != "bought":
@@ -161,11 +155,6 @@ class SacofaParams(LevelParams):
         return of_order(self.max_prefix_length, self.n_words or 1, self.max_units)
 
     @property
-    def rules_epsilon(self) -> Fraction:
-        """What the rules spend, where they are bought."""
-        return self.spending.means["rules"].epsilon
-
-    @property
     def rules_scale(self) -> tuple[int, int]:
         """(numerator, denominator) of the scale of the noise of bought rules, in cases.
 
@@ -177,9 +166,7 @@ class SacofaParams(LevelParams):
     @property
     def form(self) -> Form:
         """The law of the noise."""
-        if self.is_honest:
-            return "discrete"
-        return "positive" if self.profile == "paper" else "truncated"
+        return "positive" if self.profile == "paper" and not self.is_honest else super().form
 
     @property
     def noise_factor(self) -> int:
@@ -213,10 +200,9 @@ class SacofaParams(LevelParams):
     def query(self) -> LevelQuery:
         """The query of the prefixes, level by level."""
         return self.level_query(
-            self.form,
             self.least_harmless,
             is_positive=self.form == "positive",
-            harmful_threshold=self.least_harmful,
+            harmful_threshold=_NEVER if self.p_harmful == "inf" else self.p_harmful,
             keeps_uncounted=self.keeps_uncounted,
             named="p_harmless",
         )
@@ -324,15 +310,17 @@ class Sacofa(LevelMethod):
 
     def parts(self, params: SacofaParams) -> tuple[Part, ...]:
         """Returns the rules where they are bought, and all levels, in one round."""
-        variants = self._variants(params)
-        return (self._bought_rules(params), variants) if params.rules == "bought" else (variants,)
+        *rules, levels = params.needs
+        variants = self._variants(levels, params)
+        return (*(self._bought_rules(need, params) for need in rules), variants)
 
-    def _bought_rules(self, params: SacofaParams) -> Part:
+    def _bought_rules(self, need: Need, params: SacofaParams) -> Part:
         scale = float(Fraction(*params.rules_scale))
         reality = (
             "The rules follow from counts of which activity comes before which, which a unit "
             f"changes by at most {params.rules_changed.l1} in total; exact discrete Laplace noise "
-            f"of scale {scale:g} covers them with epsilon {text_of(params.rules_epsilon)}."
+            f"of scale {scale:g} covers them with epsilon "
+            f"{text_of(params.spending.means['rules'].epsilon)}."
         )
         sentence = (
             "counts in how many cases one activity comes before another, with noise of scale "
@@ -341,17 +329,31 @@ class Sacofa(LevelMethod):
         )
 
         def decide(given: Given) -> OrderRules:
-            relations = given.statistics["relations"]
+            relations: ActivityRelations = given.statistics["relations"]
             vocabulary = params.names_in_effect(given.statistics["names"])
-            return _noisy_rules(relations, vocabulary, params, given.randomness, self.name)
+            n, least = len(vocabulary), params.least_harmless
+            exact = [relations.matrix(vocabulary).ravel(), relations.cases(vocabulary)]
+            counts = np.concatenate([*exact, relations.firsts(vocabulary)])
+            cells = cell_numbers(np.arange(len(counts)))
+            stream = CellStream(given.randomness, f"{self.name}/rule", cells)
+            noisy = counts + draw_laplace(stream, *params.rules_scale)
 
-        needs = tuple(need for need in params.needs if need.name == "rules")
-        counters = {
-            "relations": Counted(ActivityRelations, _relations, (params.max_prefix_length,))
-        }
-        return Part("rules", needs, lambda means: sentence, decide, counters, _ROUND, reality)
+            # From here on only noisy counts are read.
+            pairs, cases, firsts = noisy[: n * n].reshape(n, n), noisy[-2 * n : -n], noisy[-n:]
+            occurs = pairs >= least
+            has_other = ~np.eye(n, dtype=bool)
+            return OrderRules(
+                ~occurs,
+                occurs & (cases[:, np.newaxis] - pairs < least),
+                occurs & has_other & ~occurs.T & (cases[np.newaxis] - pairs < least),
+                firsts >= least,
+            )
 
-    def _variants(self, params: SacofaParams) -> Part:
+        counter = Counted(ActivityRelations, _relations, (params.max_prefix_length,))
+        counters = {"relations": counter}
+        return Part("rules", (need,), lambda means: sentence, decide, counters, _ROUND, reality)
+
+    def _variants(self, need: Need, params: SacofaParams) -> Part:
         counters = variants_and_names()
         if params.rules == "log":
             counters["relations"] = Counted(ActivityRelations, _relations, (None,))
@@ -360,8 +362,8 @@ class Sacofa(LevelMethod):
             f"A case is in one candidate of each of the {params.max_prefix_length} levels; exact "
             f"discrete Laplace noise of scale {float(Fraction(*params.scale)):g} on every counted "
             "candidate covers all levels together with epsilon "
-            f"{text_of(params.epsilon_of_levels)}. Which candidates there are, which of them are "
-            "harmful and how many of those are chosen follows from noisy counts, "
+            f"{text_of(params.spending.means['levels'].epsilon)}. Which candidates there are, "
+            "which of them are harmful and how many of those are chosen follows from noisy counts, "
             f"{source} and chance alone."
         )
         sentence = _sentence(params)
@@ -369,29 +371,26 @@ class Sacofa(LevelMethod):
         def decide(given: Given) -> VariantsDecision:
             return self._answered(given, params)
 
-        needs = tuple(need for need in params.needs if need.name == "levels")
-        return Part("variants", needs, lambda means: sentence, decide, counters, _ROUND, reality)
+        return Part("variants", (need,), lambda means: sentence, decide, counters, _ROUND, reality)
 
     def spends_as_published(self, params: SacofaParams) -> tuple[Spend, ...]:
         """Returns the levels, where their epsilon is finite."""
         if _reasons(params):
             return ()
-        return (Spend("levels", "pure", epsilon_in_all(params, params.form), Fraction(0)),)
+        return (Spend("levels", "pure", epsilon_in_all(params), Fraction(0)),)
 
     def guarantee_as_published(self, params: SacofaParams) -> Guarantee:
         """Returns the published claim and what holds."""
         k = params.max_prefix_length
-        in_all = epsilon_in_all(params, params.form)
+        in_all = epsilon_in_all(params)
+        why = {
+            "discrete": ".",
+            "truncated": ", as it is cut off towards 0.",
+            "positive": ", as counts are made to come out positive.",
+        }
         alone = (
             f"he noise of the counts on {k} levels, each of which has all of epsilon, costs "
-            f"{text_of(in_all)} in all"
-            + (
-                "."
-                if params.form == "discrete"
-                else ", as it is cut off towards 0."
-                if params.form == "truncated"
-                else ", as counts are made to come out positive."
-            )
+            f"{text_of(in_all)} in all{why[params.form]}"
         )
         reasons = _reasons(params)
         is_finite = not reasons
@@ -424,8 +423,15 @@ class Sacofa(LevelMethod):
         vocabulary = params.names_in_effect(given.statistics["names"])
         if len(vocabulary) > MAX_ACTIVITIES:
             raise UsageError(TOO_MANY_ACTIVITIES)
+        if params.model is not None:
+            rules = params.model.over(vocabulary)
+        elif params.rules == "bought":
+            rules = given.decisions["rules"]
+        else:
+            relations, at_first = given.statistics["relations"], params.profile == "paper"
+            rules = OrderRules.of_relations(relations, vocabulary, at_first)
         judge = RuleJudge(
-            _rules(given, vocabulary, params),
+            rules,
             params.harmful_from,
             params.largest_violations,
             params.choice_scale,
@@ -440,42 +446,6 @@ class Sacofa(LevelMethod):
         # one, so it gets no interval.
         half_width = None if params.form == "positive" else half_width_of(params)
         return decision_of(counts, vocabulary, params, half_width)
-
-
-def _noisy_rules(
-    relations: ActivityRelations,
-    vocabulary: ActivityVocabulary,
-    params: SacofaParams,
-    randomness: Randomness,
-    name: str,
-) -> OrderRules:
-    """The rules of the noisy counts of cases over a public alphabet."""
-    n, least = len(vocabulary), params.least_harmless
-    exact = [relations.matrix(vocabulary).ravel(), relations.cases(vocabulary)]
-    counts = np.concatenate([*exact, relations.firsts(vocabulary)])
-    stream = CellStream(randomness, f"{name}/rule", cell_numbers(np.arange(len(counts))))
-    noisy = counts + draw_laplace(stream, *params.rules_scale)
-
-    # From here on only noisy counts are read.
-    pairs, cases, firsts = noisy[: n * n].reshape(n, n), noisy[-2 * n : -n], noisy[-n:]
-    occurs = pairs >= least
-    has_other = ~np.eye(n, dtype=bool)
-    return OrderRules(
-        ~occurs,
-        occurs & (cases[:, np.newaxis] - pairs < least),
-        occurs & has_other & ~occurs.T & (cases[np.newaxis] - pairs < least),
-        firsts >= least,
-    )
-
-
-def _rules(given: Given, vocabulary: ActivityVocabulary, params: SacofaParams) -> OrderRules:
-    if params.model is not None:
-        return params.model.over(vocabulary)
-    if params.rules == "bought":
-        rules: OrderRules = given.decisions["rules"]
-        return rules
-    relations = given.statistics["relations"]
-    return OrderRules.of_relations(relations, vocabulary, params.profile == "paper")
 
 
 def _sentence(params: SacofaParams) -> str:

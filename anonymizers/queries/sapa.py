@@ -50,7 +50,7 @@ from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise import published
-from tracecloak.anonymizers.noise.drawing import draw_laplace
+from tracecloak.anonymizers.noise.drawing import Scale, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.queries import pair_query
@@ -104,9 +104,15 @@ def play_out(
     Raises:
         UsageError: The arcs are more than MAX_ARCS.
     """
-    if float(counts.sum(dtype=np.float64)) > MAX_ARCS:
-        raise UsageError(_TOO_MANY)
-    stacks = _orders(sources, targets, counts, end, randomness, purpose)
+    refuse_excess(float(counts.sum(dtype=np.float64)))
+    # Of each code the targets of its arcs, as often as counted, in random order.
+    stacks = [array("i") for _ in range(end + 1)]
+    cells = cell_numbers(sources * (end + 1) + targets)
+    for source in np.unique(sources[counts > 0]).tolist():
+        arcs = np.flatnonzero(sources == source)
+        order = np.argsort(_words(randomness, purpose, cells[arcs], counts[arcs]), kind="stable")
+        taken = np.repeat(targets[arcs].astype(np.int32), counts[arcs])[order]
+        stacks[source].frombytes(taken.view(np.uint8))
     is_open = [True] * (end + 1)
     codes, lengths = array("i"), array("q")
     path: list[int] = []
@@ -151,36 +157,16 @@ def playable(counts: np.ndarray) -> np.ndarray:
 
 
 def refuse_excess(n_arcs: float) -> None:
-    """Refuses what is expected to be too much to be played out.
+    """Refuses what is too much to be played out, or is expected to be.
 
     Args:
-        n_arcs: What is expected of the sum of the counts, from public numbers.
+        n_arcs: The sum of the counts, or what is expected of it, from public numbers.
 
     Raises:
         UsageError: They are more than MAX_ARCS.
     """
     if n_arcs > MAX_ARCS:
         raise UsageError(_TOO_MANY)
-
-
-def _orders(
-    sources: np.ndarray,
-    targets: np.ndarray,
-    counts: np.ndarray,
-    end: int,
-    randomness: Randomness,
-    purpose: str,
-) -> list[array[int]]:
-    """Returns for each code the targets of its arcs, as often as counted, in random order."""
-    orders = [array("i") for _ in range(end + 1)]
-    cells = cell_numbers(sources * (end + 1) + targets)
-    for source in np.unique(sources[counts > 0]).tolist():
-        arcs = np.flatnonzero(sources == source)
-        words = _words(randomness, purpose, cells[arcs], counts[arcs])
-        order = np.argsort(words, kind="stable")
-        taken = np.repeat(targets[arcs].astype(np.int32), counts[arcs])[order]
-        orders[source].frombytes(taken.view(np.uint8))
-    return orders
 
 
 def _words(
@@ -280,7 +266,7 @@ def exponential_query(
     noisy = np.zeros(len(pairs.domain), np.int64)
     make_positive = walked_laplace if params.is_cut_off else published.positive_laplace
     noisy[kept_pairs] = make_positive(
-        randomness, f"{name}/pair", cells[kept_pairs], pairs.counts[kept_pairs], *params.scale
+        randomness, f"{name}/pair", cells[kept_pairs], pairs.counts[kept_pairs], params.scale
     )
     names = pairs.vocabulary.names
     randomness.noise.made(f"{name}/pair", pairs.domain, noisy, pair_query.noise_of(params), names)
@@ -288,12 +274,7 @@ def exponential_query(
 
 
 def walked_laplace(
-    randomness: Randomness,
-    purpose: str,
-    cells: np.ndarray,
-    counts: np.ndarray,
-    numerator: int,
-    denominator: int,
+    randomness: Randomness, purpose: str, cells: np.ndarray, counts: np.ndarray, scale: Scale
 ) -> np.ndarray:
     """Returns int64[n], counts to which truncated Laplace noise is added until they are positive.
 
@@ -307,14 +288,11 @@ def walked_laplace(
         purpose: What the noise is for.
         cells: uint64[n, 2], what it is keyed by.
         counts: int64[n], not negative.
-        numerator: Of the scale.
-        denominator: Of the scale.
+        scale: Of the noise.
     """
-    noisy = counts + published.truncated_laplace(
-        CellStream(randomness, f"{purpose}/first", cells), numerator, denominator
-    )
-    last = draw_laplace(CellStream(randomness, f"{purpose}/last", cells), numerator, denominator)
-    return np.where(noisy > 0, noisy, 1 + published.sizes_of(last))
+    first, last = (CellStream(randomness, f"{purpose}/{n}", cells) for n in ("first", "last"))
+    noisy = counts + published.truncated_laplace(first, *scale)
+    return np.where(noisy > 0, noisy, 1 + published.sizes_of(draw_laplace(last, *scale)))
 
 
 class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
@@ -330,7 +308,15 @@ class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
         counters = pair_query.pairs_and_names()
         if params.query == "exponential":
             counters["distances"] = Counted(KFollows, _distances, (params.k_follows,))
-        sentence = _sentence(params)
+            numerator, denominator = params.choice_scale
+            n_others = 1 / math.expm1(denominator / numerator)
+            added = (
+                f"keeps those seen within {params.steps_text} and about {n_others:.3g} others, and "
+                f"makes their counts positive with {params.noise_text}"
+            )
+        else:
+            added = f"adds {params.noise_text} to every possible one"
+        sentence = f"counts directly-follows pairs, {added}, and plays cases out from them"
 
         def decide(given: Given) -> VariantsDecision:
             return self._played_out(given, params)
@@ -403,16 +389,3 @@ class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
         return VariantsDecision(
             most_frequent_first(words.names, variants.offsets, variants.codes, variants.counts)
         )
-
-
-def _sentence(params: SapaParams) -> str:
-    if params.query == "laplace":
-        added = f"adds {params.noise_text} to every possible one"
-    else:
-        numerator, denominator = params.choice_scale
-        n_others = 1 / math.expm1(denominator / numerator)
-        added = (
-            f"keeps those seen within {params.steps_text} and about {n_others:.3g} others, and "
-            f"makes their counts positive with {params.noise_text}"
-        )
-    return f"counts directly-follows pairs, {added}, and plays cases out from them"

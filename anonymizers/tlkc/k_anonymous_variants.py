@@ -38,7 +38,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, RoundsMethod, step
-from tracecloak.anonymizers.tlkc.params import KAnonymousParams, KnowledgeParams
+from tracecloak.anonymizers.tlkc.params import KAnonymousParams, KnowledgeParams, TlkcParams
 from tracecloak.anonymizers.tlkc.subtrace_groups import BLOCK, Group, grouped
 from tracecloak.anonymizers.tlkc.verify import verify_k_anonymity
 from tracecloak.schemas.arrays.merging import distinct_counts, offsets_of, ranges
@@ -46,12 +46,10 @@ from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.declarations import Attribute, declared
 from tracecloak.schemas.events.events import MAX_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.manifest import SUPPRESSED_STARTS, Guarantee, Operation
-from tracecloak.schemas.published.manifest import Kind as GuaranteeKind
+from tracecloak.schemas.published.manifest import SUPPRESSED_STARTS, Guarantee, Kind, Operation
 from tracecloak.schemas.statistics.background_knowledge import (
     UNIT_US,
     CaseTable,
-    Kind,
     Knowledge,
     KnownCases,
     cells_of,
@@ -86,7 +84,7 @@ def _known_cases(
 class Suppressing(RoundsMethod):
     """What the methods of the family share: it is decided which events go."""
 
-    guarantee_kind: ClassVar[GuaranteeKind] = "syntactic"
+    guarantee_kind: ClassVar[Kind] = "syntactic"
     log: ClassVar[Literal["transformed"]] = "transformed"
     operations: ClassVar[tuple[Operation, ...]] = (
         Operation("suppression", "event", "event"),
@@ -99,38 +97,31 @@ class Suppressing(RoundsMethod):
     verifies: ClassVar[bool] = True
 
 
-def syntactic(
-    claim: str, not_covered: tuple[str, ...], params: KnowledgeParams, kind: Kind
-) -> Guarantee:
+def syntactic(claim: str, not_covered: str, params: KAnonymousParams | TlkcParams) -> Guarantee:
     """Returns the guarantee of a method of the family.
 
     Args:
         claim: The property of the released log.
         not_covered: What this method leaves open beside what all of them do.
         params: What may be known of events.
-        kind: How it is put together.
     """
     also = []
-    if kind != "relative":
+    if params.knowledge_kind != "relative":
         also.append(
             f"Times since the first event are released to the {params.time_unit[:-1]}, and nothing "
             "holds for who knows them."
         )
     if params.perspective == "resource":
         also.append("The activities are released, and nothing holds for who knows them.")
-    return Guarantee(
-        kind="syntactic",
-        unit="case",
-        adjacency="add_remove",
-        epsilon=None,
-        delta=None,
-        claim=claim,
+    return Guarantee.without_epsilon(
+        "syntactic",
+        claim,
         reality=(
             "The property is one of the released log alone. No finite epsilon holds: what is "
             "suppressed depends on every case, and nothing is noised."
         ),
         not_covered=(
-            *not_covered,
+            not_covered,
             *also,
             "All k cases that are alike can be those of one individual.",
             "Two releases of the same or of overlapping logs, seen together, can break it.",
@@ -233,9 +224,8 @@ class KAnonymous(Suppressing):
         return syntactic(
             f"Every released case has its sequence of {what}{times} in common with at least "
             f"{params.k - 1} other{'s' if params.k > 2 else ''}.",
-            ("Cases that are alike may share a secret, which is then known of each of them.",),
+            "Cases that are alike may share a secret, which is then known of each of them.",
             params,
-            params.knowledge_kind,
         )
 
     def parts(self, params: KAnonymousParams) -> tuple[Part, ...]:

@@ -163,9 +163,7 @@ def minimal_violations(
     return _with_numbers(patterns, cases.words) if kind == "multiset" else patterns
 
 
-def maximal_frequent(
-    cases: CaseTable, kind: Kind, theta: Fraction, max_positions: int = MAX_POSITIONS
-) -> Patterns:
+def maximal_frequent(cases: CaseTable, kind: Kind, theta: Fraction) -> Patterns:
     """Returns the maximal frequent traces (Definition 17).
 
     The subsequences of elements that at least a share `theta` of the cases have, and of which no
@@ -177,7 +175,6 @@ def maximal_frequent(
         cases: The log.
         kind: Of the knowledge, which says what the elements are.
         theta: The share.
-        max_positions: See `subsequences.grow`.
     """
     words = codes_of_words(cases.words) << TIME_BITS if kind == "multiset" else cases.words
     unlabelled = CaseTable(
@@ -188,7 +185,7 @@ def maximal_frequent(
     maximal: list[np.ndarray] = []
     before: Level | None = None
     n_frequent = 0
-    for level in grow(_rows(rows, elements), PatternCriteria(min_cases), None, max_positions):
+    for level in grow(_rows(rows, elements), PatternCriteria(min_cases), None, MAX_POSITIONS):
         if before is not None:
             is_maximal = np.ones(len(before.taken), bool)
             is_maximal[level.shorter] = False
@@ -289,53 +286,6 @@ class _Alive:
         self.with_element = self.with_element - np.bincount(lost, minlength=len(self.with_element))
 
 
-def suppressed_by_frequent_traces(
-    violating: Patterns,
-    frequent: Patterns,
-    cases_with: np.ndarray,
-    draws: np.ndarray | None = None,
-) -> np.ndarray:
-    """Returns int64[k], the words to suppress by Algorithm 1, in the order of the choice.
-
-    Args:
-        violating: The minimal violating traces.
-        frequent: The maximal frequent traces, over the same elements.
-        cases_with: int64[n_elements], cases that have each element of `violating`.
-        draws: uint64[n_elements], random numbers: of equal scores the smallest is chosen, and
-            nothing is given back, as in the paper. None: as few events go as can easily be.
-    """
-    alive = _Alive(_Members.of(frequent))
-
-    def score(gain: np.ndarray, n_alive: int) -> np.ndarray:
-        return gain / (alive.with_element + 1)
-
-    return _greedy(violating, cases_with, score, alive.drop, draws)
-
-
-def suppressed_by_n_scores(
-    violating: Patterns,
-    cases_with: np.ndarray,
-    n_cases: int,
-    alpha: float,
-    draws: np.ndarray | None = None,
-) -> np.ndarray:
-    """Returns int64[k], the words to suppress by Algorithm 2, in the order of the choice.
-
-    Args:
-        violating: The minimal violating traces.
-        cases_with: int64[n_elements], cases that have each element of `violating`.
-        n_cases: Number of cases.
-        alpha: Weight of the gain; that of the loss is 1 - alpha.
-        draws: As for Algorithm 1.
-    """
-    share_with = cases_with / n_cases
-
-    def score(gain: np.ndarray, n_alive: int) -> np.ndarray:
-        return alpha * gain / n_alive + (1 - alpha) * (1 - share_with)  # Definition 20
-
-    return _greedy(violating, cases_with, score, lambda elements: None, draws)
-
-
 def _greedy(
     violating: Patterns,
     cases_with: np.ndarray,
@@ -343,6 +293,17 @@ def _greedy(
     also_drop: Callable[[np.ndarray], None],
     draws: np.ndarray | None,
 ) -> np.ndarray:
+    """Returns int64[k], the words to suppress, in the order of the choice.
+
+    Args:
+        violating: The minimal violating traces.
+        cases_with: int64[n_elements], cases that have each element of `violating`.
+        score: From the number of violating traces that are left with each element, and that of all,
+            to each element's score.
+        also_drop: Receives the elements that are chosen.
+        draws: uint64[n_elements], random numbers: of equal scores the smallest is chosen, and
+            nothing is given back, as in the paper. None: as few events go as can easily be.
+    """
     words = violating.elements
     # Elements are looked at in the order that ties are broken by.
     if draws is None:
@@ -388,10 +349,9 @@ def _needed(members: _Members, chosen: np.ndarray, cases_with: np.ndarray) -> np
 
 # --- TLKC privacy: whatever little is known of a case matches many, and tells no sensitive value. -
 # Rafiei, van der Aalst: Group-Based Privacy Preservation Techniques for Process Mining, section
-# 5.2.
-# Elements of events are suppressed in the whole log until every set, multiset, sequence or timed
-# sequence of at most L elements that occurs matches at least K cases, in which no sensitive value
-# has a share above C. No noise is drawn: this is no differential privacy.
+# 5.2. Elements of events are suppressed in the whole log until every set, multiset, sequence or
+# timed sequence of at most L elements that occurs matches at least K cases, in which no sensitive
+# value has a share above C. No noise is drawn: this is no differential privacy.
 #
 # Fixed here, where the paper is silent or its example differs: knowing nothing counts as
 # knowledge of length 0, so C holds for the log as a whole too. Times are cut to T and count from
@@ -438,12 +398,20 @@ class Tlkc(Suppressing):
 
     def guarantee(self, params: TlkcParams) -> Guarantee:
         """Returns the property of the released log."""
+        kind = _KINDS[params.knowledge_kind]
+        what = kind.format(params.length, _ELEMENTS[params.perspective], params.time_unit)
+        confidence = ""
+        if params.sensitive:
+            confidence = (
+                f", and no value of {', '.join(params.sensitive)} has a share above "
+                f"{params.confidence:g} among those (of numbers: no box of low, middle and high by "
+                "the quartiles of the released log)"
+            )
         return syntactic(
-            f"{_knowledge_in_words(params)} matches at least {params.k} cases"
-            f"{_confidence(params)}.",
-            ("Somebody who knows more of a case than that can single it out.",),
+            f"Every {what} that occurs in the released log matches at least {params.k} cases"
+            f"{confidence}.",
+            "Somebody who knows more of a case than that can single it out.",
             params,
-            params.knowledge_kind,
         )
 
     def parts(self, params: TlkcParams) -> tuple[Part, ...]:
@@ -546,13 +514,23 @@ def _chosen(
     if as_printed:
         cells = cell_numbers(violating.elements.astype(np.uint64))
         draws = randomness.words("tlkc/ties", cells, n_before)[:, 0]
-    share = cases_with(cases, violating.elements)
+    cases_of = cases_with(cases, violating.elements)
     if params.algorithm == "n_score":
-        return suppressed_by_n_scores(violating, share, cases.n_cases, params.alpha, draws)
+        loss = (1 - params.alpha) * (1 - cases_of / cases.n_cases)
+
+        def score(gain: np.ndarray, n_alive: int) -> np.ndarray:
+            return params.alpha * gain / n_alive + loss  # Definition 20
+
+        return _greedy(violating, cases_of, score, lambda elements: None, draws)
     frequent = maximal_frequent(cases, kind, Fraction(str(params.theta)))
     if no_numbers:
         frequent = without_numbers(frequent)
-    return suppressed_by_frequent_traces(violating, frequent, share, draws)
+    alive = _Alive(_Members.of(frequent))
+
+    def ratio(gain: np.ndarray, n_alive: int) -> np.ndarray:
+        return gain / (alive.with_element + 1)  # Definition 18
+
+    return _greedy(violating, cases_of, ratio, alive.drop, draws)
 
 
 def _with_later_ones(suppressed: np.ndarray, elements: np.ndarray) -> np.ndarray:
@@ -609,19 +587,3 @@ _KINDS = {
     "sequence": "sequence of at most {} {}",
     "relative": "sequence of at most {} {} with the {} since the case's first event",
 }
-
-
-def _knowledge_in_words(params: TlkcParams) -> str:
-    kind = _KINDS[params.knowledge_kind]
-    what = kind.format(params.length, _ELEMENTS[params.perspective], params.time_unit)
-    return f"Every {what} that occurs in the released log"
-
-
-def _confidence(params: TlkcParams) -> str:
-    if not params.sensitive:
-        return ""
-    names = ", ".join(params.sensitive)
-    return (
-        f", and no value of {names} has a share above {params.confidence:g} among those (of "
-        "numbers: no box of low, middle and high by the quartiles of the released log)"
-    )

@@ -9,52 +9,21 @@ knowledge of nothing as length 0, and with missing values as no sensitive values
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.anonymizers.tlkc.params import KAnonymousParams, KnowledgeParams, TlkcParams
+from tracecloak.anonymizers.tlkc.params import KAnonymousParams, TlkcParams
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import UNIT_US
 
-_MAX_EXAMPLES = 10
 
-
-@dataclass
-class TlkcFinding:
-    """What was found; it tells of the log and is not for publication.
-
-    Attributes:
-        n_cases: Released cases.
-        n_known: Pieces of knowledge that occur, the empty one among them.
-        fewest_cases: The fewest cases that any of them matches; 0 in an empty log.
-        largest_share: The largest share of a sensitive value among the cases that match.
-        n_too_few: Pieces of knowledge that match fewer than k cases.
-        n_too_sure: Those that match enough, and with too large a share.
-        examples: Up to ten that violate, as tuples of element texts.
-    """
-
-    n_cases: int
-    n_known: int = 0
-    fewest_cases: int = 0
-    largest_share: Fraction = Fraction(0)
-    n_too_few: int = 0
-    n_too_sure: int = 0
-    examples: list[tuple[str, ...]] = field(default_factory=list)
-
-    @property
-    def holds(self) -> bool:
-        """Whether the log satisfies the requirement."""
-        return self.n_too_few == 0 and self.n_too_sure == 0
-
-
-def verify_tlkc(released: Sequence[TraceBatch], params: TlkcParams) -> TlkcFinding:
-    """Returns the finding of a log that satisfies the requirement.
+def verify_tlkc(released: Sequence[TraceBatch], params: TlkcParams) -> None:
+    """Checks that a log satisfies the requirement.
 
     Args:
         released: All of its cases, as they were released or as they are read from its files.
@@ -63,49 +32,55 @@ def verify_tlkc(released: Sequence[TraceBatch], params: TlkcParams) -> TlkcFindi
     Raises:
         GuaranteeError: It does not.
     """
-    finding = examine_tlkc(released, params)
-    if not finding.holds:
-        broken = []
-        if finding.n_too_few:
-            broken.append(f"k={params.k}: some knowledge matches fewer cases")
-        if finding.n_too_sure:
-            broken.append(f"confidence={params.confidence:g}: a sensitive value is more certain")
+    n_too_few, n_too_sure = count_violations(released, params)
+    broken = []
+    if n_too_few:
+        broken.append(f"k={params.k}: some knowledge matches fewer cases")
+    if n_too_sure:
+        broken.append(f"confidence={params.confidence:g}: a sensitive value is more certain")
+    if broken:
         raise GuaranteeError(
             f"the released log does not keep {'; nor '.join(broken)}. It must not be published; "
             "anonymise the input again with these parameters"
         )
-    return finding
 
 
-def examine_tlkc(released: Sequence[TraceBatch], params: TlkcParams) -> TlkcFinding:
-    """Goes through all knowledge of a log, whether it satisfies the requirement or not.
+def count_violations(released: Sequence[TraceBatch], params: TlkcParams) -> tuple[int, int]:
+    """Goes through all knowledge of a log, that of nothing too.
 
     A log that violates much takes long: every piece of knowledge that occurs is looked at.
+
+    Returns:
+        (pieces of knowledge that match fewer than k cases; those that match enough, and a sensitive
+        value has too large a share among these).
     """
     log = _Log.of(released, params)
-    finding = TlkcFinding(log.n_cases)
-    if log.n_cases:
-        _examine(finding, log, params, (), np.arange(log.n_cases), log.offsets[:-1])
-    return finding
+    n_too_few = n_too_sure = 0
+    all_cases = np.arange(len(log.offsets) - 1)
+    for cases in _matches(log, params.length, all_cases, log.offsets[:-1]):
+        known = (values[cases] for values in log.sensitive)
+        most = max((int(np.bincount(v[v >= 0]).max(initial=0)) for v in known), default=0)
+        if len(cases) < params.k:
+            n_too_few += 1
+        elif most > params.exact_confidence * len(cases):
+            n_too_sure += 1
+    return n_too_few, n_too_sure
 
 
 @dataclass(frozen=True, eq=False)
 class _Log:
     """Rows of elements, one a case.
 
-    `sensitive` has a column of value numbers by attribute, -1 for none; `texts` say what an element
-    is.
+    `sensitive` has a column of value numbers by attribute, -1 for none.
     """
 
-    n_cases: int
     offsets: np.ndarray
     elements: np.ndarray
     sensitive: list[np.ndarray]
-    texts: list[str]
 
     @classmethod
     def of(cls, released: Sequence[TraceBatch], params: TlkcParams) -> _Log:
-        tables = [_elements_of_batch(batch, params, params.knowledge_kind) for batch in released]
+        tables = [_elements_of_batch(batch, params) for batch in released]
         elements = pa.concat_arrays([pa.array([], pa.string()), *(t[1] for t in tables)])
         case_sizes = np.concatenate([np.zeros(0, np.int64), *(t[0] for t in tables)])
         case = np.repeat(np.arange(len(case_sizes)), case_sizes)
@@ -121,14 +96,12 @@ class _Log:
             is_new[1:] = (case[1:] != case[:-1]) | (codes[1:] != codes[:-1])
             case, codes = case[is_new], codes[is_new]
         return cls(
-            len(case_sizes),
             np.searchsorted(case, np.arange(len(case_sizes) + 1)),
             codes,
             [
                 _sensitive_values(released, name, is_number=declaration.bounds is not None)
                 for name, declaration in params.sensitive.items()
             ],
-            coded.dictionary.to_pylist(),
         )
 
 
@@ -144,7 +117,7 @@ def verify_k_anonymity(released: Sequence[TraceBatch], params: KAnonymousParams)
     """
     cases: Counter[tuple[str | None, ...]] = Counter()
     for batch in released:
-        sizes, elements = _elements_of_batch(batch, params, params.knowledge_kind)
+        sizes, elements = _elements_of_batch(batch, params)
         texts = elements.to_pylist()
         ends = np.cumsum(sizes).tolist()
         for first, last in zip([0, *ends], ends, strict=False):
@@ -157,7 +130,7 @@ def verify_k_anonymity(released: Sequence[TraceBatch], params: KAnonymousParams)
 
 
 def _elements_of_batch(
-    traces: TraceBatch, params: KnowledgeParams, kind: str
+    traces: TraceBatch, params: KAnonymousParams | TlkcParams
 ) -> tuple[np.ndarray, pa.Array]:
     """Events by case, and what is known of each event as one text; null: nothing."""
     activity = traces.vocabulary.names.take(pa.array(traces.activities))
@@ -168,7 +141,7 @@ def _elements_of_batch(
         if params.perspective == "activity_resource":
             # A tab cannot be in a declared resource, so two pairs never make one text.
             text = pc.binary_join_element_wise(pc.fill_null(text, "\t"), activity, "\t")
-    if kind == "relative":
+    if params.knowledge_kind == "relative":
         unit = UNIT_US[params.time_unit]
         number = np.floor_divide(traces.times, unit)
         first = np.repeat(number[traces.offsets[:-1]], np.diff(traces.offsets))
@@ -204,27 +177,20 @@ def _plain(values: pa.Array) -> pa.Array:
     return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
 
 
-def _examine(
-    finding: TlkcFinding,
-    log: _Log,
-    params: TlkcParams,
-    pattern: tuple[str, ...],
-    cases: np.ndarray,
-    places: np.ndarray,
-) -> None:
-    """Judges one piece of knowledge by the cases that match it, and all that continues it.
+def _matches(log: _Log, n_more: int, cases: np.ndarray, places: np.ndarray) -> Iterator[np.ndarray]:
+    """Yields the cases that match a piece of knowledge, and those that match what continues it.
 
     Args:
-        finding: Adds up what is found along the way.
         log: The log.
-        params: What it is held to.
-        pattern: What is known.
-        cases: int64[n], those that match it, at least one.
+        n_more: How many more elements can be known.
+        cases: int64[n], those that match it; of none nothing is yielded.
         places: int64[n], where in `elements` each can continue: after its earliest match.
     """
-    _judge(finding, log, params, pattern, cases)
+    if not len(cases):
+        return
+    yield cases
     n_later = log.offsets[cases + 1] - places
-    if len(pattern) == params.length or not n_later.any():
+    if not n_more or not n_later.any():
         return
     whose = np.repeat(np.arange(len(cases)), n_later)
     place = np.arange(len(whose)) + np.repeat(places - np.cumsum(n_later) + n_later, n_later)
@@ -237,30 +203,4 @@ def _examine(
     element, whose, place = element[is_earliest], whose[is_earliest], place[is_earliest]
     starts = np.flatnonzero(np.diff(element, prepend=-1))
     for first, last in zip(starts, np.append(starts[1:], len(element)), strict=True):
-        longer = (*pattern, log.texts[element[first]])
-        _examine(finding, log, params, longer, cases[whose[first:last]], place[first:last] + 1)
-
-
-def _judge(
-    finding: TlkcFinding,
-    log: _Log,
-    params: TlkcParams,
-    pattern: tuple[str, ...],
-    cases: np.ndarray,
-) -> None:
-    most = 0
-    for values in log.sensitive:
-        known = values[cases]
-        most = max(most, int(np.bincount(known[known >= 0]).max(initial=0)))
-    share = Fraction(most, len(cases))
-    finding.n_known += 1
-    finding.fewest_cases = min(finding.fewest_cases or len(cases), len(cases))
-    finding.largest_share = max(finding.largest_share, share)
-    if len(cases) < params.k:
-        finding.n_too_few += 1
-    elif share > params.exact_confidence:
-        finding.n_too_sure += 1
-    else:
-        return
-    if len(finding.examples) < _MAX_EXAMPLES:
-        finding.examples.append(pattern)
+        yield from _matches(log, n_more - 1, cases[whose[first:last]], place[first:last] + 1)

@@ -84,6 +84,13 @@ class Guarantee:
         if self.kind == "rigorous" and (self.epsilon is None or self.delta is None):
             raise UsageError("a rigorous guarantee needs epsilon and delta")
 
+    @classmethod
+    def without_epsilon(
+        cls, kind: Kind, claim: str, reality: str, not_covered: tuple[str, ...]
+    ) -> Guarantee:
+        """Returns a promise about cases for which no finite epsilon holds."""
+        return cls(kind, "case", "add_remove", None, None, claim, reality, not_covered)
+
     def with_order_note(self, is_by_name: bool) -> Guarantee:
         """Returns the promise; where names order events with equal timestamps, it says so."""
         if not is_by_name:

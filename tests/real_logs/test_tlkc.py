@@ -20,7 +20,7 @@ from tests.support.tlkc_logs import (
 )
 from tracecloak.anonymizers.tlkc.method import Tlkc
 from tracecloak.anonymizers.tlkc.params import TlkcParams
-from tracecloak.anonymizers.tlkc.verify import examine_tlkc
+from tracecloak.anonymizers.tlkc.verify import count_violations
 from tracecloak.examination.measure.measures import variant_emd
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -66,7 +66,7 @@ def test_sepsis_keeps_at_least_what_the_authors_code_keeps(
     log = sepsis(logs_folder)
     given = params(log, knowledge_kind=kind, length=length)
     [released] = release_of([log], Tlkc(), given)
-    assert not examine_tlkc([log_as_released(log)], given).holds
+    assert any(count_violations([log_as_released(log)], given))
     Tlkc().verify([released], given)
     found = distance(log, released)
     print(f"{kind}: {released.n_events} events, distance {found:.4f}")  # noqa: T201

@@ -69,7 +69,7 @@ def test_positive_noise_has_the_conditional_law(count: int, scale: int) -> None:
     """With n = 100,000; control: counts that are just raised to 1."""
     n, a = 100_000, math.exp(-1 / scale)
     counts = np.full(n, count)
-    sample = published.positive_laplace(randomness(), "p", cells_of(n), counts, scale, 1)
+    sample = published.positive_laplace(randomness(), "p", cells_of(n), counts, (scale, 1))
     assert sample.min() >= 1
     expected = positive_law(count, a, 400) * n
     observed = np.bincount(np.minimum(sample, 400), minlength=401)[1:]

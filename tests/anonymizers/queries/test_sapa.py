@@ -18,9 +18,7 @@ from tests.support.logs import Log, trace_batch
 from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.noise.published import positive_excess
 from tracecloak.anonymizers.noise.randomness import cell_numbers
-from tracecloak.anonymizers.queries.pair_query import (
-    PairCounts,
-)
+from tracecloak.anonymizers.queries.pair_query import PairCounts
 from tracecloak.anonymizers.queries.sapa import (
     MAX_ARCS,
     Sapa,
@@ -248,7 +246,7 @@ def test_a_walked_count_has_its_law_and_what_it_costs(scale: tuple[int, int]) ->
     """Up to ln 2 beyond k epsilon for a change by k, and no less as counts grow."""
     epsilon, n = scale[1] / scale[0], 10_000
     a = math.exp(-epsilon)
-    drawn = walked_laplace(randomness(), "w", cell_numbers(np.arange(n)), np.full(n, 2), *scale)
+    drawn = walked_laplace(randomness(), "w", cell_numbers(np.arange(n)), np.full(n, 2), scale)
     for count, is_so in ((2, True), (9, False)):  # the control
         law = dict(enumerate(law_of_walk(count, a, 500).tolist(), 1))
         assert (p_value_of_law(Counter(drawn.tolist()), law) > ALPHA) is is_so
