@@ -1,0 +1,149 @@
+"""What is larger or else than any release has is not read."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.pipelines.verification.test_changes import PART
+from tests.support.received import made
+from tracecloak.pipelines.verification import folder, log_forms, parquet_bounds, promise, received
+from tracecloak.pipelines.verification.folder import Unsure, Wrong
+from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet
+from tracecloak.pipelines.verification.promise import log_attributes
+from tracecloak.pipelines.verification.verify import verify
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
+
+
+def test_a_shared_script_that_is_not_what_it_is_named_after_is_found(tmp_path: Path) -> None:
+    """Catches a script of somebody else in the folder that the pages of releases share."""
+    release = made(tmp_path, "private-dfg", 3, page="shared")
+    shared = min((release.parent / "_static").iterdir())
+    shared.write_text("alert()")
+    [found] = [f for f in verify(str(release)).findings if f.check == "page"]
+    assert found.state == "unsure" and f"{shared.name} beside the release" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        (b"<lag/>", "no log"),
+        (b'<log><a key="x" value="1"/><a key="x" value="1"/></log>', "a key stands there twice"),
+        (b'<!DOCTYPE log [<!ENTITY a "b">]><log/>', "a DOCTYPE"),
+        (b"<log>" + b" " * 200_000, "too long"),
+    ],
+)
+def test_a_head_of_xes_that_is_none(
+    monkeypatch: pytest.MonkeyPatch, head: bytes, said: str
+) -> None:
+    monkeypatch.setattr(promise, "_LARGEST_HEAD", 100_000)
+    with pytest.raises(ValueError, match=said):
+        log_attributes(io.BytesIO(head), is_gzipped=False)
+
+
+def in_parquet(values: pa.Array, **options: Any) -> BoundedParquet:
+    """One column; times are of a type that no release has."""
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"x": values}), sink, use_deprecated_int96_timestamps=True, **options)
+    return BoundedParquet(sink)
+
+
+def test_a_table_without_rows_has_none() -> None:
+    """Arrow names pages of it that are not there."""
+    for kind in (pa.int64(), pa.string(), pa.list_(pa.string()), pa.bool_(), pa.float64()):
+        read = in_parquet(pa.array([], kind))
+        assert (read.schema.types, read.n_rows, list(read.batches())) == ([kind], 0, [])
+
+
+def of_spreadsheet(cell: str) -> list[pa.RecordBatch]:
+    text = f"case_id,activity,timestamp\n{cell},A,2026-01-01T00:00:00.000000Z\n".encode()
+    stream = io.BytesIO(gzip.compress(text))
+    return list(log_forms._text_rows(stream, "log.csv.gz", "spreadsheet", RELEASED_SCHEMA))
+
+
+def beyond(n_bytes: int) -> None:
+    text = log_forms._Text(gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(b"x" * n_bytes))))
+    text.n_left = n_bytes - 1
+    io.BufferedReader(text).read()
+
+
+def written(kind: str) -> Path:
+    """Something that is no plain file; the test is in an empty folder."""
+    path = Path("x")
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    return path
+
+
+LONG, TIMES = pa.array(["y" * 1_000] * 500), pa.array([0], pa.timestamp("us"))
+LISTS, OTHERS = pa.array([["x" * 40, "y"]] * 20), pa.array(f"{i:0100d}" for i in range(1_000))
+# What is read, which bounds are smaller than usual, and what is said.
+BOUNDS: dict[str, tuple[Callable[[], Any], dict[str, int], type[Exception], str]] = {
+    "values of JSON": (lambda: folder.strict_json(b"[1,2,3]"), {"folder._MOST_VALUES": 2}, Unsure,
+        "has more than 2 values"),
+    "a character of four bytes": (lambda: folder.strict_json('"\U0001f600 and more"'.encode()),
+        {"folder._LARGEST_TEXT": 40}, Unsure, "character of four bytes"),
+    "one that is escaped": (lambda: folder.strict_json(b'"\\ud83d\\ude00"'),
+        {"folder._LARGEST_TEXT": 40}, Unsure, "character of four bytes"),
+    "a pipe": (lambda: folder.open_plain(str(written("pipe"))), {}, Wrong, "^x is no plain file"),
+    "a name that no system has": (lambda: folder.open_plain("x" * 5_000), {}, OSError,
+        "File name too long"),
+    "the length of a file": (lambda: folder._read(io.BytesIO(b"x" * 5_000), 4_096), {}, Wrong,
+        "is longer than 4 KiB"),
+    "the number of files": (lambda: folder._listed_here(os.path.dirname(__file__)),
+        {"folder._MOST_FILES": 1}, Wrong, "holds more than 1 files"),
+    "a folder elsewhere": (lambda: folder._listed_elsewhere("zeal://bucket/x"), {}, UsageError,
+        "cannot be listed: ValueError"),
+    "a formula": (lambda: of_spreadsheet("=1+1"), {}, Wrong, "has a formula without"),
+    "a text between events": (lambda: beyond(100), {}, Wrong, "larger than any"),
+    "a type of Parquet": (lambda: in_parquet(TIMES).n_rows, {}, ValueError,
+        "not as releases have them"),
+    "pages of Parquet": (lambda: in_parquet(LONG).n_rows, {"parquet_bounds.MAX_BYTES": 1_000},
+        Wrong, "comes to more bytes than any"),
+    "rows of Parquet as they are written out": (lambda: list(in_parquet(LONG).batches()),
+        {"parquet_bounds.MAX_BYTES": 100_000}, Wrong, "comes to more bytes than any"),
+    "one row of Parquet": (lambda: list(in_parquet(LONG).batches()),
+        {"parquet_bounds._PIECE_BYTES": 900}, Wrong, "comes to more bytes than any"),
+    "texts that are not coded": (
+        lambda: list(in_parquet(OTHERS, use_dictionary=False).batches()),
+        {"parquet_bounds._MAX_PLAIN": 90_000}, Unsure, "few are equal"),
+    "values in lists": (lambda: in_parquet(LISTS).n_rows, {"parquet_bounds._MAX_LISTED": 7},
+        Unsure, "values in lists"),
+    "a long row": (lambda: in_parquet(LISTS).n_rows, {"parquet_bounds._MAX_ROW_BYTES": 7},
+        ValueError, "not as releases have them"),
+    "a field twice": (lambda: parquet_bounds._thrift(b"\x15\x02\x05\x02\x04\x00"), {},
+        ValueError, "number of a field"),
+    "a column of structs": (
+        lambda: parquet_bounds._written_out(pa.array([{"x": 1}])), {}, ValueError,
+        "a column of a type that no release has"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_what_is_larger_or_else_than_any_release_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Catches a reader that takes as much memory as a folder of somebody else asks for."""
+    monkeypatch.chdir(tmp_path)
+    read, bounds, kind, said = BOUNDS[name]
+    for place, bound in bounds.items():
+        monkeypatch.setattr(f"tracecloak.pipelines.verification.{place}", bound)
+    with pytest.raises(kind) as refused:
+        read()
+    assert re.search(said, getattr(refused.value, "sentence", str(refused.value)))
+
+
+def test_a_text_has_no_more_events_than_came_out(log_release: Path) -> None:
+    received_ = received.Received.at(str(log_release))
+    form = log_forms.LogForm(received_.folder, "csv", ("log.csv.gz",), max_events=1)
+    with pytest.raises(Wrong, match="more events than came_out allows"):
+        list(form.rows(pq.read_schema(log_release / PART).remove_metadata()))
