@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from types import ModuleType
 from typing import Any, BinaryIO
+from unittest import mock
 
 import pyarrow as pa
 
@@ -113,3 +117,105 @@ def written_by(opened: Callable[[io.BytesIO], Any], *batches: pa.RecordBatch) ->
     writer.close()
     assert not stream.closed
     return stream.getvalue()
+
+
+# --- Readers that read what is regular together, and all else record by record --------------------
+
+
+class _Messages(logging.Handler):
+    """What the operator is told, such as the line of a fault."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.messages: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.messages.append(record.getMessage())
+
+
+def outcome(
+    reader: Reader, data: bytes, wanted: Sequence[str], required: Sequence[str], batch_rows: int
+) -> tuple[list[Any], Any]:
+    """Everything that a reader says of a file but for where its batches end: rows, and the rest."""
+    rows: list[Any] = []
+    types: set[tuple[str, str]] = set()
+    malformed: list[int] = []
+    error, handler = None, _Messages()
+    logging.getLogger("tracecloak.operator").addHandler(handler)
+    try:
+        for batch in reader.read(io.BytesIO(data), wanted, required, batch_rows):
+            batch.columns.validate(full=True)
+            n = len(batch.records)
+            assert n <= batch_rows and batch.columns.num_rows in (n, 0)
+            names = batch.columns.schema.names
+            types |= {
+                (name, str(column.type)) for name, column in zip(names, batch.columns, strict=True)
+            }
+            columns: list[Sequence[Any]] = [batch.records.tolist()]
+            columns += [[None] * n if batch.traces is None else batch.traces.tolist()]
+            for name in wanted:
+                columns.append(_shown(batch.columns[name]) if name in names else [None] * n)
+                columns.append(batch.fractional.get(name, [False] * n))
+            rows += zip(*columns, strict=True)
+            malformed += batch.malformed.tolist()
+    except InputSchemaError as raised:
+        error = str(raised)
+    finally:
+        logging.getLogger("tracecloak.operator").removeHandler(handler)
+    return sorted(rows), (sorted(types), sorted(malformed), error, handler.messages)
+
+
+def _shown(column: pa.Array) -> list[Any]:
+    """The values, each as one of which Python can write every one."""
+    if pa.types.is_date32(column.type):
+        column = column.cast(pa.int32())
+    elif pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    return [None if value is None else repr(value) for value in column.to_pylist()]
+
+
+def share_read_together(
+    module: ModuleType,
+    bounds: Mapping[str, Sequence[int]],
+    reader_of: Callable[[Random], Reader],
+    data_of: Callable[[Random], bytes],
+    wanted: Sequence[str],
+    required: Sequence[Sequence[str]],
+    n: int,
+    seed: int,
+) -> float:
+    """Compares files as they are read both ways; returns the share of those with any regular part.
+
+    Args:
+        module: Of the format; its `read_regular` reads what is regular.
+        bounds: What some of its bounds are to be, drawn for each file.
+        reader_of: Draws a reader.
+        data_of: Draws a file.
+        wanted: The columns that are read.
+        required: Those that are required, drawn.
+        n: The number of files.
+        seed: Of what is drawn.
+    """
+    draw = Random(seed)
+    n_regular = 0
+    for _ in range(n):
+        data, reader = data_of(draw), reader_of(draw)
+        how = wanted, draw.choice(required), draw.choice([1, 2, 5, 1000])
+        drawn = {name: draw.choice(each) for name, each in bounds.items()}
+        with mock.patch.multiple(module, **drawn):
+            read_regular, regular = module.read_regular, []
+
+            def noting(*given: Any, regular: list[bool] = regular) -> Any:
+                regular.append((read := read_regular(*given)) is not None)  # noqa: B023
+                return read
+
+            with mock.patch.object(module, "read_regular", noting):
+                together, said = outcome(reader, data, *how)
+            with mock.patch.object(module, "read_regular", lambda *_: None):
+                expected, to_say = outcome(reader, data, *how)
+        n_regular += any(regular)
+        # A batch may have left before a fault was met.
+        n_rows = len(expected) if to_say[2] is None else min(len(expected), len(together))
+        assert (together[:n_rows], said[1:]) == (expected[:n_rows], to_say[1:]), data
+        assert said[0] == to_say[0] or to_say[2] is not None, data
+    return n_regular / n

@@ -9,13 +9,12 @@ from typing import Any
 
 import fastavro
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from tracecloak.schemas.errors import InputSchemaError
+from tests.support.format_streams import share_read_together
 from tracecloak.transforms.formats import avro, avro_regular
 from tracecloak.transforms.formats.avro import AvroReader
-from tracecloak.transforms.formats.avro_regular import Step, read_regular
+from tracecloak.transforms.formats.avro_regular import Step
 
 TEXTS = ["", "A", "x" * 70, "é😀", "@@", "case 1"]
 LONGS = [0, -1, 63, 64, -64, -65, 2**31, 1_700_000_000_000_000, 2**62, -(2**63), 2**63 - 1]
@@ -110,67 +109,14 @@ def nest(draw: random.Random, fields: list[Any], rows: list[Any]) -> None:
             row["p"] = None
 
 
-def outcome(data: bytes, goes_on: bool, batch_rows: int) -> tuple[list[Any], list[int], Any]:
-    """Everything that a reader says of a file but for where its batches end."""
-    rows: list[Any] = []
-    malformed: list[int] = []
-    error = None
-    try:
-        for batch in AvroReader(goes_on).read(io.BytesIO(data), WANTED, (), batch_rows):
-            batch.columns.validate(full=True)
-            assert len(batch.records) <= batch_rows
-            malformed += batch.malformed.tolist()
-            columns = [
-                (name, str(column.type), [repr(value) for value in column.cast(_shown(column))])
-                for name, column in zip(batch.columns.schema.names, batch.columns, strict=True)
-            ]
-            for place, record in enumerate(batch.records.tolist()):
-                rows.append((record, [(n, t, values[place]) for n, t, values in columns]))
-    except InputSchemaError as raised:
-        error = str(raised)
-    return rows, malformed, error
-
-
-def _shown(column: pa.Array) -> pa.DataType:
-    """A type in which every value of the column can be written."""
-    if pa.types.is_date32(column.type):
-        return pa.int32()
-    return pa.int64() if pa.types.is_timestamp(column.type) else column.type
-
-
-def compare(monkeypatch: pytest.MonkeyPatch, n: int, seed: int) -> float:
-    """Compares files read both ways; returns the share of those with any regular blocks."""
-    draw = random.Random(seed)
-    n_regular = 0
-    for _ in range(n):
-        data, goes_on = container(draw), draw.random() < 0.5
-        batch_rows = draw.choice([1, 5, 1000])
-        with monkeypatch.context() as patched:
-            patched.setattr(avro_regular, "_BLOCKS", 1)
-            patched.setattr(avro, "BLOCK_BYTES", draw.choice([100, 5_000, 256 << 20]))
-            patched.setattr(avro, "_GROUP_BYTES", draw.choice([1, 200, 16 << 20]))
-            regular: list[bool] = []
-
-            def noting(*how: Any, regular: list[bool] = regular) -> Any:
-                columns = read_regular(*how)
-                regular.append(columns is not None)
-                return columns
-
-            patched.setattr(avro, "read_regular", noting)
-            beside = outcome(data, goes_on, batch_rows)
-            patched.setattr(avro, "read_regular", lambda *_: None)
-            expected = outcome(data, goes_on, batch_rows)
-            n_regular += any(regular)
-        n_rows = len(expected[0])
-        if expected[2] is not None:  # a batch may have left before the damage was met
-            n_rows = min(n_rows, len(beside[0]))
-        assert (beside[0][:n_rows], *beside[1:]) == (expected[0][:n_rows], *expected[1:]), data
-    return n_regular / n
-
-
 def test_blocks_are_read_alike_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches any difference of what is damaged, malformed, null or typed."""
-    assert compare(monkeypatch, 150, 5) > 0.1
+    monkeypatch.setattr(avro_regular, "_BLOCKS", 1)
+    bounds = {"BLOCK_BYTES": [100, 5_000, 256 << 20], "_GROUP_BYTES": [1, 200, 16 << 20]}
+    share = share_read_together(
+        avro, bounds, lambda draw: AvroReader(draw.random() < 0.5), container, WANTED, [()], 150, 5
+    )
+    assert share > 0.1
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.support.format_streams import Trickle, read_all
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.formats import avro as avro_format
 from tracecloak.transforms.formats import csv as csv_format
@@ -29,34 +30,15 @@ from tracecloak.transforms.formats.xes import XesReader
 Read = tuple[list[tuple[str | None, ...]], list[int], list[int]]
 
 
-class Drops:
-    """A stream that gives few bytes at a time."""
-
-    def __init__(self, data: bytes, size: int) -> None:
-        self._stream = io.BytesIO(data)
-        self._size = size
-
-    def read(self, size: int = -1) -> bytes:
-        return self._stream.read(self._size if size < 0 else min(size, self._size))
-
-
 def read(
     reader: Reader, data: bytes, wanted: Sequence[str], size: int = 1 << 20, batch_rows: int = 1000
 ) -> Read:
-    """(rows, their record numbers, those of malformed records), once the batches are checked."""
-    rows: list[tuple[str | None, ...]] = []
-    records: list[int] = []
-    malformed: list[int] = []
-    for batch in reader.read(cast(BinaryIO, Drops(data, size)), wanted, (), batch_rows):
-        batch.columns.validate(full=True)
-        assert batch.columns.num_rows == len(batch.records) <= batch_rows
-        assert batch.columns.schema.names == list(wanted) or not batch.columns.num_rows
-        rows += zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        records += batch.records.tolist()
-        malformed += batch.malformed.tolist()
-    numbers = sorted([*records, *malformed])
-    assert len(set(numbers)) == len(numbers)
-    return rows, records, malformed
+    """(rows, their record numbers, those of malformed records), of a stream of so few bytes."""
+    stream = cast(BinaryIO, Trickle(data, bytes, size))
+    batches, records, malformed = read_all(reader, stream, wanted, (), batch_rows)
+    assert all(b.schema.names == list(wanted) or not b.num_rows for b in batches)
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    return [tuple(row.values()) for row in rows], records, malformed
 
 
 def test_every_format_of_ours_goes_on_where_it_is_told_to() -> None:
@@ -250,12 +232,9 @@ def test_text_of_parquet_that_is_no_utf_8_costs_its_record(kind: str) -> None:
     pq.write_table(as_text, stream, use_dictionary=kind == "dictionary")
     data = stream.getvalue()
     rows = [("a", "A"), ("c", "C"), ("d", None), ("f", "F")]
-    found: list[Any] = []
-    for batch in ParquetReader(True).read(io.BytesIO(data), FIELDS, (), 4):
-        batch.columns.validate(full=True)
-        found.append((batch.columns.to_pylist(), batch.records.tolist(), batch.malformed.tolist()))
-    assert [tuple(row.values()) for each in found for row in each[0]] == rows
-    assert [each[1:] for each in found] == [([0, 2, 3], [1]), ([5], [4])]
+    batches, records, malformed = read_all(ParquetReader(True), data, FIELDS, (), 4)
+    assert [tuple(row.values()) for batch in batches for row in batch.to_pylist()] == rows
+    assert (records, malformed) == ([0, 2, 3, 5], [1, 4])
     with pytest.raises(InputSchemaError):
         list(ParquetReader().read(io.BytesIO(data), FIELDS, (), 4))
 

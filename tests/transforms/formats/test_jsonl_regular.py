@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 import random
 from typing import Any
 
-import pytest
-
-from tracecloak.schemas.errors import InputSchemaError
+from tests.support.format_streams import share_read_together
 from tracecloak.transforms.formats import jsonl
 from tracecloak.transforms.formats.jsonl import JsonLinesReader
-from tracecloak.transforms.formats.jsonl_regular import read_regular
 
 WANTED = ("c", "a", "n", "nowhere", "o.c", "o.i.n", "o.f")
 TEXTS = ["1", "A", "", "é😀", "NaN", "a\tb", "Inf ", "-NaN", "\0", 'q"\\/', "2024-01-01"]
@@ -67,61 +63,15 @@ def lines(draw: random.Random) -> bytes:
     return bytes(data)
 
 
-def outcome(data: bytes, goes_on: bool, batch_rows: int, required: tuple[str, ...]) -> list[Any]:
-    """Everything that a reader says of a file but for where its batches end."""
-    rows: dict[int, list[Any]] = {}
-    malformed: list[int] = []
-    error = None
-    try:
-        for batch in JsonLinesReader(goes_on).read(io.BytesIO(data), WANTED, required, batch_rows):
-            batch.columns.validate(full=True)
-            assert len(batch.records) <= batch_rows
-            assert batch.columns.num_rows in (len(batch.records), 0)  # without a column
-            malformed += batch.malformed.tolist()
-            for place, record in enumerate(batch.records.tolist()):
-                assert record not in rows
-                rows[record] = [
-                    (batch.columns[name][place].as_py(), bool(batch.fractional[name][place]))
-                    if name in batch.columns.schema.names
-                    else (None, False)
-                    for name in WANTED
-                ]
-            for name in batch.columns.schema.names:
-                assert name in required or batch.columns[name].null_count < len(batch.records)
-    except InputSchemaError as raised:
-        error = str(raised)
-    return [rows, sorted(malformed), error]
-
-
-def compare(monkeypatch: pytest.MonkeyPatch, n: int, seed: int) -> float:
-    """Compares lines read both ways; returns the share of those with any that were regular."""
-    draw = random.Random(seed)
-    n_regular = 0
-    for _ in range(n):
-        data, goes_on = lines(draw), draw.random() < 0.5
-        batch_rows = draw.choice([1, 2, 5, 1000])
-        required = draw.choice([(), ("n",), ("nowhere",), ("c",)])
-        with monkeypatch.context() as patched:
-            patched.setattr(jsonl, "_TRIED_LINES", draw.choice([1, 2, 8]))
-            patched.setattr(jsonl, "_MAX_APART", draw.choice([1, 8]))
-            patched.setattr(jsonl, "_CHUNK_BYTES", draw.choice([7, 100, 1 << 20]))
-            patched.setattr(jsonl, "LINE_BYTES", draw.choice([300, 16 << 20, 16 << 20]))
-            regular: list[bool] = []
-
-            def noting(*how: Any, regular: list[bool] = regular) -> Any:
-                columns = read_regular(*how)
-                regular.append(columns is not None)
-                return columns
-
-            patched.setattr(jsonl, "read_regular", noting)
-            together = outcome(data, goes_on, batch_rows, required)
-            patched.setattr(jsonl, "read_regular", lambda *_: None)
-            expected = outcome(data, goes_on, batch_rows, required)
-            n_regular += any(regular)
-        assert together == expected, data
-    return n_regular / n
-
-
-def test_lines_are_read_alike_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_are_read_alike_both_ways() -> None:
     """Catches any difference of what is malformed, numbered, a number or missing."""
-    assert compare(monkeypatch, 150, 3) > 0.15
+    bounds = {
+        "_TRIED_LINES": [1, 2, 8], "_CHUNK_BYTES": [7, 100, 1 << 20],
+        "LINE_BYTES": [300, 16 << 20, 16 << 20],
+    }  # fmt: skip
+    required: list[tuple[str, ...]] = [(), ("n",), ("nowhere",), ("c",)]
+    share = share_read_together(
+        jsonl, bounds, lambda draw: JsonLinesReader(draw.random() < 0.5), lines, WANTED, required,
+        150, 3,
+    )  # fmt: skip
+    assert share > 0.15
