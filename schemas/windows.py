@@ -163,16 +163,6 @@ class Origin:
             return f"{date.year:04}"
         return f"{date.year:04}-{date.month:02}"
 
-    def begins_us(self, n: int) -> np.ndarray:
-        """Returns int64[n], when windows 0 to n-1 begin; it is not decreasing.
-
-        Two are equal where a zone left out a whole day, as Pacific/Apia did in 2011.
-
-        Raises:
-            OverflowError: The calendar ends before.
-        """
-        return _begins_us(self, n)
-
     def _date(self, number: int) -> datetime.date:
         if self.period.unit == "day":
             return self.date + datetime.timedelta(days=number * self.period.n)
@@ -184,6 +174,13 @@ class Origin:
 
 @lru_cache(maxsize=16)
 def _begins_us(origin: Origin, n: int) -> np.ndarray:
+    """Returns int64[n], when windows 0 to n-1 begin; it is not decreasing.
+
+    Two are equal where a zone left out a whole day, as Pacific/Apia did in 2011.
+
+    Raises:
+        OverflowError: The calendar ends before.
+    """
     if origin.period.unit == "hour":
         begins = origin.moment_us + np.arange(n, dtype=np.int64) * (origin.period.n * HOUR_US)
     else:
@@ -340,7 +337,7 @@ class Schedule:
     @property
     def _bounds_us(self) -> np.ndarray:
         """int64[horizon+1], where the windows begin, and where the last one ends."""
-        return self._origin.begins_us(self.horizon + 1)
+        return _begins_us(self._origin, self.horizon + 1)
 
     def numbered(self, number: int) -> Window:
         """Returns a window by its number.
@@ -465,18 +462,14 @@ def members(traces: TraceBatch, schedule: Schedule, window: Window) -> TraceBatc
     if traces.n_cases == 0:
         return traces
     if schedule.by == "close":
-        moments, counted = _closes(traces, schedule)
+        lifetime = schedule.max_lifetime_us
+        # If no gap is given, a case ends by its age alone and never by a silence.
+        gap = lifetime if schedule.gap_us is None else schedule.gap_us
+        ends = np.isin(traces.vocabulary.names.to_pylist(), schedule.end_activities)
+        is_end = ends[traces.activities]
+        moments, counted = closing(traces.offsets, traces.times, is_end, gap, lifetime)
     else:
         moments = traces.starts
         counted = traces.times < np.repeat(moments + schedule.max_lifetime_us, traces.lengths)
     inside = (window.begin_us <= moments) & (moments < window.end_us)
     return traces.events_where(counted & np.repeat(inside, traces.lengths))
-
-
-def _closes(traces: TraceBatch, schedule: Schedule) -> tuple[np.ndarray, np.ndarray]:
-    """(int64[n_cases] moments at which they are over, bool[n_events] what came before)."""
-    lifetime = schedule.max_lifetime_us
-    # If no gap is given, a case ends by its age alone and never by a silence.
-    gap = lifetime if schedule.gap_us is None else schedule.gap_us
-    ends = np.isin(traces.vocabulary.names.to_pylist(), schedule.end_activities)
-    return closing(traces.offsets, traces.times, ends[traces.activities], gap, lifetime)

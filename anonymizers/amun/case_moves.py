@@ -56,7 +56,7 @@ def draw_gains_and_losses(
     Raises:
         UsageError: There are more of them than can be moved.
     """
-    present = np.flatnonzero(dafsa.contingency_table_of(counts))
+    present = np.flatnonzero(dafsa.contingency_table(counts))
     noise = np.zeros(dafsa.n_transitions, np.int64)
     words = randomness.words("amun/count", cell_numbers(present.astype(np.uint64)))
     noise[present] = _noise_of_counts(words, params)
@@ -115,7 +115,7 @@ def draw_moves(
     """
     needy = np.flatnonzero(needs)
     wanted = needs[needy]
-    frequency = dafsa.contingency_table_of(counts)
+    frequency = dafsa.contingency_table(counts)
     numbers = np.arange(len(needy)) if of_authors else needy
     words = randomness.words(f"{purpose}/order", cell_numbers(numbers.astype(np.uint64)))
     chances = uniform(words[:, 0])

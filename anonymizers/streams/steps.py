@@ -27,6 +27,8 @@ from tracecloak.schemas.events.events import (
     ACTIVITY,
     CASE_ID,
     EVENT_ID,
+    MAX_TIME_US,
+    MIN_TIME_US,
     PUBLISH_TIME,
     SOURCE_ORDER,
     TIMESTAMP,
@@ -74,28 +76,20 @@ class Identities:
             keys = self._of["case of individual"].encrypt(keys[pairs % len(ids)] ^ whose)
         activity, names = _coded(events, ACTIVITY)
         time, published = (np.asarray(events.column(n)) for n in (TIMESTAMP, PUBLISH_TIME))
-        return CaseEvents.of(
-            keys,
-            whose,
-            case,
-            published,
-            published if rule.by_publishing else time,
-            np.asarray(events.column(SOURCE_ORDER)),
-            self._event_ids(events.column(EVENT_ID), time, activity, names),
-            rule.coded(names, activity, published),
-        )
-
-    def _event_ids(
-        self, ids: pa.StringArray, time: np.ndarray, activity: np.ndarray, names: pa.StringArray
-    ) -> np.ndarray:
-        words = self._of["event"].of_text(pc.fill_null(ids, ""))[:, 0].copy()
-        unnamed = np.flatnonzero(np.asarray(ids.is_null()))
+        given = events.column(EVENT_ID)
+        event_ids = self._of["event"].of_text(pc.fill_null(given, ""))[:, 0].copy()
+        unnamed = np.flatnonzero(np.asarray(given.is_null()))
         if len(unnamed):
             described = np.empty((len(unnamed), 2), np.uint64)
             described[:, 0] = time[unnamed].view(np.uint64)
             described[:, 1] = self._of["activity"].of_text(names)[activity[unnamed], 0]
-            words[unnamed] = self._of["event without id"].encrypt(described)[:, 0]
-        return words
+            event_ids[unnamed] = self._of["event without id"].encrypt(described)[:, 0]
+        codes = rule.coded(names, activity, published)
+        time = published if rule.by_publishing else time
+        publish, times = (np.clip(t, MIN_TIME_US, MAX_TIME_US) for t in (published, time))
+        orders = np.asarray(events.column(SOURCE_ORDER))
+        case = case.astype(np.int32)
+        return CaseEvents(keys, whose, case, publish, times, orders, event_ids, codes)
 
 
 def _coded(events: pa.RecordBatch, name: str) -> tuple[np.ndarray, pa.StringArray]:

@@ -110,7 +110,13 @@ def resumed_config(
     if noted.pop("key", None) != receipt.key_fingerprint:  # or it is of a run that lost its key
         if receipt.config_digest == config.digest:
             return config
-        noted = _published(join(config.folder, MANIFEST_NAME))
+        path = join(config.folder, MANIFEST_NAME)
+        try:
+            noted = dict(json.loads(read_if_there(path) or "{}").get("params", {}))
+        except (ValueError, TypeError, AttributeError):  # no JSON, or another value
+            raise TracecloakError(
+                f"{path} is damaged, by which the stream knows how its epoch was begun; restore it"
+            ) from None
     noted = {"vocabulary": config.vocabulary, "horizon": config.horizon, "since": {}} | noted
     since: dict[str, int] = noted["since"]
     changed = {"vocabulary": tuple(noted["vocabulary"]), "horizon": noted["horizon"]}
@@ -159,16 +165,6 @@ def resumed_config(
     if grown.made_product().spends() != begun.made_product().spends():
         raise refused("more names would need other noise than was paid for", "Leave them out")
     return grown
-
-
-def _published(path: str) -> dict[str, Any]:
-    """Returns the parameters in a manifest, or none if it is not there."""
-    try:
-        return dict(json.loads(read_if_there(path) or "{}").get("params", {}))
-    except (ValueError, TypeError, AttributeError):  # no JSON, or another value than a manifest
-        raise TracecloakError(
-            f"{path} is damaged, by which the stream knows how its epoch was begun; restore it"
-        ) from None
 
 
 # --- Notes on the decided steps of a stream, in the ledger and in the key store. ------------------

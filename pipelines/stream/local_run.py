@@ -31,7 +31,6 @@ from tracecloak.pipelines.stream.services import (
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.transforms.services.kafka_clock import KafkaClock
-from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.services.pubsub_service import PubSubClock
 from tracecloak.transforms.stream.local_stream import (
     Kept,
@@ -246,22 +245,18 @@ def watched(
 def _source_of(config: StreamConfig, is_new: bool) -> Opening:
     """Returns the configured source's opening function, once the source is known to exist."""
     check_registry(config)
-    of_one = [
-        _subscription_opening(one, is_new)
-        if (topic := one.input_kafka) is None
-        else _topic_opening(one, topic, is_new)
-        for one in config.sources
-    ]
+    of_one: list[Opening] = []
+    for one in config.sources:
+        if (topic := one.input_kafka) is None:
+            of_one.append(_subscription_opening(one, is_new))
+            continue
+        clock = KafkaClock(topic, one.clock_topic)
+        check_kafka(topic, clock, one, is_begun=not is_new)
+        given = topic, one.consumer_group, clock, one.start
+        of_one.append(functools.partial(KafkaSource, *given, longest_us=one.rule.longest_us))
     if len(of_one) == 1:
         return of_one[0]
     return functools.partial(SeveralSources, dict(zip(source_names(config), of_one, strict=True)))
-
-
-def _topic_opening(config: StreamConfig, topic: KafkaTopic, is_new: bool) -> Opening:
-    clock = KafkaClock(topic, config.clock_topic)
-    check_kafka(topic, clock, config, is_begun=not is_new)
-    given = topic, config.consumer_group, clock, config.start
-    return functools.partial(KafkaSource, *given, longest_us=config.rule.longest_us)
 
 
 def _subscription_opening(config: StreamConfig, is_new: bool) -> Opening:

@@ -93,10 +93,6 @@ class Health:
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
 
-    def __post_init__(self) -> None:
-        """Keeps what is computed once."""
-        self._rule = self.config.rule
-
     def told(self) -> dict[str, Any]:
         """Returns how the stream stands now, as probes read it; none of it is a number of the data.
 
@@ -110,7 +106,7 @@ class Health:
         )
         n_due = None
         if step is not None:
-            since_us = int(now * _US) - self._rule.release_time(0)
+            since_us = int(now * _US) - self.config.rule.release_time(0)
             n_due = max(0, min(since_us // self.config.period + 1, self.config.horizon) - step)
         reasons = self._reasons(is_alive, step, now)
         return {
@@ -139,14 +135,17 @@ class Health:
             values["stream_lag_seconds"] = max(0.0, self.now() - standing.complete_us / _US)
         if standing.newest_us is not None:
             values["stream_newest_message_timestamp_seconds"] = standing.newest_us / _US
+        path = self.state_path
         if (step := told["step"]) is not None:
             values["steps_released"] = step
             values["steps_due"] = told["steps_due"]
             values["steps_remaining"] = horizon - step
             values["stream_open_cases"] = standing.n_open_cases
-            values["stream_state_bytes"] = self._state_bytes()
+            files = () if path is None else (path, Path(f"{path}-wal"))
+            sizes = [one.stat().st_size for one in files if one.exists()]
+            values["stream_state_bytes"] = sum(sizes) if sizes else None
             if step < horizon:
-                values["steps_next_timestamp_seconds"] = self._rule.release_time(step) / _US
+                values["steps_next_timestamp_seconds"] = self.config.rule.release_time(step) / _US
         config = self.config
         return Readings(config.name.both, config.dataset or "", config.account, values)
 
@@ -165,16 +164,10 @@ class Health:
             if self.monotonic() - self.ledger_seconds > LEDGER_SECONDS:
                 reasons.append("the ledger does not answer")
         if step is not None and step < self.config.horizon:
-            behind = now - self._rule.release_time(step) / _US
+            behind = now - self.config.rule.release_time(step) / _US
             if behind > BEHIND_SECONDS:
                 reasons.append(f"step {step} should have been published {behind:.0f} s ago")
         return reasons
-
-    def _state_bytes(self) -> int | None:
-        if self.state_path is None or not self.state_path.exists():
-            return None
-        files = (self.state_path, Path(f"{self.state_path}-wal"))
-        return sum(path.stat().st_size for path in files if path.exists())
 
 
 _FILE_SECONDS = 5.0
@@ -206,10 +199,13 @@ def operator_side(
     folder = Path(store.operator_folder(*config.place))
     health = Health(config, standing, folder / STREAM_STATE)
     began_seconds = time.monotonic()
-    writes = {
-        _FILE_SECONDS: _locked_calls(lambda: _write_health(health)),
-        _METRICS_SECONDS: _locked_calls(lambda: _write_metrics(health)),
-    }
+    writes: dict[float, Callable[[], None]] = {}
+    if (path := config.health_file) is not None:
+        writes[_FILE_SECONDS] = _locked_calls(lambda: _write_health(health, path))
+    if (metrics := config.metrics) is not None:
+        writes[_METRICS_SECONDS] = _locked_calls(
+            lambda: note_metrics(metrics, health.readings(), config.metrics_for)
+        )
 
     def ended(exit_code: int) -> None:
         at = health.now()
@@ -342,21 +338,13 @@ def check_operators_files(config: StreamConfig) -> None:
         raise UsageError(f"health_file: the folder of {config.health_file!r} is not there; make it")
 
 
-def _write_health(health: Health) -> None:
-    path = health.config.health_file
-    if path is None:
-        return
+def _write_health(health: Health, path: str) -> None:
     text = json.dumps(health.told()) + "\n"
     try:
         write_in_place(Path(path), text.encode(), 0o644)
         health.file_away = None
     except OSError as error:
         health.file_away = f"health_file cannot be written: {error.strerror}"
-
-
-def _write_metrics(health: Health) -> None:
-    if health.config.metrics is not None:
-        note_metrics(health.config.metrics, health.readings(), health.config.metrics_for)
 
 
 def _locked_calls(write: Callable[[], None]) -> Callable[[], None]:

@@ -227,7 +227,7 @@ class StuckNote:
         return StaysStuck(
             f"the stream was stuck at step {step} in {n_starts} starts one after the other, and "
             f"stays down. Mend what it waited for, delete {self.path}, and run the same command "
-            "again, which spends nothing twice" + _waited(why)
+            "again, which spends nothing twice" + (f". It waited: {why}" if why else "")
         )
 
 
@@ -236,12 +236,8 @@ def stuck_at(step: int, why: str) -> Stuck:
     return Stuck(
         f"step {step} is due for longer than stuck_after, and was not published: the stream ends. "
         "Run the same command again, which goes on from here and spends nothing twice"
-        + _waited(why)
+        + (f". It waited: {why}" if why else "")
     )
-
-
-def _waited(why: str) -> str:
-    return f". It waited: {why}" if why else ""
 
 
 @dataclass(eq=False, repr=False)
@@ -266,7 +262,6 @@ class Overdue:
         """Begins with no step that is due."""
         assert self.config.stuck_after is not None
         self._after_seconds = self.config.stuck_after / _US
-        self._rule = self.config.rule
         self._due_seconds: float | None = None
         self._complete_us = -1
 
@@ -283,7 +278,7 @@ class Overdue:
         if self.step >= self.config.horizon:
             return False
         if self._due_seconds is None:
-            if self.now() * _US < self._rule.release_time(self.step):
+            if self.now() * _US < self.config.rule.release_time(self.step):
                 return False
             self._due_seconds = self.monotonic()
         return self.monotonic() - self._due_seconds > self._after_seconds
@@ -338,10 +333,9 @@ def stop_if_stuck(
 def _within(seconds: float, write: Callable[[], None]) -> None:
     """Waits for something that may hang, such as a write to a disk that is gone, so long."""
 
-    def write_or_not() -> None:
+    def write_or_not(_: threading.Event) -> None:
         with contextlib.suppress(Exception):  # the end comes in any case
             write()
 
-    thread = threading.Thread(target=write_or_not, daemon=True)
-    thread.start()
-    thread.join(seconds)
+    with background_task(write_or_not, seconds):
+        pass

@@ -157,8 +157,16 @@ class LogTimes(CountsByKey):
         later = np.flatnonzero(has_step(traces))
         activities = traces.activities.astype(np.int64)
         ends = traces.times[traces.offsets[1:] - 1]
+        # Close together, unlike the numbers of the steps, so that none need be sorted.
+        n_codes, n_bins = int(activities.max(initial=0)) + 1, len(BIN_EDGES_US) + 1
+        bins = np.searchsorted(BIN_EDGES_US, traces.durations[later], side="right")
+        pairs = activities[later - 1] * n_codes + activities[later]
+        keys, counts = distinct_counts(pairs * n_bins + bins)
+        pairs, bins = np.divmod(keys, n_bins)
+        sources, targets = np.divmod(pairs, n_codes)
         return cls(
-            *_counted_steps(activities[later - 1], activities[later], traces.durations[later]),
+            sources << (_CODE_BITS + _BIN_BITS) | targets << _BIN_BITS | bins,
+            counts,
             *distinct_counts(np.searchsorted(BIN_EDGES_US, ends - traces.starts, side="right")),
             *distinct_counts(traces.starts // _DAY_US),
             *distinct_counts((traces.times // _HOUR_US - 24 * _MONDAY) % HOURS_OF_WEEK),
@@ -215,18 +223,6 @@ def middles_us(bins: np.ndarray) -> np.ndarray:
         for edges in (bins - 1, bins)
     )
     return np.where(bins == 0, 0.0, np.sqrt(low * high))
-
-
-def _counted_steps(
-    earlier: np.ndarray, later: np.ndarray, durations_us: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    # Close together, unlike the numbers of the steps, so that none need be sorted.
-    n = int(later.max(initial=0)) + 1, len(BIN_EDGES_US) + 1
-    bins = np.searchsorted(BIN_EDGES_US, durations_us, side="right")
-    keys, counts = distinct_counts((earlier * n[0] + later) * n[1] + bins)
-    pairs, bins = np.divmod(keys, n[1])
-    earlier, later = np.divmod(pairs, n[0])
-    return earlier << (_CODE_BITS + _BIN_BITS) | later << _BIN_BITS | bins, counts
 
 
 # --- When the cases begin: the first and the last start of a log. ---------------------------------

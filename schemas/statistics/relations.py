@@ -77,8 +77,15 @@ class KFollows(OfArrays):
             raise UsageError(f"max_distance must be at least 1, got {max_distance}")
         if traces.n_cases == 0:
             return cls.merge(())
-        codes, left = _with_ends(traces)
-        n_codes = traces.vocabulary.end + 1
+        # Codes with START and END around each case, and how many come after each.
+        words, n_codes = traces.vocabulary, traces.vocabulary.end + 1
+        lengths = traces.lengths + 2
+        ends = np.cumsum(lengths)
+        codes = np.empty(int(ends[-1]), np.int64)
+        row = np.repeat(np.arange(traces.n_cases), traces.lengths)
+        codes[np.arange(traces.n_events) + 2 * row + 1] = traces.activities
+        codes[ends - lengths], codes[ends - 1] = words.start, words.end
+        left = np.repeat(ends, lengths) - 1 - np.arange(len(codes))
         farthest = int(left.max())
         if max_distance is not None:
             farthest = min(farthest, max_distance)
@@ -114,18 +121,6 @@ class KFollows(OfArrays):
         """
         near = self.distances <= max_distance
         return self.sources[near].astype(np.int64) * (vocabulary.end + 1) + self.targets[near]
-
-
-def _with_ends(traces: TraceBatch) -> tuple[np.ndarray, np.ndarray]:
-    """Returns int64[n] codes with START and END around each case, and how many come after each."""
-    lengths = traces.lengths + 2
-    ends = np.cumsum(lengths)
-    codes = np.empty(int(ends[-1]), np.int64)
-    row = np.repeat(np.arange(traces.n_cases), traces.lengths)
-    codes[np.arange(traces.n_events) + 2 * row + 1] = traces.activities
-    codes[ends - lengths] = traces.vocabulary.start
-    codes[ends - 1] = traces.vocabulary.end
-    return codes, np.repeat(ends, lengths) - 1 - np.arange(len(codes))
 
 
 # Pairs of a case's distinct activities that are looked at in one go: it bounds memory.

@@ -333,7 +333,14 @@ class Dafsa:
         trie = Trie.from_variants(variants)
         n_children = np.bincount(trie.parents[1:], minlength=len(trie.parents))
         child_offsets = offsets_of(n_children)
-        rank = _sibling_ranks(trie)
+        # Along one depth the numbers of nodes and of their parents both grow, so siblings, in the
+        # order of their activities, are neighbours.
+        order = order_of_small(trie.depths, int(trie.heights[0]))
+        parents, position = trie.parents[order], np.arange(len(order))
+        is_first = np.ones(len(order), bool)
+        is_first[1:] = parents[1:] != parents[:-1]
+        rank = np.empty(len(order), np.int64)
+        rank[order] = position - np.maximum.accumulate(np.where(is_first, position, 0))
         children = np.empty(len(trie.parents) - 1, np.int64)
         children[child_offsets[trie.parents[1:]] + rank[1:]] = np.arange(1, len(trie.parents))
         merged = _merge_subtrees(trie, child_offsets, children)
@@ -364,20 +371,12 @@ class Dafsa:
         """Number of transitions."""
         return len(self.sources)
 
-    @cached_property
-    def contingency_table(self) -> np.ndarray:
-        """int64[n_transitions], cases that take each transition (Amun, Definition 3.11)."""
-        return self._table_of(self.variants.counts)
-
-    def contingency_table_of(self, counts: np.ndarray) -> np.ndarray:
-        """Returns int64[n_transitions], the table for other numbers of cases per variant.
+    def contingency_table(self, counts: np.ndarray) -> np.ndarray:
+        """Returns int64[n_transitions], cases that take each transition (Amun, Definition 3.11).
 
         Args:
-            counts: int64[n_variants].
+            counts: int64[n_variants], the cases of each variant.
         """
-        return self.contingency_table if counts is self.variants.counts else self._table_of(counts)
-
-    def _table_of(self, counts: np.ndarray) -> np.ndarray:
         weights = np.repeat(counts, np.diff(self.variants.offsets))
         return sum_groups(self.path, weights, self.n_transitions)
 
@@ -407,21 +406,6 @@ class Dafsa:
         if (variant < 0).any():
             raise ValueError("a case's variant is not accepted by the automaton")
         return variant, self.path[ranges(self.variants.offsets[variant], traces.lengths)]
-
-
-def _sibling_ranks(trie: Trie) -> np.ndarray:
-    """int64[n_nodes]: which child of its parent each node is, by the order of activities.
-
-    Along one depth the nodes' numbers and their parents' both grow, so siblings are neighbours.
-    """
-    order = order_of_small(trie.depths, int(trie.heights[0]))
-    parents = trie.parents[order]
-    position = np.arange(len(order))
-    is_first = np.ones(len(order), bool)
-    is_first[1:] = parents[1:] != parents[:-1]
-    rank = np.empty(len(order), np.int64)
-    rank[order] = position - np.maximum.accumulate(np.where(is_first, position, 0))
-    return rank
 
 
 def _merge_subtrees(trie: Trie, child_offsets: np.ndarray, children: np.ndarray) -> np.ndarray:

@@ -7,7 +7,7 @@ time of the event is whatever a sender's clock says.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -74,20 +74,10 @@ class ClosingRule:
 
     def __post_init__(self) -> None:
         least = {"max_disorder_us": 0, "release_delay_us": 0, "origin_us": MIN_TIME_US}
-        durations = (
-            "period_us",
-            "inactivity_gap_us",
-            "max_lifetime_us",
-            "max_disorder_us",
-            "tombstone_us",
-            "release_delay_us",
-            "origin_us",
-        )
+        durations = (field.name for field in fields(self) if field.name.endswith("_us"))
         for name in (*durations, "max_trace_length"):
             value, low = getattr(self, name), least.get(name, 1)
-            if name == "tombstone_us" and value is None:
-                continue
-            if not low <= value <= _MAX_DURATION_US:
+            if value is not None and not low <= value <= _MAX_DURATION_US:
                 raise UsageError(
                     f"{name} must be between {low} and {_MAX_DURATION_US}, got {value}"
                 )

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from tracecloak.schemas.arrays.hashing import mix
 from tracecloak.schemas.arrays.merging import offsets_of, order_of_small, ranges
-from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 
@@ -232,23 +231,6 @@ class CaseEvents:
     def ahead_us(self) -> np.ndarray:
         """int64[n_events], by how much the time of each is later than its publishing, or 0."""
         return np.maximum(self.times - self.publish, 0)
-
-    @classmethod
-    def of(
-        cls,
-        keys: np.ndarray,
-        individuals: np.ndarray,
-        case: np.ndarray,
-        publish: np.ndarray,
-        times: np.ndarray,
-        orders: np.ndarray,
-        event_ids: np.ndarray,
-        activities: np.ndarray,
-    ) -> CaseEvents:
-        """Makes a batch, with times within the calendar."""
-        publish, times = (np.clip(t, MIN_TIME_US, MAX_TIME_US) for t in (publish, times))
-        case = case.astype(np.int32)
-        return cls(keys, individuals, case, publish, times, orders, event_ids, activities)
 
     @classmethod
     def none(cls, by_individual: bool = False) -> CaseEvents:

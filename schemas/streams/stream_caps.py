@@ -54,9 +54,7 @@ class CountedCases:
         """Returns that nothing has counted."""
         return cls(pa.array([], pa.string()), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
-    def admit(
-        self, traces: TraceBatch, step: int, cap: int, per_step: bool
-    ) -> tuple[CountedCases, TraceBatch]:
+    def admit(self, traces: TraceBatch, step: int, cap: CaseCap) -> tuple[CountedCases, TraceBatch]:
         """Counts cases that close, and drops those beyond the cap.
 
         Which are dropped depends on the individual's own cases alone: they count in the order in
@@ -65,8 +63,7 @@ class CountedCases:
         Args:
             traces: Cases with their individuals.
             step: In which they close.
-            cap: Most cases of one individual.
-            per_step: The cap is on every step, and not on all of them together.
+            cap: On the cases of an individual.
 
         Returns:
             What has counted now, and the cases that count, of which there may be none.
@@ -76,7 +73,7 @@ class CountedCases:
         """
         if traces.individuals is None:
             raise UsageError(f"a cap on cases needs their individuals: map {INDIVIDUAL_ID}")
-        at = step if per_step else 0
+        at = step if cap.per_step else 0
         of_step = np.flatnonzero(self.steps == at)
         coded = traces.individuals.dictionary_encode()
         whose = np.asarray(coded.indices).astype(np.int64)
@@ -89,7 +86,7 @@ class CountedCases:
         order = np.argsort(whose, kind="stable")
         rank = np.empty(len(whose), np.int64)
         rank[order] = np.arange(len(whose)) - np.searchsorted(whose[order], whose[order])
-        counts_now = before[whose] + rank < cap
+        counts_now = before[whose] + rank < cap.cases
         added = np.bincount(whose[counts_now], minlength=len(known))
         counts = self.counts.copy()
         counts[row] += added[known]
@@ -114,18 +111,17 @@ class CountedCases:
         Returns:
             What has counted now, and the cases that count, without steps that have none of them.
         """
-        state = self.from_step(first_step) if cap.per_step else self
+        state = self
+        if cap.per_step:  # steps before are forgotten
+            rows = np.flatnonzero(self.steps >= first_step)
+            names = self.names.take(pa.array(rows))
+            state = CountedCases(names, self.steps[rows], self.counts[rows])
         counting_steps = []
         for step, traces in steps:
-            state, counting = state.admit(traces, step, cap.cases, cap.per_step)
+            state, counting = state.admit(traces, step, cap)
             if counting.n_cases:
                 counting_steps.append((step, counting))
         return state, counting_steps
-
-    def from_step(self, step: int) -> CountedCases:
-        """Forgets the steps before one."""
-        rows = np.flatnonzero(self.steps >= step)
-        return CountedCases(self.names.take(pa.array(rows)), self.steps[rows], self.counts[rows])
 
 
 # --- The cases that close in a step, as a statistic: for what needs them whole and together. ------

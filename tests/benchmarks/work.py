@@ -47,7 +47,7 @@ def source_of(path: str) -> EventSource:
 def finish(variants: VariantHistogram, graph: DirectlyFollows) -> Counts:
     """The DAFSA and its contingency table, and what tells that two ways counted the same."""
     dafsa = Dafsa.from_variants(variants)
-    table = dafsa.contingency_table
+    table = dafsa.contingency_table(dafsa.variants.counts)
     return {
         "cases": variants.n_cases,
         "variants": variants.n_variants,

@@ -525,7 +525,19 @@ class LocalStream:
                 _OPERATOR.warning("cases were complete too late for their step, and do not count")
             self._state = after
             self._unsent.extend(decided)
-        self._say_behind(now_us, complete_us)
+        step = self._state.next_step
+        since_us = now_us - self.stream.rule.release_time(step)
+        if step >= self.stream.horizon or since_us < self._behind_us or not self._behind.is_due():
+            return
+        how = f"messages are read up to {(now_us - complete_us) / 1e6:,.0f} s before now"
+        if complete_us < 0:
+            how = "it is not known yet whether all messages are there"
+        _LOG.warning(
+            "step %d should have been published %.0f s ago and waits for its messages",
+            step,
+            since_us / 1e6,
+        )
+        _OPERATOR.warning("step %d waits: %s", step, how)
 
     def _send(self) -> None:
         """Publishes decided steps in their order, as far as the sinks take them."""
@@ -548,19 +560,3 @@ class LocalStream:
     def _say_away(self, error: RetryLater) -> None:
         if self._away.is_due():
             _LOG.warning("%s; the stream waits, and goes on when that is over", error)
-
-    def _say_behind(self, now_us: int, complete_us: int) -> None:
-        step = self._state.next_step
-        since_us = now_us - self.stream.rule.release_time(step)
-        if step >= self.stream.horizon or since_us < self._behind_us or not self._behind.is_due():
-            return
-        if complete_us < 0:
-            how = "it is not known yet whether all messages are there"
-        else:
-            how = f"messages are read up to {(now_us - complete_us) / 1e6:,.0f} s before now"
-        _LOG.warning(
-            "step %d should have been published %.0f s ago and waits for its messages",
-            step,
-            since_us / 1e6,
-        )
-        _OPERATOR.warning("step %d waits: %s", step, how)

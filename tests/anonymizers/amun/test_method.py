@@ -422,7 +422,7 @@ def automata_and_needs(draw: st.DrawFn) -> tuple[Dafsa, np.ndarray, np.ndarray]:
     counts = np.array(draw(st.lists(st.integers(0, 9), min_size=n, max_size=n)))
     size = dafsa.n_transitions
     needs = np.array(draw(st.lists(st.integers(0, 12), min_size=size, max_size=size)))
-    return dafsa, counts, np.where(dafsa.contingency_table_of(counts) > 0, needs, 0)
+    return dafsa, counts, np.where(dafsa.contingency_table(counts) > 0, needs, 0)
 
 
 @given(automata_and_needs(), st.integers(0, 100))
@@ -434,7 +434,7 @@ def test_picks_are_those_of_a_pass_that_raises_every_transition(
     keyed, paths = randomness(number), paths_of(dafsa)
     needy = np.flatnonzero(needs)
     words = keyed.words("moves/order", cell_numbers(needy.astype(np.uint64)))
-    frequency = dafsa.contingency_table_of(counts)
+    frequency = dafsa.contingency_table(counts)
     clocks = -elementary.log(uniform(words[:, 0])) / frequency[needy]
     added, picks = np.zeros(dafsa.n_transitions, np.int64), np.zeros(len(counts), np.int64)
     for transition in needy[np.argsort(clocks, kind="stable")].tolist():

@@ -184,7 +184,7 @@ def test_the_contingency_table_of_table_4() -> None:
     traces, rounds = run(REFERENCE)
     dafsa = rounds.decisions["dafsa"].dafsa
     counts = dafsa.counts_of(rounds.statistics["sampling"]["variants"])
-    assert table_4(traces, dafsa, dafsa.contingency_table_of(counts)) == TRANSITIONS
+    assert table_4(traces, dafsa, dafsa.contingency_table(counts)) == TRANSITIONS
 
 
 advantages = st.floats(0.001, 0.999)

@@ -73,10 +73,10 @@ def batch(messages: Sequence[Message], by_individual: bool = False) -> CaseEvent
     keys = np.array([(0, m.case) for m in messages], np.uint64).reshape(-1, 2)
     whose = np.array([(0, m.individual) for m in messages], np.uint64).reshape(-1, 2)
     publish = np.array([m.publish for m in messages], np.int64)
-    return CaseEvents.of(
+    return CaseEvents(
         keys,
         whose if by_individual else np.zeros((len(messages), 0), np.uint64),
-        np.arange(len(messages)),
+        np.arange(len(messages), dtype=np.int32),
         publish,
         publish,
         np.zeros(len(messages), np.int64),

@@ -364,7 +364,7 @@ def test_a_disk_that_is_full_is_a_reason(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(module, "write_in_place", full)
     health = health_of(stream_config(tmp_path, health_file=str(tmp_path / "health.json")))
-    module._write_health(health)
+    module._write_health(health, str(health.config.health_file))
     assert health.told()["reasons"] == ["health_file cannot be written: No space left on device"]
 
 

@@ -12,7 +12,7 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.streams.stream_caps import CountedCases
+from tracecloak.schemas.streams.stream_caps import CaseCap, CountedCases
 
 WORDS = ActivityVocabulary.public(["A"])
 
@@ -38,9 +38,8 @@ def test_no_individual_counts_more_often_than_the_cap(cap: int, per_step: bool) 
     for batch in range(20):
         step = batch // 3
         people = [f"p{i}" for i in rng.integers(0, 12, rng.integers(1, 10))]
-        state, kept = decode(encode(state)).admit(
-            cases_of(people, batch * 100), step, cap, per_step
-        )
+        cases, of = cases_of(people, batch * 100), CaseCap(cap, per_step)
+        state, kept = decode(encode(state)).admit(cases, step, of)
         wanted = []
         for i, person in enumerate(people):
             at = person, step if per_step else 0
@@ -54,10 +53,11 @@ def test_no_individual_counts_more_often_than_the_cap(cap: int, per_step: bool) 
 
 
 def test_steps_that_are_over_are_forgotten() -> None:
-    state, _ = CountedCases.none().admit(cases_of(["p", "q"]), 4, 1, True)
-    state, _ = state.admit(cases_of(["p"]), 5, 1, True)
-    assert state.from_step(5).names.to_pylist() == ["p"]
-    assert len(state.from_step(4).names) == 3
+    cap = CaseCap(1, per_step=True)
+    steps = [(4, cases_of(["p", "q"])), (5, cases_of(["p"]))]
+    state, _ = CountedCases.none().within(steps, cap, 4)
+    assert len(state.within([], cap, 4)[0].names) == 3
+    assert state.within([], cap, 5)[0].names.to_pylist() == ["p"]
 
 
 def test_cases_without_individuals_are_refused() -> None:
@@ -66,4 +66,4 @@ def test_cases_without_individuals_are_refused() -> None:
         traces.case_ids, traces.offsets, traces.activities, traces.times, traces.vocabulary
     )
     with pytest.raises(UsageError, match="individuals"):
-        CountedCases.none().admit(nobody, 0, 1, False)
+        CountedCases.none().admit(nobody, 0, CaseCap(1))
