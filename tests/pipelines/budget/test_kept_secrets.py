@@ -177,7 +177,7 @@ def test_a_stream_keeps_its_keys_wrapped(tmp_path: Path, monkeypatch: pytest.Mon
     ("key", "said"),
     [
         (None, "is encrypted; name the key that encrypted it with key_encryption_key"),
-        ("second", "is encrypted by another key than that at 'file:"),
+        ("second", "is encrypted by another than 'file:"),
         ("none", "no key of 64 hex digits at 'file:"),
     ],
 )
