@@ -15,7 +15,7 @@ import yaml
 
 from tests.engines.conftest import database, ledger  # noqa: F401  # PostgreSQL, for its tests
 from tests.engines.containers import Image, tracecloak_image
-from tests.engines.skipping import or_skip
+from tests.engines.fetching import or_skip
 from tests.support.releasing import ROOT, digests, fix_key, tracecloak
 from tracecloak.examination.demo.hospital import write_sample
 

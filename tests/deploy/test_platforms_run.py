@@ -31,7 +31,7 @@ def test_the_image_of_the_job_server_has_what_was_tried() -> None:
 def test_the_job_server_starts_by_the_command_of_its_image(tmp_path: Path) -> None:
     """Ports, folder and class path are this machine's, and the cluster is one in its process."""
     try:
-        class_path = fetching.flink_class_path()
+        class_path = fetching.class_path("flink")
     except fetching.UnavailableError as reason:
         pytest.skip(str(reason))
     text = (DEPLOY / "flink" / "Dockerfile").read_text().split("ENTRYPOINT ")[1]

@@ -17,10 +17,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.engines import fetching
-from tests.engines.flink import flink_cluster, flink_job_server, worker_pool
+from tests.engines.flink import flink_job_server, prism, whole_cluster
 from tests.engines.kafka import kafka_broker
 from tests.engines.postgresql import postgresql
-from tests.engines.prism import prism
 
 NAMES = ("flink", "flink-cluster", "prism", "kafka", "postgresql")
 
@@ -30,13 +29,11 @@ def up(name: str, folder: Path, stack: ExitStack) -> Iterable[str]:
     if name == "flink":
         yield " ".join(stack.enter_context(flink_job_server(folder)).flags(2))
     elif name == "flink-cluster":
-        cluster = stack.enter_context(flink_cluster(folder))
-        pool = stack.enter_context(worker_pool(folder))
-        server = stack.enter_context(flink_job_server(folder, cluster.address))
+        cluster, pool, server = stack.enter_context(whole_cluster(folder))
         yield " ".join(server.flags(2, pool))
         yield f"# its pages: http://{cluster.address}"
     elif name == "prism":
-        yield " ".join(stack.enter_context(prism(folder)).flags())
+        yield " ".join(stack.enter_context(prism(folder)))
     elif name == "kafka":
         yield f"# bootstrap servers: {stack.enter_context(kafka_broker(folder)).servers}"
     else:

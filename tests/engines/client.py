@@ -19,8 +19,13 @@ def fix() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the command with the key and on the day of `tests.support.releasing.fix_key`."""
+    """Runs the command, or Beam YAML, with the key and on the day of `fix_key` of tests."""
     fix()
+    if arguments[0] == "beam-yaml":
+        from apache_beam.yaml import main as beam_yaml
+
+        beam_yaml.run(arguments[1:])
+        return 0
     return cli.main(arguments)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.engines.fetching import or_skip
 from tests.engines.kafka import KafkaBroker, kafka_broker
 from tests.engines.postgresql import PostgreSql, postgresql
-from tests.engines.skipping import or_skip
 
 
 @pytest.fixture(scope="session")

@@ -18,10 +18,16 @@ import tarfile
 import tempfile
 import time
 import venv
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import TypeVar
 
+import pytest
+
+T = TypeVar("T")
 POMS = Path(__file__).parent / "poms"
 FLINK = "1.19.3"
 BEAM = version("apache-beam")
@@ -47,35 +53,15 @@ def folder() -> Path:
     return Path(named) if named else Path.home() / ".cache" / "tracecloak" / "engines"
 
 
-def flink_class_path() -> str:
-    """Returns the class path of Beam's job server for Flink, with a Flink of one process in it."""
-    return _class_path("flink")
-
-
-def kafka_class_path() -> str:
-    """Returns the class path of a Kafka broker."""
-    return _class_path("kafka")
-
-
 def flink_cluster_class_path() -> str:
     """Returns the class path of the processes of a Flink cluster."""
     _need("java")
     return ":".join(str(jar) for jar in sorted(_kept("flink-cluster", FLINK, _cluster).iterdir()))
 
 
-def prism() -> Path:
-    """Returns the program Prism, of the version of the Beam that is installed."""
-    return _built("prism")
-
-
 def airflow() -> Path:
     """Returns the Python of an environment in which Airflow is installed, and nothing of ours."""
     return _kept("airflow", AIRFLOW, _airflow) / "bin" / "python"
-
-
-def fake_gcs() -> Path:
-    """Returns the program fake-gcs-server, a double of Google Cloud Storage."""
-    return _built("fake-gcs-server")
 
 
 def azurite() -> Path:
@@ -87,7 +73,7 @@ def azurite() -> Path:
 def helm() -> Path:
     """Returns the program Helm: that of this machine, or one that is built."""
     installed = shutil.which("helm")
-    return _built("helm") if installed is None else Path(installed)
+    return built("helm") if installed is None else Path(installed)
 
 
 def has_helm() -> bool:
@@ -102,11 +88,36 @@ def image_base() -> Path:
     return _kept("image-base", f"{DEBIAN}-{BEAM}-venv", _image_base) / "base.tar"
 
 
+def class_path(name: str) -> str:
+    """Returns the class path of a file of `poms`: Beam's job server for Flink, a Kafka broker."""
+    _need("java")
+    pom = POMS / f"{name}.xml"
+    digest = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
+    while True:
+        kept = _kept(name, digest, lambda place: _maven(pom, place / "class-path"))
+        path = (kept / "class-path").read_text()
+        if all(Path(jar).exists() for jar in path.split(":")):
+            return path
+        shutil.rmtree(kept)  # somebody emptied Maven's folder
+
+
+def built(name: str) -> Path:
+    """Returns a program in Go, such as Beam's Prism, which is built where it is not there."""
+    _need("go")
+    module, version = _IN_GO[name]
+
+    def build(place: Path) -> None:
+        _run("go", "install", f"{module}@v{version}", GOBIN=str(place))
+
+    return _kept(name, version, build) / name
+
+
 # By the name of an engine, what fetches all that it needs.
 FETCHES: Mapping[str, Callable[[], object]] = {
-    "flink": flink_class_path, "flink-cluster": flink_cluster_class_path, "prism": prism,
-    "kafka": kafka_class_path, "airflow": airflow, "fake-gcs-server": fake_gcs, "azurite": azurite,
-    "helm": helm, "image-base": image_base,
+    "flink": partial(class_path, "flink"), "flink-cluster": flink_cluster_class_path,
+    "prism": partial(built, "prism"), "kafka": partial(class_path, "kafka"), "airflow": airflow,
+    "fake-gcs-server": partial(built, "fake-gcs-server"), "azurite": azurite, "helm": helm,
+    "image-base": image_base,
 }  # fmt: skip
 
 
@@ -117,17 +128,17 @@ def fetch(name: str) -> None:
     FETCHES[name]()
 
 
-def _class_path(name: str) -> str:
-    _need("java")
-    pom = POMS / f"{name}.xml"
-    digest = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
-    kept = _kept(name, digest, lambda place: _maven(pom, place / "class-path"))
-    path = (kept / "class-path").read_text()
-    if all(Path(jar).exists() for jar in path.split(":")):
-        return path
-    shutil.rmtree(kept)  # somebody emptied Maven's folder
-    return (_kept(name, digest, lambda place: _maven(pom, place / "class-path"))
-            / "class-path").read_text()  # fmt: skip
+@contextmanager
+def or_skip(engine: AbstractContextManager[T]) -> Iterator[T]:
+    """Runs an engine for the block; skips the test where it cannot be fetched."""
+    try:
+        running = engine.__enter__()
+    except UnavailableError as reason:
+        pytest.skip(str(reason))
+    try:
+        yield running
+    finally:
+        engine.__exit__(None, None, None)
 
 
 def _kept(name: str, version: str, make: Callable[[Path], None]) -> Path:
@@ -200,17 +211,6 @@ _IN_GO = {
     "fake-gcs-server": ("github.com/fsouza/fake-gcs-server", FAKE_GCS),
     "helm": ("helm.sh/helm/v3/cmd/helm", HELM),
 }
-
-
-def _built(name: str) -> Path:
-    """Returns a program in Go, which is built where it is not there."""
-    _need("go")
-    module, version = _IN_GO[name]
-
-    def build(place: Path) -> None:
-        _run("go", "install", f"{module}@v{version}", GOBIN=str(place))
-
-    return _kept(name, version, build) / name
 
 
 def _image_base(place: Path) -> None:

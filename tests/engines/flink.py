@@ -1,4 +1,4 @@
-"""Apache Flink: Beam's job server with its own Flink, a cluster, and pools of Python workers."""
+"""Apache Flink: Beam's job server, a cluster and pools of Python workers; and Beam's Prism."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def flink_job_server(
     configuration: Mapping[str, object] | None = None,
 ) -> Iterator[JobServer]:
     """Runs a job server."""
-    class_path = fetching.flink_class_path()
+    class_path = fetching.class_path("flink")
     folder.mkdir(parents=True, exist_ok=True)
     _write_configuration(folder / "job-server-flink", configuration or {})
     port = free_port()
@@ -198,6 +198,32 @@ def flink_cluster(
 
 
 @contextmanager
+def whole_cluster(
+    folder: Path, configuration: Mapping[str, object] | None = None
+) -> Iterator[tuple[FlinkCluster, WorkerPool, JobServer]]:
+    """Runs two task managers, the pool of their workers, and the job server."""
+    with (
+        flink_cluster(folder / "cluster", 2, configuration) as cluster,
+        worker_pool(folder / "pool") as pool,
+        flink_job_server(folder / "server", cluster.address) as server,
+    ):
+        yield cluster, pool, server
+
+
+@contextmanager
+def prism(folder: Path) -> Iterator[list[str]]:
+    """Runs Prism, Beam's runner in Go, which keeps what it runs in memory; yields Beam's flags."""
+    program, port = fetching.built("prism"), free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [program, f"-job_port={port}", "-serve_http=false", "-log_kind=text"]
+    with running(Process("prism", command, folder, lambda: answers(port))):
+        yield [
+            "--runner=PortableRunner", f"--job_endpoint=localhost:{port}",
+            "--environment_type=LOOPBACK",
+        ]  # fmt: skip
+
+
+@contextmanager
 def high_availability(folder: Path) -> Iterator[dict[str, object]]:
     """Runs Flink's ZooKeeper; yields the keys by which a job outlives its job manager."""
     class_path = fetching.flink_cluster_class_path()
@@ -249,7 +275,7 @@ appender.console.layout.pattern = %d{HH:mm:ss,SSS} %-5p %c{1} - %m%n
 def _beam_for_cluster() -> str:
     """The class path of Beam, without what Flink brings itself."""
     of_flink = ("/org/apache/flink/", "/org/slf4j/", "/log4j/")
-    jars = fetching.flink_class_path().split(":")
+    jars = fetching.class_path("flink").split(":")
     return ":".join(jar for jar in jars if not any(part in jar for part in of_flink))
 
 

@@ -84,7 +84,7 @@ def kafka_cluster(
     folder: Path, n_brokers: int, secured: str = ""
 ) -> Iterator[tuple[KafkaBroker, ...]]:
     """Runs brokers of one cluster, numbered from 1 on; see `kafka_broker`."""
-    class_path = fetching.kafka_class_path()
+    class_path = fetching.class_path("kafka")
     try:
         import confluent_kafka  # noqa: F401
     except ImportError:

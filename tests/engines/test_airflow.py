@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.engines import fetching
-from tests.engines.fetching import UnavailableError
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1800)]
 DAG = Path(__file__).parents[2] / "deploy" / "airflow" / "tracecloak_windows.py"
@@ -36,52 +35,80 @@ sys.exit(code)
 """
 Answer = tuple[int, str]
 RELEASED: Answer = (0, "released")
+_LIMIT_SECONDS = 400
 
 
 @dataclass(frozen=True)
-class Worker:
-    """An Airflow with the DAG, whose tracecloak is the one above."""
+class Airflow:
+    """An Airflow with the DAG, whose database is a file and whose tracecloak is the one above."""
 
-    airflow: Airflow
+    python: Path
+    home: Path
 
-    @property
-    def stand_in(self) -> Path:
-        return self.airflow.home / "stand-in"
+    def path(self) -> Path:
+        """Of the DAG."""
+        return self.home / "dags" / DAG.name
 
     def write_dag(self, **constants: str) -> None:
         """Writes the DAG with some of its constants in another way, and without long waits."""
         text = DAG.read_text()
-        for name, value in {"COMMAND": repr(str(self.stand_in)), **constants}.items():
+        stand_in = repr(str(self.home / "stand-in"))
+        for name, value in {"COMMAND": stand_in, **constants}.items():
             text, n = re.subn(rf"^{name} = .*$", f"{name} = {value}", text, flags=re.MULTILINE)
             assert n == 1, name
         for long in ("hours=1", "minutes=10"):
             assert text.count(f"timedelta({long})") == 1
             text = text.replace(f"timedelta({long})", "timedelta(seconds=1)")
-        (self.airflow.dags / DAG.name).write_text(text)
+        self.path().write_text(text)
 
     def run(self, date: str, *answers: Answer) -> tuple[str, list[list[str]], str]:
         """(how a run of the DAG ended, with what tracecloak was called, what was said)."""
-        (self.airflow.home / "calls").write_text("[]")
-        (self.airflow.home / "answers").write_text(json.dumps(answers))
-        ended = self.airflow.command("dags", "test", "tracecloak_windows", date)
-        calls = json.loads((self.airflow.home / "calls").read_text())
+        (self.home / "calls").write_text("[]")
+        (self.home / "answers").write_text(json.dumps(answers))
+        ended = self.python_of("-m", "airflow", "dags", "test", "tracecloak_windows", date)
+        calls = json.loads((self.home / "calls").read_text())
         (state,) = re.findall(r"DagRun Finished: .*?\bstate=(\w+)", ended.stdout)
         assert (ended.returncode == 0) == (state == "success")
         return state, calls, ended.stdout
 
+    def python_of(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Runs its Python and returns how it ended; both outputs are in stdout."""
+        own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        return subprocess.run(
+            [str(self.python), *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_LIMIT_SECONDS,
+            cwd=self.home,
+            env={
+                **own,
+                "AIRFLOW_HOME": str(self.home),
+                "AIRFLOW__CORE__DAGS_FOLDER": str(self.home / "dags"),
+                "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+                "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db",
+            },
+        )
+
 
 @pytest.fixture(scope="module")
-def worker(tmp_path_factory: pytest.TempPathFactory) -> Worker:
+def worker(tmp_path_factory: pytest.TempPathFactory) -> Airflow:
+    """One with an empty database."""
     try:
-        made = Worker(airflow(tmp_path_factory.mktemp("airflow") / "home"))
-    except UnavailableError as reason:
+        made = Airflow(fetching.airflow(), tmp_path_factory.mktemp("airflow"))
+    except fetching.UnavailableError as reason:
         pytest.skip(str(reason))
-    made.stand_in.write_text(STAND_IN.format(python=sys.executable))
-    made.stand_in.chmod(0o755)
+    made.path().parent.mkdir()
+    ended = made.python_of("-m", "airflow", "db", "migrate")
+    if ended.returncode:
+        pytest.skip(f"airflow db migrate failed: {ended.stdout[-300:]}")
+    (made.home / "stand-in").write_text(STAND_IN.format(python=sys.executable))
+    (made.home / "stand-in").chmod(0o755)
     return made
 
 
-def test_a_run_releases_the_window_of_its_interval(worker: Worker) -> None:
+def test_a_run_releases_the_window_of_its_interval(worker: Airflow) -> None:
     worker.write_dag()
     state, calls, said = worker.run("2026-11-09", RELEASED)
     assert state == "success"
@@ -100,7 +127,7 @@ def test_a_run_releases_the_window_of_its_interval(worker: Worker) -> None:
     ],
 )
 def test_the_exit_code_says_whether_it_is_tried_again(
-    worker: Worker, answers: list[Answer], state: str, n_calls: int
+    worker: Airflow, answers: list[Answer], state: str, n_calls: int
 ) -> None:
     worker.write_dag()
     ended, calls, said = worker.run("2026-11-09", *answers)
@@ -122,7 +149,7 @@ def test_the_exit_code_says_whether_it_is_tried_again(
     ],
 )  # fmt: skip
 def test_labels_are_those_of_the_period(
-    worker: Worker, constants: dict[str, str], date: str, label: str
+    worker: Airflow, constants: dict[str, str], date: str, label: str
 ) -> None:
     worker.write_dag(**constants)
     state, ((_, _, window, _),), _ = worker.run(date, RELEASED)
@@ -150,10 +177,10 @@ for _ in range(13):
 """
 
 
-def test_runs_of_the_past_are_all_windows_from_the_origin_on(worker: Worker) -> None:
+def test_runs_of_the_past_are_all_windows_from_the_origin_on(worker: Airflow) -> None:
     """Thirteen Mondays at midnight, also where the clocks are put back on 2026-10-25."""
     worker.write_dag()
-    ended = worker.airflow.run("-c", OF_PAST.format(path=str(worker.airflow.dags / DAG.name)))
+    ended = worker.python_of("-c", OF_PAST.format(path=str(worker.path())))
     assert ended.returncode == 0, ended.stdout
     lines = [line.split()[1:] for line in ended.stdout.splitlines() if line.startswith("run ")]
     labels = [label for label, *_ in lines]
@@ -161,53 +188,3 @@ def test_runs_of_the_past_are_all_windows_from_the_origin_on(worker: Worker) -> 
         "2026-08-31", ["2026-10-19", "2026-10-26"], "2026-11-23",
     )  # fmt: skip
     assert {clock for _, clock, *_ in lines} == {"00:00"}
-
-
-_LIMIT_SECONDS = 400
-
-
-@dataclass(frozen=True)
-class Airflow:
-    """An Airflow whose database is a file."""
-
-    python: Path
-    home: Path
-
-    @property
-    def dags(self) -> Path:
-        """The folder that it reads DAGs from."""
-        return self.home / "dags"
-
-    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Runs its command and returns how it ended; both outputs are in stdout."""
-        return self.run("-m", "airflow", *words)
-
-    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Runs its Python, as `command` does."""
-        own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        return subprocess.run(
-            [str(self.python), *words],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_LIMIT_SECONDS,
-            cwd=self.home,
-            env={
-                **own,
-                "AIRFLOW_HOME": str(self.home),
-                "AIRFLOW__CORE__DAGS_FOLDER": str(self.dags),
-                "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-                "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db",
-            },
-        )
-
-
-def airflow(home: Path) -> Airflow:
-    """Makes an Airflow with an empty database."""
-    found = Airflow(fetching.airflow(), home)
-    found.dags.mkdir(parents=True)
-    ended = found.command("db", "migrate")
-    if ended.returncode:
-        raise fetching.UnavailableError(f"airflow db migrate failed: {ended.stdout[-300:]}")
-    return found

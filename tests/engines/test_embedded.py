@@ -14,11 +14,10 @@ import yaml
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing.util import assert_that, equal_to
 
-from tests.engines.flink import flink_job_server
+from tests.engines.fetching import or_skip
+from tests.engines.flink import flink_job_server, prism
 from tests.engines.kafka import KafkaBroker
-from tests.engines.prism import prism
 from tests.engines.processes import Process, running
-from tests.engines.skipping import or_skip
 from tests.engines.streams import CHECKPOINT_MILLIS, Feed, StreamOnFlink
 from tests.support.documents import ROOT, blocks
 from tests.support.embedded import AMUN, UNPAID, claims, fields, in_memory
@@ -36,8 +35,8 @@ PROVIDERS = ROOT / "pipelines" / "embedded" / "providers.yaml"
 
 @pytest.fixture(scope="module")
 def flags(place: Path) -> Iterator[list[str]]:
-    with or_skip(prism(place / "prism")) as engine:
-        yield engine.flags()
+    with or_skip(prism(place / "prism")) as found:
+        yield found
 
 
 def page_file(name: str) -> dict[str, Any]:
@@ -60,11 +59,12 @@ def yaml_process(folder: Path, body: dict[str, Any], flags: list[str]) -> Proces
     path.write_text(yaml.safe_dump(body))
     return Process(
         "beam-yaml",
-        [sys.executable, "-m", "tests.engines.yaml_client", f"--yaml_pipeline_file={path}", *flags],
+        [sys.executable, "-m", "tests.engines.client", "beam-yaml", f"--yaml_pipeline_file={path}",
+         *flags],
         folder,
         lambda: True,
         {"PYTHONPATH": str(ROOT)},
-    )
+    )  # fmt: skip
 
 
 def test_a_shuffled_delivery_is_the_same_release_on_prism(

@@ -20,9 +20,9 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
+from tests.engines.fetching import or_skip
 from tests.engines.kafka import PASSWORD, KafkaBroker, kafka_broker
 from tests.engines.processes import free_port, wait_until
-from tests.engines.skipping import or_skip
 from tests.support.certificates import certificate
 from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError
 from tracecloak.schemas.plugins import Plugins

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tests.engines.flink import (
-    FlinkCluster,
-    JobServer,
-    WorkerPool,
-    flink_cluster,
-    flink_job_server,
-    worker_pool,
-)
+from tests.engines.fetching import or_skip
+from tests.engines.flink import FlinkCluster, JobServer, WorkerPool, whole_cluster
 from tests.engines.processes import Process, wait_until
-from tests.engines.skipping import or_skip
 from tests.support.releasing import ROOT, digests, fix_key, tracecloak
 from tracecloak.examination.demo.hospital import write_sample
 from tracecloak.pipelines.ledger.balance import charges
@@ -61,11 +53,8 @@ class Engines:
 
 @pytest.fixture(scope="module")
 def engines(place: Path) -> Iterator[Engines]:
-    with ExitStack() as stack:
-        cluster = stack.enter_context(or_skip(flink_cluster(place)))
-        pool = stack.enter_context(worker_pool(place))
-        server = stack.enter_context(or_skip(flink_job_server(place, cluster.address)))
-        yield Engines(cluster, pool, server)
+    with or_skip(whole_cluster(place)) as parts:
+        yield Engines(*parts)
 
 
 @pytest.fixture(scope="module")

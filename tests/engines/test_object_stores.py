@@ -14,8 +14,8 @@ import pytest
 from apache_beam.io.filesystems import FileSystems
 
 from tests.engines import fetching
+from tests.engines.fetching import or_skip
 from tests.engines.processes import Process, answers, free_port, running
-from tests.engines.skipping import or_skip
 from tests.support.releasing import digests, fix_key, tracecloak
 from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.schemas.errors import RetryLater
@@ -105,7 +105,7 @@ _KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOt
 @contextmanager
 def fake_gcs(folder: Path) -> Iterator[str]:
     """Runs fake-gcs-server; yields its URL, which Google's client takes from its environment."""
-    program, port = fetching.fake_gcs(), free_port()
+    program, port = fetching.built("fake-gcs-server"), free_port()
     folder.mkdir(parents=True, exist_ok=True)
     command = [
         program, "-backend=memory", "-scheme=http", "-host=127.0.0.1", f"-port={port}",

@@ -17,10 +17,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from tests.engines.fetching import or_skip
 from tests.engines.kafka import KafkaBroker
 from tests.engines.postgresql import PostgreSql, postgresql
 from tests.engines.processes import free_port
-from tests.engines.skipping import or_skip
 from tests.support.killed_streams import PERIOD_SECONDS, body, flags
 from tests.support.rights import drop_overrides
 from tests.support.small_disk import small_disk

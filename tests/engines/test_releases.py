@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.engines.comparing import configuration, found_in, in_memory, methods, on_engine
-from tests.engines.flink import flink_cluster, flink_job_server, worker_pool
-from tests.engines.prism import prism
-from tests.engines.skipping import or_skip
+from tests.engines.fetching import or_skip
+from tests.engines.flink import flink_job_server, prism, whole_cluster
+from tests.golden.releases import example_config, log_file
 from tests.pipelines.windows.test_releases_of_windows import ROWS, Lake
-from tests.support.releasing import digests, fix_key, tracecloak
+from tests.support.releasing import digests, fix_key, manifest, tracecloak
+from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.transforms.batch import read
 from tracecloak.transforms.sources import EventSource
@@ -31,6 +33,49 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]
 
+N_METHODS_EXPECTED = 20  # a table that were empty would pass all
+
+
+def methods() -> list[str]:
+    """The names of all methods."""
+    names = list(METHODS)
+    assert len(names) >= N_METHODS_EXPECTED, names
+    return names
+
+
+def configuration(folder: Path, method: str) -> Path:
+    """Writes the configuration of the first example of a method, with its log, into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    example = method_named(method).examples[0]
+    path = folder / "release.yaml"
+    body = example_config(folder, method, example, log_file(folder))
+    path.write_text(yaml.safe_dump(body), encoding="utf-8")
+    return path
+
+
+def found_in(folder: Path) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """What is compared of a release: digests of its files, and what its manifest says of them."""
+    released = folder / "out" / "run_id=golden"
+    return digests(released), manifest(released)["outputs"]
+
+
+@functools.cache
+def in_memory(method: str) -> tuple[int, Any]:
+    """(exit code, what is compared) of the release in memory, made once a session."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        code = tracecloak("release", configuration(folder, method))
+        return code, found_in(folder) if code == 0 else None
+
+
+def on_engine(folder: Path, method: str, ledger: str, flags: Sequence[str]) -> tuple[int, Any]:
+    """The same on an engine, with a ledger that workers elsewhere may share."""
+    code = tracecloak(
+        "release", configuration(folder, method), "--ledger", ledger, "--shards", 3, *flags
+    )
+    return code, found_in(folder) if code == 0 else None
+
+
 ENGINES = ("flink", "flink on two tasks", "flink cluster", "prism")
 
 
@@ -39,11 +84,9 @@ def flags_of(engine: str, folder: Path) -> Iterator[list[str]]:
     """Runs an engine for the block; yields Beam's flags."""
     with ExitStack() as stack:
         if engine == "prism":
-            yield stack.enter_context(or_skip(prism(folder))).flags()
+            yield stack.enter_context(or_skip(prism(folder)))
         elif engine == "flink cluster":
-            cluster = stack.enter_context(or_skip(flink_cluster(folder)))
-            pool = stack.enter_context(worker_pool(folder))
-            server = stack.enter_context(or_skip(flink_job_server(folder, cluster.address)))
+            _, pool, server = stack.enter_context(or_skip(whole_cluster(folder)))
             yield server.flags(2, pool)
         else:
             server = stack.enter_context(or_skip(flink_job_server(folder)))

@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import subprocess
 import sys
+import tarfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
-from tests.engines.fetching import UnavailableError
-from tests.engines.flink import (
-    FlinkCluster,
-    JobServer,
-    WorkerPool,
-    flink_cluster,
-    flink_job_server,
-    high_availability,
-    worker_pool,
-)
+from tests.engines.fetching import UnavailableError, or_skip
+from tests.engines.flink import flink_job_server, high_availability, whole_cluster
 from tests.engines.kafka import KafkaBroker
-from tests.engines.older import STATE, before_last_change
 from tests.engines.processes import wait_until
-from tests.engines.skipping import or_skip
 from tests.engines.streams import (
     Feed,
     StreamOnFlink,
@@ -41,24 +33,13 @@ from tests.engines.streams import (
     stop_with_savepoint,
 )
 from tests.support.registry_double import registry_double
+from tests.support.releasing import ROOT
 from tests.support.stream_runs import reject_counts, rejected
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.stream.step_sinks import add_up
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1_200)]
-
-
-@contextmanager
-def cluster_of(
-    folder: Path, configuration: Mapping[str, object] | None = None
-) -> Iterator[tuple[FlinkCluster, WorkerPool, JobServer]]:
-    """Two task managers, the pool of their workers, and the job server."""
-    with ExitStack() as stack:
-        cluster = stack.enter_context(or_skip(flink_cluster(folder / "cluster", 2, configuration)))
-        pool = stack.enter_context(worker_pool(folder / "pool"))
-        server = stack.enter_context(flink_job_server(folder / "server", cluster.address))
-        yield cluster, pool, server
 
 
 def assert_each_case_counted_once(
@@ -148,7 +129,7 @@ def test_a_signal_stops_the_job_with_a_savepoint_from_which_the_stream_goes_on_t
     """The command is told where Flink's REST interface is."""
     stream = StreamOnFlink(tmp_path, broker, ledger, horizon=70)
     feed = Feed(stream.topic)
-    with cluster_of(tmp_path) as (cluster, pool, server):
+    with or_skip(whole_cluster(tmp_path)) as (cluster, pool, server):
         flags = [*server.flags(1, pool), f"--flink_master={cluster.address}"]
         with stream.started(flags) as client:
             stream.wait_for_steps(3, client)
@@ -172,7 +153,8 @@ def test_a_topic_that_is_made_anew_ends_job_and_command_until_a_person_takes_it_
     """Between savepoint and start, seen by the command and by workers; and while the job runs."""
     stream = StreamOnFlink(tmp_path, broker, ledger, horizon=900)
     feed = Feed(stream.topic)
-    with cluster_of(tmp_path, {"restart-strategy.type": "none"}) as (cluster, pool, server):
+    with or_skip(whole_cluster(tmp_path, {"restart-strategy.type": "none"})) as found:
+        cluster, pool, server = found
         flags = [*server.flags(1, pool), f"--flink_master={cluster.address}"]
         with stream.started(flags) as client:
             stream.wait_for_steps(3, client)
@@ -227,7 +209,7 @@ def test_a_stream_on_a_cluster_survives_the_death_of_each_process(
     """One after the other, while the job goes on."""
     stream = StreamOnFlink(tmp_path, broker, ledger, horizon=900)
     feed = Feed(stream.topic)
-    with cluster_of(tmp_path) as (cluster, pool, server):
+    with or_skip(whole_cluster(tmp_path)) as (cluster, pool, server):
         with stream.started(server.flags(1, pool)) as client:
             stream.wait_for_steps(3, client)
             for manager in cluster.task_managers:
@@ -254,7 +236,7 @@ def test_a_stream_goes_on_from_savepoints_with_more_and_fewer_tasks_and_from_a_c
     """The checkpoint is the last one before the job manager dies."""
     stream = StreamOnFlink(tmp_path, broker, ledger, horizon=900)
     feed = Feed(stream.topic)
-    with cluster_of(tmp_path) as (cluster, pool, server):
+    with or_skip(whole_cluster(tmp_path)) as (cluster, pool, server):
         with stream.started(server.flags(1, pool)) as client:
             stream.wait_for_steps(2, client)
             saved = stop_with_savepoint(cluster, tmp_path / "savepoints")
@@ -285,7 +267,7 @@ def test_a_stream_outlives_its_job_manager_where_flink_is_highly_available(
     feed = Feed(stream.topic)
     with ExitStack() as stack:
         keys = stack.enter_context(or_skip(high_availability(tmp_path / "high-availability")))
-        cluster, pool, server = stack.enter_context(cluster_of(tmp_path, keys))
+        cluster, pool, server = stack.enter_context(whole_cluster(tmp_path, keys))
         with stream.started(server.flags(2, pool)) as client:
             stream.wait_for_steps(3, client)
             client.kill_9()
@@ -297,6 +279,39 @@ def test_a_stream_outlives_its_job_manager_where_flink_is_highly_available(
             stream.wait_for_steps(4, cluster.job_manager)
         assert job_of(cluster) == job
     assert_each_case_counted_once(stream, feed)
+
+
+# What says how the state of a stream on Beam, and all that is under way in it, becomes bytes.
+STATE = (
+    "transforms/stream/beam_stages.py",
+    "transforms/stream/read_kafka.py",
+    "transforms/arrow_coder.py",
+    "schemas/arrays/columnar.py",
+    "schemas/streams",
+)
+
+
+def before_last_change(folder: Path, *paths: str) -> Path:
+    """Puts the checkout as it was before the last commit that changed some paths into a folder."""
+    (change,) = _git("log", "-1", "--format=%H", "--", *paths).decode().split() or [""]
+    if not change:
+        raise UnavailableError(f"no commit of this checkout changed {', '.join(paths)}")
+    archive = _git("archive", "--format=tar", f"{change}^")
+    folder.mkdir()
+    with tarfile.open(fileobj=io.BytesIO(archive)) as members:
+        members.extractall(folder, filter="data")
+    return folder
+
+
+def _git(*arguments: str) -> bytes:
+    try:
+        ended = subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, check=True)
+    except FileNotFoundError:
+        raise UnavailableError("there is no git on this machine") from None
+    except subprocess.CalledProcessError as error:
+        said = error.stderr.decode(errors="replace").strip()
+        raise UnavailableError(f"git knows no older build here: {said[:300]}") from None
+    return ended.stdout
 
 
 @pytest.mark.slow
@@ -313,9 +328,7 @@ def test_a_build_goes_on_from_a_savepoint_of_the_one_before_its_state_was_change
     assert str(older) in subprocess.check_output(loaded, env=of_older, cwd=tmp_path, text=True)
     stream = StreamOnFlink(tmp_path, broker, ledger, horizon=900)
     feed = Feed(stream.topic)
-    with ExitStack() as stack:
-        cluster = stack.enter_context(or_skip(flink_cluster(tmp_path / "cluster", 2)))
-        server = stack.enter_context(flink_job_server(tmp_path / "server", cluster.address))
+    with or_skip(whole_cluster(tmp_path)) as (cluster, _, server):
         with stream.started(server.flags(), older) as client:
             stream.wait_for_steps(4, client)
             saved = stop_with_savepoint(cluster, tmp_path / "savepoints")

@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.engines.fetching import or_skip
 from tests.engines.kafka import kafka_cluster
 from tests.engines.processes import wait_until
-from tests.engines.skipping import or_skip
 from tests.support.killed_streams import Runs, body, flags, n_cases, steps, until
 from tracecloak.pipelines.stream.config import load_stream
 from tracecloak.schemas.errors import RetryLater, SourceChanged

@@ -17,8 +17,8 @@ from typing import Literal
 import pytest
 from apache_beam.runners.portability.local_job_service import LocalJobServicer
 
+from tests.engines.fetching import or_skip
 from tests.engines.flink import flink_job_server
-from tests.engines.skipping import or_skip
 
 Kind = Literal["flink", "stand-in"]
 # For fixtures: what needs an engine of its own is not in `make test`.

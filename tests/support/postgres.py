@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.engines.fetching import or_skip
 from tests.engines.postgresql import PostgreSql, postgresql
-from tests.engines.skipping import or_skip
 
 
 @pytest.fixture(scope="module")

@@ -13,8 +13,8 @@ import pytest
 
 pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub")
 
+from tests.engines.fetching import or_skip
 from tests.engines.kafka import KafkaBroker, kafka_broker
-from tests.engines.skipping import or_skip
 from tests.support.killed_streams import PERIOD_SECONDS, Runs, body, flags, n_cases, steps, until
 from tests.support.pubsub import VARIABLE, Service
 from tests.support.pubsub_double import PubSubDouble
