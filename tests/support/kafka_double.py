@@ -17,6 +17,7 @@ import confluent_kafka
 import confluent_kafka.admin
 import pytest
 
+from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.services import kafka_identity
 
 STAMPED = confluent_kafka.TIMESTAMP_LOG_APPEND_TIME
@@ -122,6 +123,19 @@ class TopicDouble:
         patch.setattr(kafka_identity, "ABSENT_SECONDS", 0.0)
         patch.setattr(confluent_kafka, "Consumer", lambda settings: _Consumer(self))
         patch.setattr(confluent_kafka.admin, "AdminClient", lambda settings: _Admin(self))
+
+
+@dataclass
+class Clock:
+    """The clock of the brokers, which a test moves."""
+
+    now_us: int
+    differs: bool = False
+
+    def passed_us(self) -> int:
+        if self.differs:
+            raise RetryLater("clocks differ")
+        return self.now_us
 
 
 class _Consumer:

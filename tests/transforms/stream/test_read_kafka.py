@@ -15,7 +15,7 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 
 pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 
-from tests.support.kafka_double import BY_SENDER, Record, TopicDouble
+from tests.support.kafka_double import BY_SENDER, Clock, Record, TopicDouble
 from tracecloak.schemas.errors import RetryLater, SourceChanged, TracecloakError
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US
@@ -40,21 +40,9 @@ S = 1_000_000
 END_US = 20_000_000 * 1_000_000  # of the stream
 
 
-class Clock:
-    """The clock of the brokers, which a test moves."""
-
-    now_us = int(NOW * 1e6)
-    differs = False
-
-    def passed_us(self) -> int:
-        if self.differs:
-            raise RetryLater("clocks differ")
-        return self.now_us
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
+    made = Clock(int(NOW * 1e6))
     monkeypatch.setattr(read_kafka, "_READERS", read_kafka._Readers())
     monkeypatch.setattr(read_kafka, "shared_clock", lambda *_: made)
     return made
@@ -83,20 +71,6 @@ def put(topic: TopicDouble, *offsets: int) -> None:
     for at in offsets:
         topic.records[3].append(Record(3, at, b"{}", at * 1_000, epoch=topic.epoch))
         topic.ends[3] = at + 1
-
-
-@pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The offsets at which readers of partition 3 begin."""
-    begun: list[int] = []
-    plain = read_kafka.PartitionReader
-
-    def noted(topic: KafkaTopic, group: str, known: KnownLog, key: bytes) -> Any:
-        begun.append(known.places[3].next)
-        return plain(topic, group, known, key)
-
-    monkeypatch.setattr(read_kafka, "PartitionReader", noted)
-    return begun
 
 
 class Turn:
@@ -159,17 +133,18 @@ def whole(start: int = 0) -> LogRange:
 
 
 def test_turns_give_every_message_once_and_the_watermark_follows(
-    empty: TopicDouble, clock: Clock, opened: list[int]
+    empty: TopicDouble, clock: Clock
 ) -> None:
     put(empty, 5, 6, 9)  # offsets may be missing
     fn = reader_fn()
     first = Turn(whole(5)).of(fn, (3, 5))
     assert offsets(first) == [5, 6, 9]
     assert first.watermark.current_watermark().micros == clock.now_us - CLOCK_SKEW_US
+    kept = dict(read_kafka._READERS._free)
     put(empty, 10, 11)
     clock.now_us += S
     assert offsets(Turn(first.rest).of(fn, (3, 5))) == [10, 11]
-    assert opened == [5]  # the same reader goes on
+    assert len(kept) == 1 and read_kafka._READERS._free == kept  # the same reader goes on
     fn.teardown()
 
 
@@ -353,18 +328,9 @@ def restored(rest: LogRange) -> LogRange:
     return kept
 
 
-def other_topic(topic: TopicDouble) -> None:
-    topic.topic_id = (9, 9)
-
-
-def other_message(topic: TopicDouble) -> None:
-    topic.topic_id, topic.cluster_id = (0, 0), None
-    topic.records[3][4].content = b"another"
-
-
-@pytest.mark.parametrize("change", [other_topic, other_message])
+@pytest.mark.parametrize("has_ids", [True, False])
 def test_a_restart_reads_nothing_of_a_topic_that_is_another_log(
-    topic: TopicDouble, logs: KeptLogs, change: Callable[[TopicDouble], None]
+    topic: TopicDouble, logs: KeptLogs, has_ids: bool
 ) -> None:
     """Without ids the last message tells it; a topic that is the same is read on."""
     first = Turn(whole()).of(reader_fn(logs=logs), (3, 0))
@@ -373,7 +339,9 @@ def test_a_restart_reads_nothing_of_a_topic_that_is_another_log(
     assert (rest.start, rest.log.places[3].last, rest.log.places[3].epoch) == (5, 4, 2)
     topic.add(3, b"5", millis=int(NOW * 1e3))
     assert len(Turn(rest).of(reader_fn(logs=logs), (3, 0)).given) == 1
-    change(topic)
+    topic.topic_id = (9, 9) if has_ids else (0, 0)
+    if not has_ids:
+        topic.cluster_id, topic.records[3][4].content = None, b"another"
     with pytest.raises(SourceChanged):
         Turn(restored(rest)).of(reader_fn(logs=logs), (3, 0))
 
@@ -402,7 +370,7 @@ def test_positions_that_a_person_sets_take_another_topic_for_the_log(
     finding, reading = Turn(begin()).of(finder(logs=logs), b""), {}
     for number in (2, 3):
         reading[number] = Turn(whole()).of(reader_fn(logs=logs), (number, 0)).rest
-    other_topic(topic)
+    topic.topic_id = (9, 9)
     topic.ends[3] = 1
     for number in (2, 3):
         del topic.records[number][1:]
