@@ -405,7 +405,7 @@ def test_so_it_is_where_a_log_is_read_in_many_batches(
     monkeypatch.setattr(log_forms, "_TEXT_ROWS", n_rows)
     monkeypatch.setattr(parquet_bounds, "_BATCH_ROWS", n_rows)
     assert failed(verify(str(log_release))) == {}
-    for name in ("a name in XES", "a log out of order"):
+    for name in ("a part less", "a log out of order"):
         release = copied(log_release, tmp_path / name)
         _, change, checks = CHANGES[name]
         change(release)
