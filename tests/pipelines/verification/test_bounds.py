@@ -15,23 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.pipelines.verification.test_changes import PART
-from tests.support.received import made
 from tracecloak.pipelines.verification import folder, log_forms, parquet_bounds, promise, received
 from tracecloak.pipelines.verification.folder import Unsure, Wrong
 from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet
 from tracecloak.pipelines.verification.promise import log_attributes
-from tracecloak.pipelines.verification.verify import verify
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
-
-
-def test_a_shared_script_that_is_not_what_it_is_named_after_is_found(tmp_path: Path) -> None:
-    """Catches a script of somebody else in the folder that the pages of releases share."""
-    release = made(tmp_path, "private-dfg", 3, page="shared")
-    shared = min((release.parent / "_static").iterdir())
-    shared.write_text("alert()")
-    [found] = [f for f in verify(str(release)).findings if f.check == "page"]
-    assert found.state == "unsure" and f"{shared.name} beside the release" in found.sentence
 
 
 @pytest.mark.parametrize(

@@ -76,21 +76,8 @@ def test_the_senders_word_on_the_version_makes_no_page_safe(
     assert "\x1b" not in printed
 
 
-def test_a_picture_by_another_version_is_not_shown_to_be_harmless(
-    graph_release: Path, tmp_path: Path
-) -> None:
-    release = older(copied(graph_release, tmp_path), "0.0.9")
-    assert states(verify(str(release)))["pictures"] == "ok"
-    with_picture(release, "<svg/>")
-    assert states(verify(str(release)))["pictures"] == "unsure"
-
-
 def _without(body: Any, path: str) -> list[Any]:
     return [output for output in body["outputs"] if output["path"] != path]
-
-
-def with_picture(release: Path, text: str) -> None:
-    rewritten(release, "dfg.svg", text.encode())
 
 
 def older(release: Path, version: str) -> Path:
@@ -100,13 +87,6 @@ def older(release: Path, version: str) -> Path:
 
 
 # --- Other files ----------------------------------------------------------------------------------
-
-
-def test_a_picture_that_is_not_ours_fails(graph_release: Path, tmp_path: Path) -> None:
-    release = copied(graph_release, tmp_path)
-    with_picture(release, f'<svg xmlns="http://www.w3.org/2000/svg"><script href="{URL}"/></svg>')
-    found = failed(verify(str(release)))
-    assert "dfg.svg" in found["pictures"] and "do not open it" in found["pictures"]
 
 
 @pytest.mark.parametrize(
@@ -210,15 +190,6 @@ def test_a_step_has_the_files_of_a_log_and_no_page(log_stream: Path, tmp_path: P
     page = next(release.rglob("step.json")).with_name("log.html")
     page.write_text(f"<script src={URL}></script>")
     assert page.name in failed(verify(str(release)))["leftovers"]
-
-
-def test_an_epoch_that_lists_a_page_fails(log_stream: Path, tmp_path: Path) -> None:
-    """Its own list would make the page one of its files, and nothing would look at it."""
-    release = copied(log_stream, tmp_path)
-    (release / "report.html").write_text(f"<script src={URL}></script>")
-    entry = {"path": "report.html", "sha256": "0" * 64, "n_bytes": 0}
-    edited(release, lambda body: body["outputs"].append(entry))
-    assert set(failed(verify(str(release)))) == {"files"}
 
 
 def test_a_name_that_xml_cannot_hold_leaves_a_log_in_xes_alone_unsure(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from tests.golden.releases import log_file
 from tests.pipelines.verification.test_verify import _ALL
 from tests.support.received import copied, digest_of, edited, made
 from tests.support.releasing import as_typed
-from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tests.support.tiers import at_night
 from tracecloak.pipelines.verification.folder import Finding, ReceivedFolder
 from tracecloak.pipelines.verification.received import Received
@@ -184,7 +183,6 @@ def test_the_manifest_that_was_verified_is_signed_whatever_is_there_meanwhile(
 
 
 @pytest.mark.slow
-def test_an_epoch_of_a_stream_has_a_page(tmp_path: Path) -> None:
-    run(stream_config(tmp_path), in_time(random_messages(40), 80))
-    text = signed_off(tmp_path / "out" / "run_id=ward" / "epoch=1", tmp_path / "page.html").text
+def test_an_epoch_of_a_stream_has_a_page(stream_release: Path, tmp_path: Path) -> None:
+    text = signed_off(stream_release, tmp_path / "page.html").text
     assert "It is epoch 1 of a stream, whose" in text and "steps of the epoch together" in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -167,24 +166,3 @@ def test_the_schema_is_closed_and_complete_everywhere():
     for place, part in found.items():
         assert part["additionalProperties"] is False, place
         assert set(part["properties"]) - set(part["required"]) == some.get(place, set()), place
-
-
-def places(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The paths of all entries of objects, the parameters' own aside."""
-    if isinstance(document, dict):
-        for name, part in document.items():
-            yield (*path, name)
-            if name != "params":
-                yield from places(part, (*path, name))
-    elif isinstance(document, list):
-        for i, part in enumerate(document):
-            yield from places(part, (*path, i))
-
-
-ENTRIES = list(places(MANIFEST.to_json(OUTPUTS)))
-
-
-def test_no_field_is_named_after_a_clock_or_a_count():
-    # What came out is counted on the released files alone.
-    names = {str(step) for path in ENTRIES if "came_out" not in path for step in path}
-    assert not [name for name in names if re.search(r"time|date|clock|cases|events|input", name)]
