@@ -2,7 +2,42 @@
 
 import base64
 import re
+from html.parser import HTMLParser
 from pathlib import Path
+
+
+class Read(HTMLParser):
+    """What a browser makes of a page.
+
+    Attributes:
+        text: Its texts, with one blank between them.
+        elements: The tag of each element, with its attributes.
+        scripts: What its scripts hold, with their attributes.
+    """
+
+    def __init__(self, page: bytes | str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self._texts: list[str] = []
+        self._is_script = False
+        self.feed(page if isinstance(page, str) else page.decode())
+        self.text = " ".join(" ".join(self._texts).split())
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        self._is_script = tag == "script"
+        if self._is_script:
+            self.scripts.append((dict(attrs), ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._is_script = self._is_script and tag != "script"
+
+    def handle_data(self, data: str) -> None:
+        self._texts.append(data)
+        if self._is_script:
+            attributes, text = self.scripts[-1]
+            self.scripts[-1] = attributes, text + data
 
 
 def drawn_in(page: str, folder: Path) -> list[str]:

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 from tests.golden.releases import log_file
 from tests.pipelines.verification.test_verify import _ALL
+from tests.support.pages import Read
 from tests.support.received import copied, digest_of, edited, made
 from tests.support.releasing import as_typed
 from tests.support.tiers import at_night
@@ -24,23 +24,6 @@ from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.transforms.publish.statement import in_words
 
 _BY_DAY = {("private-log", 0), ("amun", 0), ("tlkc", 0), ("private-indicators", 0)}
-
-
-class Read(HTMLParser):
-    """What a browser makes of a page: its texts without blanks between them, and its elements."""
-
-    def __init__(self, page: bytes) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-        self.elements: list[tuple[str, list[str]]] = []
-        self.feed(page.decode())
-        self.text = " ".join(" ".join(self.texts).split())
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, [name for name, _ in attrs]))
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
 
 
 def signed_off(release: Path, place: Path) -> Read:
@@ -164,9 +147,7 @@ def test_texts_of_a_hostile_manifest_are_texts(tmp_path: Path) -> None:
     names = {tag for tag, _ in read.elements}
     assert names <= {tag for tag, _ in before.elements} | {"li", "p"}
     assert not [name for _, names in read.elements for name in names if name.startswith("on")]
-    assert sum(tag == "script" for tag, _ in read.elements) == sum(
-        tag == "script" for tag, _ in before.elements
-    )
+    assert len(read.scripts) == len(before.scripts)
     assert "960 more in manifest.json" in read.text and "two lines" in read.text
 
 

@@ -5,43 +5,23 @@ import hashlib
 import importlib.resources
 import json
 import re
-from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
-from tracecloak.transforms.pages.page import Chart, Page, document, policy_of, rendered
+from tests.support.pages import Read
+from tracecloak.transforms.pages.page import (
+    Chart,
+    Page,
+    document,
+    from_template,
+    policy_of,
+    rendered,
+)
 
 VENDOR = importlib.resources.files("tracecloak.transforms.pages").joinpath("vendor")
 LIBRARIES = json.loads(VENDOR.joinpath("libraries.json").read_text())
 NASTY = "</script><script>alert(1)</script><!-- \u2028 & \" '"
-
-
-class _Scripts(HTMLParser):
-    """Collects what the scripts of a page hold, as a browser would find them."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.found: list[tuple[dict[str, str | None], str]] = []
-        self._open = False
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "script":
-            self.found.append((dict(attrs), ""))
-            self._open = True
-
-    def handle_endtag(self, tag: str) -> None:
-        self._open = self._open and tag != "script"
-
-    def handle_data(self, data: str) -> None:
-        if self._open:
-            attributes, text = self.found[-1]
-            self.found[-1] = attributes, text + data
-
-
-def scripts_of(page: bytes) -> list[tuple[dict[str, str | None], str]]:
-    parser = _Scripts()
-    parser.feed(page.decode())
-    return parser.found
 
 
 def page(**changes: object) -> bytes:
@@ -69,7 +49,7 @@ def test_no_bundle_is_there_that_is_not_listed() -> None:
 def test_data_come_back_whatever_is_in_them() -> None:
     """Catches a name of the data that ends the script element it stands in."""
     data = {"name": NASTY, "rows": [1, None, 2.5]}
-    found = scripts_of(page(data=data))
+    found = Read(page(data=data)).scripts
     assert json.loads(found[0][1]) == data
     assert found[0][0] == {"type": "application/json", "id": "data"}
     assert len(found) == 2  # and that of every page
@@ -78,7 +58,7 @@ def test_data_come_back_whatever_is_in_them() -> None:
 def test_titles_and_sections_are_escaped() -> None:
     text = page(title=NASTY, sections=(('"><script>', NASTY),)).decode()
     assert "<script>alert" not in text
-    assert len(scripts_of(text.encode())) == 2
+    assert len(Read(text).scripts) == 2
 
 
 def test_the_policy_allows_the_scripts_of_the_page_and_no_others() -> None:
@@ -88,7 +68,7 @@ def test_the_policy_allows_the_scripts_of_the_page_and_no_others() -> None:
     policy = re.search(rb'Content-Security-Policy" content="([^"]*)"', made)
     assert policy is not None
     allowed = set(re.findall(r"sha256-[^&']+", policy[1].decode().replace("&#39;", "'")))
-    run = [text for attributes, text in scripts_of(made) if "type" not in attributes]
+    run = [text for attributes, text in Read(made).scripts if "type" not in attributes]
     digests = {
         "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         for text in run
@@ -127,5 +107,17 @@ def test_a_report_in_markdown_is_a_page_with_its_sections_and_tables() -> None:
 
 def test_a_report_carries_its_charts() -> None:
     text = document(["# R"], [Chart("attack", "Epsilons", [{"name": "claimed", "epsilon": 1}])])
-    assert json.loads(scripts_of(text)[0][1]) == {"attack": [{"name": "claimed", "epsilon": 1}]}
+    assert json.loads(Read(text).scripts[0][1]) == {"attack": [{"name": "claimed", "epsilon": 1}]}
     assert b'<figure id="attack-chart"' in text
+
+
+def test_an_end_of_line_within_a_value_makes_no_further_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = tmp_path / "room_of_a_test"
+    room.mkdir()
+    (room / "__init__.py").touch()
+    (room / "a.j2").write_text("{% for name in names %}\n- {{ name }}\n{% endfor %}\n\nend\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    lines = from_template(room.name, "a.j2", names=["<a>", "b\n# c", None])
+    assert lines == ["- <a>", "- b\n# c", "- None", "", "end"]
