@@ -22,7 +22,6 @@ import pyarrow.parquet as pq
 from narwhals.typing import IntoFrame, IntoFrameT
 
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.budget.opening import open_ledger, open_store
 from tracecloak.pipelines.budget.registry import ReleaseRegistry, State
 from tracecloak.pipelines.configuration.config import (
     FRAME,
@@ -40,14 +39,12 @@ from tracecloak.pipelines.configuration.python_wording import (
 )
 from tracecloak.pipelines.configuration.source import mapping_of
 from tracecloak.pipelines.frames.frame_source import AnyFrame, FrameSource
-from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import snapshot_of
-from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.planning.names import names_of
 from tracecloak.pipelines.planning.plan import Plan
-from tracecloak.pipelines.release.opening import fingerprint_of, opened
+from tracecloak.pipelines.release.opening import books_of, fingerprint_of, opened
 from tracecloak.pipelines.release.run import redact_foreign_errors, released
-from tracecloak.pipelines.release.values import STARTING_STATES, Outcome, Run
+from tracecloak.pipelines.release.values import STARTING_STATES, Outcome
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.flags import IN_MEMORY
 from tracecloak.pipelines.screen.release_text import planned, release_rows, remaining_text, spent
@@ -56,9 +53,8 @@ from tracecloak.schemas.events.events import ATTRIBUTE_PREFIX
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.texts import bounded_json
-from tracecloak.transforms.files import absolute
 from tracecloak.transforms.formats.registry import FILE_KEYS
-from tracecloak.transforms.publish.release_folder import DFG_NAME, STATEMENT_NAME, ReleaseFolder
+from tracecloak.transforms.publish.release_folder import DFG_NAME, STATEMENT_NAME
 
 # --- What a release of a frame gives back: the log, the graph and the figures as frames. ----------
 
@@ -164,17 +160,13 @@ class Released(Generic[IntoFrameT]):
         from tracecloak.transforms.models.dfg_svg import write_svg
 
         title = self.manifest.get("about", {}).get("title") or self.release_id
-        return write_svg(graph, title, self._promise, _EDGES)
+        return write_svg(graph, title, str(self.manifest["guarantee"]["sentence"]), _EDGES)
 
     @cached_property
     def _graph(self) -> ReleasedGraph | None:
         if DFG_NAME not in self._paths:
             return None
         return ReleasedGraph.from_json(bounded_json((self.folder / DFG_NAME).read_bytes()))
-
-    @property
-    def _promise(self) -> str:
-        return str(self.manifest["guarantee"]["sentence"])
 
     @property
     def _paths(self) -> list[str]:
@@ -251,7 +243,12 @@ def release(
         with _named(config, source) as named:
             run = opened(named, driver_of(IN_MEMORY, ()), source)
             if run.books.look().state in STARTING_STATES:
-                _LOG.warning("%s", _asks(run))
+                epsilon, delta = spent(named)
+                takes = "has no finite epsilon"
+                if epsilon is not None:
+                    takes = f"takes epsilon {epsilon} and delta {delta}"
+                left = remaining_text(run.books.ledger, named.account)
+                _LOG.warning("release %s %s; %s", run.folder.release_id, takes, left)
             with _operator_alone():
                 outcome = released(run)
         return _released(named, source, outcome, began_s, keys)
@@ -346,11 +343,10 @@ def _named(config: ReleaseConfig, source: FrameSource) -> Iterator[ReleaseConfig
     if config.release_id is not None:
         yield config
         return
-    store = open_store(config)
-    ledger = open_ledger(config, store)
-    which = store.digest(f"{source.files[0].digest}\n{config.digest}")[:16]
-    with store.locked(f"frame-{which}.lock"):
-        name = name_of(config, source, store, ledger)
+    books = books_of(config)
+    which = books.store.digest(f"{source.files[0].digest}\n{config.digest}")[:16]
+    with books.store.locked(f"frame-{which}.lock"):
+        name = name_of(config, source, books)
         yield config.model_copy(update={"release_id": name})
 
 
@@ -372,16 +368,6 @@ def _operator_alone() -> Iterator[None]:
         logger.propagate = before
         if screen is not None:
             logger.removeHandler(screen)
-
-
-def _asks(run: Run) -> str:
-    """Returns what a release is about to take, and what is left of its account before that."""
-    config, ledger = run.config, run.books.ledger
-    epsilon, delta = spent(config)
-    takes = "has no finite epsilon"
-    if epsilon is not None:
-        takes = f"takes epsilon {epsilon} and delta {delta}"
-    return f"release {run.folder.release_id} {takes}; {remaining_text(ledger, config.account)}"
 
 
 def _released(
@@ -411,7 +397,7 @@ def _released(
 _GOES_ON: tuple[State, ...] = ("reserved", "drawn", "visible", "released")
 
 
-def name_of(config: ReleaseConfig, source: FrameSource, store: KeyStore, ledger: Ledger) -> str:
+def name_of(config: ReleaseConfig, source: FrameSource, books: ReleaseRegistry) -> str:
     """Returns the name of a release of the same events and configuration, or a new one.
 
     A new name is drawn at random, and the method's stands before it: a digest of the events would
@@ -420,21 +406,18 @@ def name_of(config: ReleaseConfig, source: FrameSource, store: KeyStore, ledger:
     Args:
         config: What is to be released, without a name.
         source: Of what; with its digest.
-        store: Whose receipts say what was begun.
-        ledger: Which says what became of it.
+        books: Of a release in the same output, which say what was begun and what became of it.
 
     Raises:
         TracecloakError: They cannot be read.
     """
-    output = absolute(config.output)
-    fingerprint = fingerprint_of(config, store, snapshot_of(source.files))
-    for receipt in store.receipts():
+    folder = books.folder
+    fingerprint = fingerprint_of(config, books.store, snapshot_of(source.files))
+    for receipt in books.store.receipts():
         is_same = hmac.compare_digest(receipt.input_fingerprint, fingerprint)
-        if receipt.output == output and is_same and receipt.config_digest == config.digest:
-            folder = ReleaseFolder(
-                output, receipt.release_id, config.staging_area, store=store.identity()
-            )
-            if ReleaseRegistry(store, ledger, folder).look().state in _GOES_ON:
+        if receipt.output == folder.output and is_same and receipt.config_digest == config.digest:
+            of_release = replace(folder, release_id=receipt.release_id)
+            if replace(books, folder=of_release).look().state in _GOES_ON:
                 return receipt.release_id
     return f"{config.method}-{secrets.token_hex(4)}"
 

@@ -16,7 +16,7 @@ from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.receipts import Origin, Receipt, snapshot_of
 from tracecloak.pipelines.ledger.entries import Reservation
-from tracecloak.pipelines.release.values import Extension, Run, extensions_of, reservation_of
+from tracecloak.pipelines.release.values import Run, extensions_of, reservation_of
 from tracecloak.pipelines.runners.driver import Driver
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute, require_file_system
@@ -58,7 +58,32 @@ def opened(
             config = concern.located(config)
         left_out = tuple(path for concern in concerns for path in concern.left_out)
         source = source_of(config, listed, left_out) if source is None else source
-        run = _opened(config, driver, source, concerns, left_out)
+        if driver.beam_version is not None and (config.memory or config.workers):
+            raise UsageError(
+                f"memory and workers are for runner InMemory, and runner {config.runner} has flags "
+                "of its own for them; leave memory and workers out, or the runner"
+            )
+        # Once the input is there: a wrong path is told before the ledger's database is loaded.
+        from tracecloak.pipelines.budget.draw_guard import Unchanged
+        from tracecloak.pipelines.budget.opening import check_worker_keys
+        from tracecloak.transforms.batch.job import DeadLetter
+        from tracecloak.transforms.publish.release_folder import check_places
+
+        books = books_of(config)  # before the first look at the input
+        store, output = books.store, books.folder.output
+        check_places(output, config.dead_letter)
+        unchanged = Unchanged.since_now(source.files)
+        files = snapshot_of(source.files)
+        fingerprint = fingerprint_of(config, store, files, left_out)
+        release_id = config.release_id or store.digest(f"{fingerprint}\n{config.digest}")[:16]
+        books = replace(books, folder=replace(books.folder, release_id=release_id))
+        operator_folder = config.dead_letter or store.operator_folder(output, release_id)
+        dead_letter = DeadLetter(operator_folder, config.largest_error_ratio)
+        check_worker_keys(config)
+        driver.check_ready()
+        run = Run(
+            config, driver, source, files, fingerprint, unchanged, books, dead_letter, concerns
+        )
         for concern in concerns:
             concern.open(run)
         return run
@@ -68,46 +93,22 @@ def opened(
         raise
 
 
-def _opened(
-    config: ReleaseConfig,
-    driver: Driver,
-    source: EventSource,
-    concerns: tuple[Extension, ...],
-    left_out: tuple[str, ...],
-) -> Run:
-    if driver.beam_version is not None and (config.memory or config.workers):
-        raise UsageError(
-            f"memory and workers are for runner InMemory, and runner {config.runner} has flags of "
-            "its own for them; leave memory and workers out, or the runner"
-        )
-    # Once the input is there: a wrong path is told before the ledger's database is loaded.
-    from tracecloak.pipelines.budget.draw_guard import Unchanged
-    from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
-    from tracecloak.transforms.batch.job import DeadLetter
-    from tracecloak.transforms.publish.release_folder import check_places
+def books_of(config: ReleaseConfig) -> ReleaseRegistry:
+    """Returns where it is written down what becomes of a release; its folder may lack its name.
+
+    Raises:
+        UsageError: The output is on an unknown file system, or there is no ledger.
+        TracecloakError: Key store or ledger cannot be read.
+    """
+    from tracecloak.pipelines.budget.opening import open_ledger, open_store
 
     require_file_system("output", config.output)
     store = open_store(config)
-    ledger = open_ledger(config, store)  # before the first look at the input
-    output = absolute(config.output)
-    check_places(output, config.dead_letter)
-    unchanged = Unchanged.since_now(source.files)
-    files = snapshot_of(source.files)
-    staging_area = None if config.staging_area is None else absolute(config.staging_area)
-    fingerprint = fingerprint_of(config, store, files, left_out)
-    release_id = config.release_id or store.digest(f"{fingerprint}\n{config.digest}")[:16]
-    folder = ReleaseFolder(output, release_id, staging_area, store=store.identity())
-    dead_letter = DeadLetter(
-        config.dead_letter or store.operator_folder(output, release_id),
-        config.largest_error_ratio,
-    )
-    check_worker_keys(config)
-    driver.check_ready()
-    books = ReleaseRegistry(store, ledger, folder)
-    return Run(
-        config, driver, source, files, fingerprint, unchanged, books, dead_letter, concerns,
-        left_out=left_out,
-    )  # fmt: skip
+    ledger = open_ledger(config, store)
+    area = None if config.staging_area is None else absolute(config.staging_area)
+    name = config.release_id or "unnamed"
+    folder = ReleaseFolder(absolute(config.output), name, area, store=store.identity())
+    return ReleaseRegistry(store, ledger, folder)
 
 
 def fingerprint_of(
@@ -163,7 +164,12 @@ def recognised(run: Run, standing: ReleaseState) -> Run:
             run = _reading_as(run, receipt)
     compares = all(concern.compares_input for concern in run.concerns)
     fingerprint = run.input_fingerprint if compares else receipt.input_fingerprint
-    receipt.check_same(fingerprint, _digest_of_then(run, receipt))
+    config, manifest = run.config, run.folder.committed()
+    digest = config.digest
+    if manifest is not None and not receipt.origin.is_drawn_alike(origin_of(run)):
+        # What the configuration had for the build that made the release.
+        digest = config.digest_with(given_then(config, receipt.origin.given, manifest["params"]))
+    receipt.check_same(fingerprint, digest)
     return replace(run, receipt=receipt)
 
 
@@ -176,14 +182,31 @@ def resume_run(run: Run, standing: ReleaseState, asked: Callable[[str], Reservat
         asked: Returns what the run would reserve, by the fingerprint of its key.
 
     Raises:
-        TracecloakError: It may not be finished, or what it reserved cannot be given back.
+        UsageError: What it reads is no longer there, or the configuration or the payer is another.
+        TracecloakError: It may not be finished, as its noise is of another version; or what it
+            reserved cannot be given back.
     """
     books, receipt = run.books, standing.receipt
     assert receipt is not None  # or nobody could tell that it was begun
     if standing.state == "given up":
         books.end_abandoned(receipt)
     elif standing.state == "drawn":
-        return _going_on(run, receipt)
+        now, then = origin_of(run), receipt.origin
+        if receipt.config_digest != run.config.digest:
+            raise receipt.cannot_go_on("the configuration changed")
+        if not then.is_drawn_alike(now):
+            method = run.config.method
+            raise TracecloakError(
+                f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was "
+                f"cut off, by {then.versions(method)}, and this build has {now.versions(method)}, "
+                "whose noise is another: finish it with the build that began it. "
+                f"{giving_up(run.config, run.folder, receipt)}"
+            )
+        _LOG.info("going on with a release that was cut off: nothing is drawn or paid for anew")
+        run = _built_as(_reading_as(run, receipt), receipt)
+        run.books.check_payer(receipt, run.config.account)
+        receipt.check_same(run.input_fingerprint, run.config.digest)
+        return run
     elif not (
         not receipt.changed_in(run.input_fingerprint, run.config.digest)
         and receipt.origin == origin_of(run)
@@ -224,43 +247,6 @@ def as_charged(books: ReleaseRegistry, reservation: Reservation) -> Reservation:
     )
 
 
-def _digest_of_then(run: Run, receipt: Receipt) -> str:
-    """Returns the digest that the run's configuration had for the build that made its release."""
-    config, manifest = run.config, run.folder.committed()
-    if manifest is None or receipt.origin.is_drawn_alike(origin_of(run)):
-        return config.digest
-    return config.digest_with(given_then(config, receipt.origin.given, manifest["params"]))
-
-
-def _going_on(run: Run, receipt: Receipt) -> Run:
-    """Returns a run that finishes a release which drew noise before it was cut off.
-
-    Raises:
-        UsageError: What it reads is no longer there, or the configuration or the payer is another.
-        TracecloakError: The method, or what it is told to take, is of another version.
-    """
-    if receipt.config_digest != run.config.digest:
-        raise receipt.cannot_go_on("the configuration changed")
-    if not receipt.origin.is_drawn_alike(origin_of(run)):
-        raise _of_another_version(run, receipt)
-    _LOG.info("going on with a release that was cut off: nothing is drawn or paid for anew")
-    run = _built_as(_reading_as(run, receipt), receipt)
-    run.books.check_payer(receipt, run.config.account)
-    receipt.check_same(run.input_fingerprint, run.config.digest)
-    return run
-
-
-def _of_another_version(run: Run, receipt: Receipt) -> TracecloakError:
-    """Returns the error that this build draws other noise than that which began a release."""
-    method = run.config.method
-    return TracecloakError(
-        f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was cut off, "
-        f"by {receipt.origin.versions(method)}, and this build has "
-        f"{origin_of(run).versions(method)}, whose noise is another: finish it with the build "
-        f"that began it. {giving_up(run.config, run.folder, receipt)}"
-    )
-
-
 def giving_up(config: ReleaseConfig, folder: ReleaseFolder, receipt: Receipt) -> str:
     """Returns what it costs to give up a release that drew noise, and how, as a sentence."""
     price = reservation_of(config, folder, receipt.key_fingerprint)
@@ -285,12 +271,10 @@ def _reading_as(run: Run, receipt: Receipt) -> Run:
     # In the order in which it read them, which is that of the paths as they were written then.
     there = {absolute(file.path): file for file in run.source.files}
     ranked = tuple(replace(there[file.path], rank=i) for i, file in enumerate(files))
-    return replace(
-        run,
-        source=replace(run.source, files=ranked),
-        files=files,
-        input_fingerprint=fingerprint_of(run.config, run.books.store, files, run.left_out),
-    )
+    left_out = [path for concern in run.concerns for path in concern.left_out]
+    fingerprint = fingerprint_of(run.config, run.books.store, files, left_out)
+    source = replace(run.source, files=ranked)
+    return replace(run, source=source, files=files, input_fingerprint=fingerprint)
 
 
 def _built_as(run: Run, receipt: Receipt) -> Run:

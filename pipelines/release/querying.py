@@ -17,14 +17,14 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from tracecloak.pipelines.budget.opening import open_ledger, open_store, store_of
-from tracecloak.pipelines.budget.registry import ReleaseRegistry, ReleaseState, State
+from tracecloak.pipelines.budget.opening import store_of
+from tracecloak.pipelines.budget.registry import ReleaseRegistry, ReleaseState
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import forget_result, note_result, noted_results
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.planning.findings import FirstLook
-from tracecloak.pipelines.release.opening import giving_up
+from tracecloak.pipelines.release.opening import books_of, giving_up
 from tracecloak.pipelines.release.values import Extension, Outcome, Run
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.batch.job import Job
@@ -56,9 +56,11 @@ class TableExtension(Extension):
             TracecloakError: The release drew noise, and the version that it read is gone.
             InputSchemaError: A table or its version is not there.
         """
-        receipt = _receipt_of(config)
+        receipt: Receipt | None = None
+        if config.release_id is not None:  # or it has no name before it is read
+            require_file_system("output", config.output)
+            receipt = store_of(config).receipt(absolute(config.output), config.release_id)
         begun = () if receipt is None else receipt.origin.tables
-
         tables, log = config.tables, []
         for text in config.log:
             address = at_version_read(address_of(text), begun) if text in tables else None
@@ -84,7 +86,9 @@ class TableExtension(Extension):
         except VersionGoneError as error:
             if receipt is None or str(address) not in receipt.origin.tables:
                 raise
-            state, costs = _standing(config, receipt)
+            books = books_of(config)
+            folder = replace(books.folder, staging_area=receipt.origin.staging_area)
+            state = replace(books, folder=folder).look().state
             if state in ("visible", "released"):
                 self.compares_input = False  # that it was of this version is known
                 return None
@@ -93,25 +97,8 @@ class TableExtension(Extension):
             raise TracecloakError(
                 f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was "
                 f"cut off, and what it was made of is gone: {error}. The same noise on other "
-                f"counts would tell their difference. {costs}"
+                f"counts would tell their difference. {giving_up(config, folder, receipt)}"
             ) from None
-
-
-def _receipt_of(config: ReleaseConfig) -> Receipt | None:
-    """Returns of what a release was begun; None: it was not, or has no name before it is read."""
-    if config.release_id is None:
-        return None
-    require_file_system("output", config.output)
-    return store_of(config).receipt(absolute(config.output), config.release_id)
-
-
-def _standing(config: ReleaseConfig, receipt: Receipt) -> tuple[State, str]:
-    """Returns what a release is now, and what it would cost to give it up."""
-    store = open_store(config)
-    area = receipt.origin.staging_area
-    folder = ReleaseFolder(receipt.output, receipt.release_id, area, store=store.identity())
-    state = ReleaseRegistry(store, open_ledger(config, store), folder).look().state
-    return state, giving_up(config, folder, receipt)
 
 
 _LOG = logging.getLogger("tracecloak")
@@ -157,15 +144,11 @@ class QueryExtension(Extension):
             InputSchemaError: The database does not answer, or the result is no log.
         """
         assert config.release_id is not None  # checked
-        require_file_system("output", config.output)
-        self._query, store = query_text(config.query or ""), open_store(config)
-        ledger = open_ledger(config, store)  # before the first look at the input
-        output, area = absolute(config.output), config.staging_area
-        check_places(output, config.dead_letter)
-        area = None if area is None else absolute(area)
-        folder = ReleaseFolder(output, config.release_id, area, store=store.identity())
-        books = ReleaseRegistry(store, ledger, folder)
-        with store.alone(output, config.release_id):
+        self._query = query_text(config.query or "")
+        books = books_of(config)  # before the first look at the input
+        store, folder = books.store, books.folder
+        check_places(folder.output, config.dead_letter)
+        with store.alone(folder.output, config.release_id):
             standing = books.look()
             # It is the input of this query alone, which nobody may try out by its digest.
             name = store.digest(f"query of {config.database}: {self._query}")[:16]
@@ -173,7 +156,12 @@ class QueryExtension(Extension):
             is_there = standing.state in ("visible", "released")
             if path is None and not is_there and books.refusal(standing) is None:
                 self._asked = store, folder
-                _remove_earlier(books, standing)
+                receipt = standing.receipt  # of an earlier run, which drew nothing of its result
+                area = folder.staging_area if receipt is None else receipt.origin.staging_area
+                earlier = (folder, replace(folder, staging_area=area), *noted_results(store))
+                for one in earlier:
+                    if (one.output, one.release_id) == (folder.output, folder.release_id):
+                        remove_folder(one.input)
                 note_result(store, folder)
                 folder.prepare()
                 _LOG.info("asking the database; the result is kept until the release is finished")
@@ -207,15 +195,6 @@ class QueryExtension(Extension):
     def tell(self, run: Run, outcome: Outcome) -> Outcome:
         """Says what the first records said."""
         return replace(outcome, warnings=outcome.warnings or self._warnings)
-
-
-def _remove_earlier(books: ReleaseRegistry, standing: ReleaseState) -> None:
-    """Removes results of runs that drew nothing of them, wherever these were built."""
-    folder, receipt = books.folder, standing.receipt
-    area = folder.staging_area if receipt is None else receipt.origin.staging_area
-    for one in (folder, replace(folder, staging_area=area), *noted_results(books.store)):
-        if (one.output, one.release_id) == (folder.output, folder.release_id):
-            remove_folder(one.input)
 
 
 def _path_of_then(

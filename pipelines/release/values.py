@@ -63,7 +63,6 @@ class Run:
         concerns: What else there is to do at each step.
         key: Where the release's key is, once it is paid.
         receipt: Of what it was begun, once it is paid.
-        left_out: Absolute paths of files that a person decided not to be read.
     """
 
     config: ReleaseConfig
@@ -77,7 +76,6 @@ class Run:
     concerns: tuple[Extension, ...] = ()
     key: KeyReference | None = None
     receipt: Receipt | None = None
-    left_out: tuple[str, ...] = ()
 
     @property
     def folder(self) -> ReleaseFolder:
