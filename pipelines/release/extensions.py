@@ -8,12 +8,10 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.release.values import Extension, Outcome, Run, Signature
+from tracecloak.pipelines.release.values import Extension, Outcome, Run
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.files import is_on_this_machine
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 if TYPE_CHECKING:
     from tracecloak.transforms.keys.wrapping import KeyReference
@@ -97,22 +95,16 @@ class SignatureExtension(Extension):
         return replace(job, target=replace(job.target, spec=spec))
 
     def tell(self, run: Run, outcome: Outcome) -> Outcome:
-        """Says whether the release is signed, and by which key."""
+        """Says whether the release is signed, and by which key.
+
+        Raises:
+            UsageError: The key that is named is not there any more.
+            RetryLater: Its source does not answer now.
+        """
         if not outcome.was_released_before:  # this run signed it; its key may not answer again
             return replace(outcome, signature="there")
-        return replace(outcome, signature=signature_of(run.config, run.folder))
-
-
-def signature_of(config: ReleaseConfig, folder: ReleaseFolder) -> Signature:
-    """Returns whether a release is signed, and by which key if the configuration names one.
-
-    Raises:
-        UsageError: That key is not there any more.
-        RetryLater: Its source does not answer now.
-    """
-    signed = folder.read_signature()
-    if signed is None:
-        return "none"
-    if config.signer is None or config.signer.signed(*signed):
-        return "there"
-    return "by another key"
+        signed, signer = run.folder.read_signature(), run.config.signer
+        if signed is None:
+            return replace(outcome, signature="none")
+        is_ours = signer is None or signer.signed(*signed)
+        return replace(outcome, signature="there" if is_ours else "by another key")

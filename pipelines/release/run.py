@@ -75,7 +75,10 @@ def warn_of_overlaps(reservation: Reservation, ledger: Ledger) -> None:
     for state in charge_states(entries).values():
         entry, other = state.last, state.window
         is_own = entry.of_key[:2] == (reservation.output, reservation.release_id)
-        was_seen = entry.action in ("commit", "withdraw") and _is_syntactic(entry.method)
+        is_syntactic = False
+        with contextlib.suppress(UsageError):  # of what is not installed nobody can tell
+            is_syntactic = method_named(entry.method).guarantee_kind == "syntactic"
+        was_seen = entry.action in ("commit", "withdraw") and is_syntactic
         datasets = (reservation.dataset, state.reserved.facts.get("dataset"))
         if None in datasets:
             is_of_log = entry.output == reservation.output
@@ -98,14 +101,6 @@ def warn_of_overlaps(reservation: Reservation, ledger: Ledger) -> None:
             places[-1],
             more,
         )
-
-
-def _is_syntactic(method: str) -> bool:
-    """Whether a method that the ledger names is one; of what is not installed nobody can tell."""
-    try:
-        return method_named(method).guarantee_kind == "syntactic"
-    except UsageError:
-        return False
 
 
 def claimed(run: Run, standing: ReleaseState) -> Run:
@@ -277,27 +272,6 @@ def finalize_failed(run: Run, error: BaseException) -> BaseException:
 # The operator gets the outcome and an edition of the statement.
 
 
-def finalize_release(run: Run) -> None:
-    """Does what comes after a release is visible.
-
-    Raises:
-        AfterReleaseError: It failed; running the release again mends it.
-    """
-    with _once_visible(run, AfterReleaseError):
-        assert run.key is not None  # the run is claimed
-        log_findings(run.source, run.dead_letter)
-        if not run.driver.is_local and (changed := run.unchanged.changed()) is not None:
-            _LOG.warning(
-                "input %r changed while workers elsewhere were at work, so it is not known of "
-                "what the release was made; if it must not stay, take it back with `tracecloak "
-                "ledger withdraw`",
-                changed,
-            )
-        run.books.finish(run.key.fingerprint)
-        for concern in run.concerns:
-            concern.settle(run)
-
-
 @contextlib.contextmanager
 def _once_visible(run: Run, told: type[TracecloakError]) -> Iterator[None]:
     """Has other errors than those that tell it themselves say that the release is visible."""
@@ -319,6 +293,8 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
         AfterReleaseError: The statement could not be written, or the run was interrupted; the
             release is complete.
     """
+    from tracecloak.schemas.texts import formulas as formulas_of  # loaded on use
+
     with _once_visible(run, TracecloakError):
         warnings: tuple[str, ...] = ()
         statement = join(run.operator_folder, STATEMENT_NAME)
@@ -333,6 +309,12 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
             tally = run.dead_letter.told()
         with contextlib.suppress(Exception):  # whatever a database does
             balance = run.books.ledger.balance(_payer(run))
+        formulas: tuple[str, ...] = ()  # that a spreadsheet takes released activities for
+        place = run.folder.final
+        with contextlib.suppress(Exception):  # whatever a file system does
+            if "csv" in run.config.formats and exists(join(place, log_name("csv"))):
+                with open_raw(join(place, DFG_NAME)) as stream:
+                    formulas = tuple(formulas_of(json.load(stream)["activities"]))
         outcome = Outcome(
             run.folder,
             was_released_before,
@@ -343,22 +325,11 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
             balance,
             "there" if was_released_before and run.folder.read_signature() else "none",
             warnings=() if was_released_before else warnings,
-            formulas=_formulas(run) if "csv" in run.config.formats else (),
+            formulas=formulas,
         )
         for concern in run.concerns:
             outcome = concern.tell(run, outcome)
         return outcome
-
-
-def _formulas(run: Run) -> tuple[str, ...]:
-    """Returns the released activities that are formulas in a CSV; none where none is released."""
-    from tracecloak.schemas.texts import formulas
-
-    with contextlib.suppress(Exception):  # whatever a file system does
-        if exists(join(run.folder.final, log_name("csv"))):
-            with open_raw(join(run.folder.final, DFG_NAME)) as stream:
-                return tuple(formulas(json.load(stream)["activities"]))
-    return ()
 
 
 def _payer(run: Run) -> str:
@@ -474,5 +445,17 @@ def released(run: Run) -> Outcome:
             if ended is error:
                 raise
             raise ended from error
-        finalize_release(run)
+        with _once_visible(run, AfterReleaseError):  # running the release again mends a failure
+            assert run.key is not None  # the run is claimed
+            log_findings(run.source, run.dead_letter)
+            if not run.driver.is_local and (changed := run.unchanged.changed()) is not None:
+                _LOG.warning(
+                    "input %r changed while workers elsewhere were at work, so it is not known of "
+                    "what the release was made; if it must not stay, take it back with "
+                    "`tracecloak ledger withdraw`",
+                    changed,
+                )
+            run.books.finish(run.key.fingerprint)
+            for concern in run.concerns:
+                concern.settle(run)
         return outcome_of(run, was_released_before=False)

@@ -8,7 +8,6 @@ import os
 import time
 import uuid
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.rigorous.parts_method import windows_sentence
@@ -53,43 +52,6 @@ def moment(time_us: int) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S}Z"
 
 
-def window_facts(
-    schedule: Schedule,
-    window: Window,
-    composition: str,
-    costs: str,
-    leaves_files_out: bool = False,
-) -> dict[str, Any]:
-    """Returns what the manifest says of the window that a release is of.
-
-    Args:
-        schedule: The windows.
-        window: The one.
-        composition: `largest`, `sum` or `none`, where no finite epsilon holds.
-        costs: What several windows cost together, as a sentence; empty: nothing to say.
-        leaves_files_out: Whether a person decided that some files are not read.
-    """
-    belongs = "ends" if schedule.by == "close" else "begins"
-    sentence = (
-        f"This is window {window.label} of {schedule.dataset}, from {moment(window.begin_us)} "
-        f"to before {moment(window.end_us)}. A case belongs to the window in which it {belongs}, "
-        f"and counts in one window only. {costs}"
-    ).rstrip()
-    if leaves_files_out:
-        sentence += f" {_LEFT_OUT}"
-    return {
-        "label": window.label,
-        "begin": moment(window.begin_us),
-        "end": moment(window.end_us),
-        "dataset": schedule.dataset,
-        "period": schedule.period,
-        "time_zone": schedule.time_zone,
-        "by": schedule.by,
-        "composition": composition,
-        "sentence": sentence,
-    }
-
-
 # ---
 # One window of a schedule: what its release reads, which units it claims, and what it pays for.
 
@@ -117,8 +79,12 @@ class WindowExtension(Extension):
         Raises:
             RetryLater: It is not over, or what belongs to it can still come.
         """
-        if config.made_window is not None:
-            check_due(config.made_window)
+        window = config.made_window
+        if window is not None and time.time_ns() // 1_000 < window.due_us:
+            raise RetryLater(
+                f"window {window.label} is released from {moment(window.due_us)} on: until then "
+                "what belongs to it can still come; nothing was read or paid"
+            )
 
     def located(self, config: ReleaseConfig) -> ReleaseConfig:
         """Looks up which files a person decided to leave out of this window.
@@ -185,7 +151,23 @@ class WindowExtension(Extension):
             return manifest
         costs = windows_sentence(method_named(config.method), config.method_params)
         composition = "none" if not costs else "sum" if config.windows_add_up else "largest"
-        facts = window_facts(schedule, window, composition, costs, bool(self.left_out))
+        belongs = "ends" if schedule.by == "close" else "begins"
+        sentence = (
+            f"This is window {window.label} of {schedule.dataset}, from {moment(window.begin_us)} "
+            f"to before {moment(window.end_us)}. A case belongs to the window in which it "
+            f"{belongs}, and counts in one window only. {costs}"
+        ).rstrip()
+        facts = {
+            "label": window.label,
+            "begin": moment(window.begin_us),
+            "end": moment(window.end_us),
+            "dataset": schedule.dataset,
+            "period": schedule.period,
+            "time_zone": schedule.time_zone,
+            "by": schedule.by,
+            "composition": composition,
+            "sentence": f"{sentence} {_LEFT_OUT}" if self.left_out else sentence,
+        }
         return replace(manifest, window=facts)
 
     def settle(self, run: Run) -> None:
@@ -265,8 +247,7 @@ def known_scope(config: ReleaseConfig, store: KeyStore) -> str | None:
         UsageError: The key of the book that is named is not there.
     """
     schedule = config.made_schedule
-    is_named = (config.book_key or os.environ.get("TRACECLOAK_BOOK_KEY")) is not None
-    if schedule is None or not (is_named or store.secrets.of_book.exists()):
+    if schedule is None or not (_named_key(config) or store.secrets.of_book.exists()):
         return None
     return _scope(config, schedule, _book_key(config, store))
 
@@ -291,8 +272,7 @@ def check_book_key(config: ReleaseConfig) -> None:
     Raises:
         UsageError: They are not.
     """
-    is_named = (config.book_key or os.environ.get("TRACECLOAK_BOOK_KEY")) is not None
-    if config.schedule is not None and not is_named and not is_local(config.runner):
+    if config.schedule is not None and not _named_key(config) and not is_local(config.runner):
         raise UsageError(
             f"book_key is missing: workers of runner {config.runner} do not see the key of the "
             "book of counted units in this machine's key store; name one that they can read, and "
@@ -323,29 +303,18 @@ def _left_out_of(config: ReleaseConfig) -> tuple[str, ...]:
     return tuple(one.path for one in decided)
 
 
-def check_due(window: Window, now_us: int | None = None) -> None:
-    """Makes sure that a window can be released.
-
-    Raises:
-        RetryLater: It is not over, or what belongs to it can still come.
-    """
-    now = time.time_ns() // 1_000 if now_us is None else now_us
-    if now < window.due_us:
-        raise RetryLater(
-            f"window {window.label} is released from {moment(window.due_us)} on: until then what "
-            "belongs to it can still come; nothing was read or paid"
-        )
-
-
 def _book_key(config: ReleaseConfig, store: KeyStore) -> KeyReference:
     """Returns where the key of the book is.
 
     Raises:
         UsageError: Workers elsewhere could not find it.
     """
-    named = config.book_key or os.environ.get("TRACECLOAK_BOOK_KEY")
-    if named is not None:
+    if (named := _named_key(config)) is not None:
         key = KeyReference(named)
         return replace(key, fingerprint=key.resolve().fingerprint)
     check_book_key(config)
     return store.book_key()
+
+
+def _named_key(config: ReleaseConfig) -> str | None:
+    return config.book_key or os.environ.get("TRACECLOAK_BOOK_KEY")
