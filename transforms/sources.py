@@ -160,6 +160,12 @@ class EventSource:
             "total": self._n_bytes,
         }
 
+    def note_read(self, file: SourceFile) -> None:
+        """Tells the operator that a file of these, or a piece of one, is read."""
+        what = "input" if file.piece is None else "a piece of input"
+        progress = self.progress_of(file)
+        _OPERATOR.info("read %s %d of %d", what, file.rank + 1, len(self.files), extra=progress)
+
     @cached_property
     def _n_bytes(self) -> int:
         return sum(file.n_bytes for file in self.files)

@@ -228,16 +228,6 @@ class Where(_Section):
 
         return RowFilter(**self.model_dump())
 
-    @property
-    def sentence_part(self) -> str:
-        """What it asks of the column, for people: `is one of A, B`."""
-        if self.equals is not None:
-            return f"is one of {', '.join(self.equals)}"
-        if self.begins_with is not None:
-            return f"begins with {self.begins_with}"
-        bounds = {sign: getattr(self, name) for name, sign in _BOUNDS.items()}
-        return "is " + " and ".join(f"{s} {bound}" for s, bound in bounds.items() if bound)
-
 
 class About(_Section):
     """What a release says of itself beside its numbers; its readers see all of it."""
@@ -671,8 +661,7 @@ def load(path: str | None, flags: Mapping[str, object]) -> ReleaseConfig:
     if config.query is not None or config.database is not None or not config.log:
         from tracecloak.pipelines.configuration.shared_keys import check_query
 
-        how = config.source_format
-        check_query(config.log, config.query, config.database, how, config.schedule)
+        check_query(config)
     _ = config.method_params, config.mapping  # checked before anything else happens
     if config.rename:
         from tracecloak.pipelines.configuration.flags import check_new_names

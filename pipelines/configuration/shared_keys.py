@@ -15,6 +15,7 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.formats.registry import FILE_KEYS, SourceFormat
 
 if TYPE_CHECKING:
+    from tracecloak.pipelines.configuration.config import ReleaseConfig
     from tracecloak.schemas.events.columns import ColumnMapping
     from tracecloak.schemas.published.manifest import Guarantee
     from tracecloak.schemas.windows import Schedule
@@ -27,34 +28,22 @@ if TYPE_CHECKING:
 _OF_FILES = {"input_format": "name", **dict(zip(FILE_KEYS, FILE_KEYS, strict=True))}
 
 
-def check_query(
-    log: Sequence[str],
-    query: str | None,
-    database: str | None,
-    how: SourceFormat,
-    schedule: ScheduleConfig | None,
-) -> None:
+def check_query(config: ReleaseConfig) -> None:
     """Makes sure that there is a query and what answers it, and no log beside it.
-
-    Args:
-        log: These are keys of the configuration.
-        query: Likewise.
-        database: Likewise.
-        how: What the configuration says of how files are read.
-        schedule: A key of the configuration.
 
     Raises:
         UsageError: There is neither log nor query, or both, or half of a query, or a key that is of
             files.
     """
-    if log:
+    query, database, schedule = config.query, config.database, config.schedule
+    if config.log:
         raise UsageError("log and query exclude each other; leave one out")
     if query is None and database is None:
         raise UsageError("log is missing: give --log, or --query and --database")
     if query is None or database is None:
         there, missing = ("query", "database")[:: 1 if query else -1]
         raise UsageError(f"{there} needs {missing}, which is missing; give it as --{missing}")
-    usual = SourceFormat()
+    how, usual = config.source_format, SourceFormat()
     for name, of in _OF_FILES.items():
         if getattr(how, of) != getattr(usual, of):
             raise UsageError(f"{name} is of files, and there is a query; leave it out")
@@ -285,16 +274,8 @@ class ScheduleConfig(pydantic.BaseModel):
             )
         try:
             return Schedule(
-                named,
-                self.origin,
-                self.period,
-                self.time_zone,
-                self.by,
-                self.max_lifetime,
-                self.gap,
-                self.end_activity,
-                self.release_delay,
-                self.horizon,
-            )
+                named, self.origin, self.period, self.time_zone, self.by, self.max_lifetime,
+                self.gap, self.end_activity, self.release_delay, self.horizon,
+            )  # fmt: skip
         except UsageError as error:
             raise UsageError(f"schedule.{error}") from None

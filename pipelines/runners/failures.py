@@ -33,25 +33,18 @@ def own_error(error: BaseException) -> TracecloakError | None:
     If there are several, an error that a person must act on is returned before one that only asks
     for another try, as a scheduler would otherwise try for ever.
     """
-    our_errors = [*_own_in_chain(error), *_own_in_text(str(error))]
-    for_persons = (ours for ours in our_errors if ours.exit_code != RetryLater.exit_code)
-    return next(for_persons, our_errors[0] if our_errors else None)
-
-
-def _own_in_chain(error: BaseException) -> Iterator[TracecloakError]:
-    """Yields our errors in a chain, without the causes that one of ours was raised from."""
+    our_errors: list[TracecloakError] = []
     for cause in _chain(error):
         if isinstance(cause, TracecloakError):
-            yield type(cause)(_FROM_STAGE_ON.sub("", str(cause)))
-            if cause.__suppress_context__:  # raised from another, or from none
-                return
-
-
-def _own_in_text(text: str) -> Iterator[TracecloakError]:
-    for match in reversed(list(_OUR_CLASS.finditer(text))):
+            our_errors.append(type(cause)(_FROM_STAGE_ON.sub("", str(cause))))
+            if cause.__suppress_context__:  # raised from another of ours, or from none
+                break
+    for match in reversed(list(_OUR_CLASS.finditer(str(error)))):
         kind = getattr(errors, match["name"], None)
         if isinstance(kind, type) and issubclass(kind, TracecloakError):
-            yield kind(_FROM_STAGE_ON.sub("", match["text"]))
+            our_errors.append(kind(_FROM_STAGE_ON.sub("", match["text"])))
+    for_persons = (ours for ours in our_errors if ours.exit_code != RetryLater.exit_code)
+    return next(for_persons, our_errors[0] if our_errors else None)
 
 
 def reason_of(error: BaseException) -> str:

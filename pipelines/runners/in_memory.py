@@ -270,7 +270,6 @@ class EventsByShard:
         return traces.recode(self._vocabulary)
 
 
-_OPERATOR = logging.getLogger("tracecloak.operator")
 # A log that is made up is made in pieces of about so many events, as one takes many times its size.
 _PIECE_EVENTS = 1 << 21
 # A large file is read in pieces, so many for each worker that all end at about the same time.
@@ -398,10 +397,5 @@ def _read(
     for batch, rejected in job.source.read(file, tally, lacking):
         events.add(batch)
         rejects.extend([rejected] if rejected.num_rows else [])
-    _OPERATOR.info(
-        "read input %d of %d" if file.piece is None else "read a piece of input %d of %d",
-        file.rank + 1,
-        len(job.source.files),
-        extra=job.source.progress_of(file),
-    )
+    job.source.note_read(file)
     return file.rank, tally.result(), rejects, lacking

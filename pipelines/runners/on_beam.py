@@ -129,8 +129,23 @@ def check_ready(options: PipelineOptions) -> None:
     errors = PipelineOptionsValidator(options, runner).validate()
     if errors:
         raise UsageError(f"runner {name}: {'; '.join(errors)}")
-    if name == "DataflowRunner" or (name == "FlinkRunner" and _in_containers(options)):
-        _check_workers(name, options)
+    kind = options.view_as(PortableOptions).environment_type
+    is_in_containers = str(kind).upper() == "DOCKER"
+    if kind is None:
+        master = options.view_as(FlinkRunnerOptions).flink_master
+        is_in_containers = master not in ("[local]", "[auto]")
+    if name == "DataflowRunner" or (name == "FlinkRunner" and is_in_containers):
+        portable, setup = options.view_as(PortableOptions), options.view_as(SetupOptions)
+        image = (
+            options.view_as(WorkerOptions).sdk_container_image
+            or portable.environment_config
+            or portable.environment_options
+        )
+        if not (image or setup.setup_file or setup.extra_packages or setup.requirements_file):
+            raise UsageError(
+                f"runner {name} would start workers without tracecloak: build an image from "
+                "deploy/Dockerfile and name it with sdk_container_image, or give setup_file"
+            )
 
 
 def _check_job_server(options: PipelineOptions) -> None:
@@ -154,28 +169,6 @@ def _check_job_server(options: PipelineOptions) -> None:
         raise UsageError(
             f"runner FlinkRunner needs Java, and there is no {launcher!r}: install it, name it "
             "with job_server_java_launcher, or give the address of a job server with job_endpoint"
-        )
-
-
-def _in_containers(options: PipelineOptions) -> bool:
-    """Whether Beam's FlinkRunner will have its workers run in containers."""
-    kind = options.view_as(PortableOptions).environment_type
-    if kind is None:
-        return options.view_as(FlinkRunnerOptions).flink_master not in ("[local]", "[auto]")
-    return str(kind).upper() == "DOCKER"
-
-
-def _check_workers(name: str, options: PipelineOptions) -> None:
-    setup = options.view_as(SetupOptions)
-    image = (
-        options.view_as(WorkerOptions).sdk_container_image
-        or options.view_as(PortableOptions).environment_config
-        or options.view_as(PortableOptions).environment_options
-    )
-    if not (image or setup.setup_file or setup.extra_packages or setup.requirements_file):
-        raise UsageError(
-            f"runner {name} would start workers without tracecloak: build an image from "
-            "deploy/Dockerfile and name it with sdk_container_image, or give setup_file"
         )
 
 
@@ -352,20 +345,14 @@ class BeamDriver:
     def run(self, job: Job) -> None:
         """Makes a release, from its files to its commit."""
         if self.is_local:
-            _hold_less()
+            # A local runner holds less then, and takes its stages as long. Arrow's own allocator
+            # keeps what it frees for itself, and so does this process by
+            # `runners.memory.keep_freed_memory`: each stage would take the most that it needs from
+            # both. And side inputs would be cached, which are in this process's memory anyway.
+            pa.set_memory_pool(pa.system_memory_pool())
+            worker_handlers.STATE_CACHE_SIZE_MB = 0
         with beam.Pipeline(options=self._options) as pipeline:
             build_release(pipeline, job)
-
-
-def _hold_less() -> None:
-    """Makes a local runner hold less, which takes its stages as long.
-
-    Arrow's own allocator keeps what it frees for itself, and so does this process by
-    `runners.memory.keep_freed_memory`: each stage would take the most that it needs from both. And
-    side inputs would be cached, which lie in the memory of this process in any case.
-    """
-    pa.set_memory_pool(pa.system_memory_pool())
-    worker_handlers.STATE_CACHE_SIZE_MB = 0
 
 
 def build_release(pipeline: beam.Pipeline, job: Job) -> None:

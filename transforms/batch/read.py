@@ -250,12 +250,7 @@ class _ReadFiles(beam.DoFn):
                     yield pvalue.TaggedOutput(REJECTS, rejects)
             yield from (pvalue.TaggedOutput(_LACKING, one) for one in lacking)
             tallies.append(tally.result())
-            _OPERATOR.info(
-                "read input %d of %d" if file.piece is None else "read a piece of input %d of %d",
-                file.rank + 1,
-                len(self._source.files),
-                extra=self._source.progress_of(file),
-            )
+            self._source.note_read(file)
         yield from _joined(small)
         yield pvalue.TaggedOutput(TALLIES, ReadTally.merge(tallies))
 
