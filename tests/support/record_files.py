@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from xml.sax.saxutils import quoteattr
 
 import fastavro
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.tally import FileTally
 
 STAMP = "2026-01-05T10:00:00Z"
 COLUMNS = ("case", "activity", "stamp", "who", "kind")
@@ -88,3 +92,25 @@ WRITERS: dict[str, Callable[..., bytes]] = {
     "jsonl": jsonl, "csv": as_csv, "avro": avro, "xes": xes
 }  # fmt: skip
 ALL_WRITERS = {**WRITERS, "parquet": parquet}
+
+
+def canonical(
+    columns: Mapping[str, Any],
+    mapping: ColumnMapping,
+    records: Sequence[int] | None = None,
+    malformed: Sequence[int] = (),
+    rank: int = 0,
+    tally: FileTally | None = None,
+) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The canonical events of columns, lists or Arrow arrays, and the rejects; checks both."""
+    arrays = {
+        name: values if isinstance(values, pa.Array) else pa.array(values)
+        for name, values in columns.items()
+    }
+    source = pa.RecordBatch.from_pydict(arrays)
+    resolved = mapping.resolve(source.schema.names, xes_names=False)
+    numbers = np.arange(source.num_rows) if records is None else np.array(records, np.int64)
+    both = resolved.canonicalise(source, numbers, np.array(malformed, np.int64), rank, tally)
+    for batch in both:
+        batch.validate(full=True)
+    return both

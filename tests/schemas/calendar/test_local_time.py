@@ -13,12 +13,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 import tzdata
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.record_files import canonical
 from tracecloak.schemas.calendar import local_time
 from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -160,14 +160,10 @@ def test_a_clock_travels_in_few_bytes(cut):
 
 def test_a_mapping_reads_alike_where_zone_files_are_others(tmp_path):
     """Workers of a cluster have the zone files of their image, or none."""
-    columns = pa.RecordBatch.from_pydict(
-        {"case_id": ["c"], "activity": ["A"], "timestamp": ["2050-07-01T12:00"]}
-    )
+    columns = {"case_id": ["c"], "activity": ["A"], "timestamp": ["2050-07-01T12:00"]}
 
     def read(mapping: ColumnMapping) -> list[int]:
-        resolved = mapping.resolve(columns.schema.names, False)
-        events, _ = resolved.canonicalise(columns, np.zeros(1, np.int64), np.zeros(0, np.int64), 0)
-        return events.column("timestamp").to_pylist()
+        return canonical(columns, mapping)[0].column("timestamp").to_pylist()
 
     sent = pickle.dumps(ColumnMapping(time_zone="Europe/Berlin"))
     expected = [second(2050, 7) * 1_000_000 + 10 * 3_600_000_000]

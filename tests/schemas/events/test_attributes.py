@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from pydantic import Field
 
 from tests.support.logs import trace_batch
+from tests.support.record_files import canonical
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import InputSchemaError, UsageError
@@ -216,15 +217,12 @@ MAPPING = ColumnMapping(
 )
 
 
-def canonical(**columns: Sequence[Any]) -> pa.RecordBatch:
-    batch = pa.RecordBatch.from_pydict({name: list(values) for name, values in columns.items()})
-    resolved = MAPPING.resolve(batch.schema.names, xes_names=False)
-    none = np.zeros(0, np.int64)
-    return resolved.canonicalise(batch, np.arange(batch.num_rows), none, 0)[0]
+def read_columns(**columns: Sequence[Any]) -> pa.RecordBatch:
+    return canonical(columns, MAPPING)[0]
 
 
 def events() -> pa.RecordBatch:
-    return canonical(
+    return read_columns(
         c=["1", "2", "1", "2", "1"],
         a=["A", "A", "B", "B", "C"],
         t=[f"2026-01-01T00:00:0{second}" for second in (3, 1, 2, 2, 1)],
@@ -235,7 +233,7 @@ def events() -> pa.RecordBatch:
 
 
 def test_a_missing_value_rejects_no_event_and_a_missing_column_is_named_before_reading() -> None:
-    batch = canonical(c=["1"], a=["A"], t=["2026-01-01"], age=[None], who=[None])
+    batch = read_columns(c=["1"], a=["A"], t=["2026-01-01"], age=[None], who=[None])
     assert batch.num_rows == 1
     declaring = MAPPING.resolve(["c", "a", "t"], xes_names=False)
     assert set(declaring.required) == {"c", "a", "t", "age", "who"}
@@ -303,7 +301,7 @@ RESOURCES = st.lists(
 
 
 def carried(log: Sequence[tuple[str, int, str | None, str | None]]) -> pa.RecordBatch:
-    return canonical(
+    return read_columns(
         c=[case for case, *_ in log],
         a=["A"] * len(log),
         t=[f"2026-01-01T00:00:0{second}" for _, second, *_ in log],

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
-import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.keys import randomness
-from tests.support.logs import event_logs, read_cases, trace_batch
+from tests.support.logs import cases_of, event_batch, event_logs, read_cases, trace_batch
+from tests.support.record_files import canonical
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -17,16 +16,12 @@ from tracecloak.schemas.events.tally import OTHER_ACTIVITY
 
 
 def test_a_record_outside_the_list_is_a_reject_and_the_others_are_read() -> None:
-    columns = pa.RecordBatch.from_pydict(
-        {
-            "case_id": ["1", "1", "2", None],
-            "activity": ["A", "B", "C", "C"],
-            "timestamp": ["2026-01-01T00:00:00Z"] * 4,
-        }
-    )
-    mapping = ColumnMapping(activities=("A", "C"))
-    resolved = mapping.resolve(columns.schema.names, False)
-    events, rejects = resolved.canonicalise(columns, np.arange(4), np.zeros(0, np.int64), 0)
+    columns = {
+        "case_id": ["1", "1", "2", None],
+        "activity": ["A", "B", "C", "C"],
+        "timestamp": ["2026-01-01T00:00:00Z"] * 4,
+    }
+    events, rejects = canonical(columns, ColumnMapping(activities=("A", "C")))
     assert events.column("activity").to_pylist() == ["A", "C"]
     assert rejects.column("record").to_pylist() == [1, 3]
     assert rejects.column("reason").to_pylist() == [OTHER_ACTIVITY, "no case id"]
@@ -34,8 +29,6 @@ def test_a_record_outside_the_list_is_a_reject_and_the_others_are_read() -> None
 
 @given(event_logs(), st.sets(st.sampled_from("ABC"), min_size=1))
 def test_a_closed_bound_keeps_the_events_on_the_list_and_their_order(log, names) -> None:
-    from tests.support.logs import cases_of, event_batch
-
     bounds = ContributionBounds(tuple(sorted(names)), closed=True)
     [traces] = group_into_traces([event_batch(log)]) or [trace_batch({})]
     bounded = bounds.bound(traces, randomness().of_units)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, time
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.record_files import canonical
 from tracecloak.schemas.errors import InputSchemaError, TracecloakError, UsageError
 from tracecloak.schemas.events.columns import REJECT_SCHEMA, ColumnMapping
 from tracecloak.schemas.events.events import EVENT_SCHEMA, OPTIONAL_TEXT, event_schema
@@ -47,29 +47,14 @@ def canonicalise(
     records: Sequence[int] | None = None,
     malformed: Sequence[int] = (),
     rank: int = 0,
-    **kinds: Any,
 ) -> Outcome:
     """Canonicalises columns given as Arrow arrays or lists; checks schemas and validity."""
-    source = pa.RecordBatch.from_pydict(
-        {
-            name: values if isinstance(values, pa.Array) else pa.array(values, kinds.get(name))
-            for name, values in columns.items()
-        }
-    )
     mapping = mapping or ColumnMapping()
-    resolved = mapping.resolve(source.schema.names, xes_names=False)
-    events, rejects = resolved.canonicalise(
-        source,
-        np.arange(source.num_rows) if records is None else np.array(records, np.int64),
-        np.array(malformed, np.int64),
-        rank,
-    )
+    events, rejects = canonical(columns, mapping, records, malformed, rank)
     optional = [name for name in OPTIONAL_TEXT if getattr(mapping, name) is not None]
     starts = ["start_timestamp"] if mapping.has_starts else []
     assert events.schema.equals(event_schema(optional, starts), check_metadata=True)
     assert rejects.schema.equals(REJECT_SCHEMA, check_metadata=True)
-    events.validate(full=True)
-    rejects.validate(full=True)
     for name in (*EVENT_SCHEMA.names,):
         assert events.column(name).null_count == 0
     sink = pa.BufferOutputStream()

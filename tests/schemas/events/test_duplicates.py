@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.record_files import canonical
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import attribute_column, event_schema
@@ -96,10 +96,7 @@ def test_an_activity_is_read_by_its_new_name(closed: bool) -> None:
     mapping = ColumnMapping(
         activities=("A", "B", "C") if closed else None, renames=(("a", "B"), ("B", "C"))
     )
-    columns = pa.record_batch(
-        {"case_id": ["p"] * 4, "activity": ["a", "B", "A", None], "timestamp": ["2026-01-01"] * 4}
-    )
-    resolved = mapping.resolve(columns.schema.names, False)
-    events, rejects = resolved.canonicalise(columns, np.arange(4), np.zeros(0, np.int64), 0)
+    columns = {"case_id": ["p"] * 4, "activity": ["a", "B", "A", None]}
+    events, rejects = canonical({**columns, "timestamp": ["2026-01-01"] * 4}, mapping)
     assert events.column("activity").to_pylist() == ["B", "C", "A"]
     assert rejects.column("record").to_pylist() == [3]

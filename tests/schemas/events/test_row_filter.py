@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.record_files import canonical
 from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -30,9 +30,7 @@ def kept(mapping: ColumnMapping, **columns: Any) -> list[int]:
     n = len(next(iter(columns.values())))
     stamps = [datetime.datetime(2026, 1, 1)] * n
     plain = {"case_id": ["c"] * n, "activity": ["a"] * n, "timestamp": pa.array(stamps)}
-    batch = pa.RecordBatch.from_pydict({**plain, **columns})
-    resolved = mapping.resolve(batch.schema.names, xes_names=False)
-    events, _ = resolved.canonicalise(batch, np.arange(n), np.zeros(0, np.int64), 0)
+    events, _ = canonical({**plain, **columns}, mapping)
     return [int(index) for index in events.column("event_index")]
 
 

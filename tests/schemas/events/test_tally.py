@@ -10,6 +10,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.record_files import canonical
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import FILE_STRIDE
@@ -77,12 +78,11 @@ def test_a_tally_says_how_many_and_the_first_whatever_the_order(files: Any, orde
 
 def read(columns: dict[str, list[Any]], malformed: tuple[int, ...] = (), **mapping: Any) -> Any:
     tally = FileTally(0)
-    batch = pa.RecordBatch.from_pydict(
-        {name: pa.array(values, pa.string()) for name, values in columns.items()}
-    )
-    resolved = ColumnMapping(**mapping).resolve(batch.schema.names, False)
-    numbers = np.setdiff1d(np.arange(batch.num_rows + len(malformed)), malformed)
-    events, rejects = resolved.canonicalise(batch, numbers, np.array(malformed, int), 0, tally)
+    texts = {name: pa.array(values, pa.string()) for name, values in columns.items()}
+    n = len(next(iter(columns.values()))) + len(malformed)
+    numbers = [number for number in range(n) if number not in malformed]
+    made = ColumnMapping(**mapping)
+    events, rejects = canonical(texts, made, numbers, malformed, tally=tally)
     assert tally.result().n_events == events.num_rows
     assert tally.result().n_rejects == rejects.num_rows
     assert SECRET not in str(tally.result().to_json())

@@ -6,12 +6,12 @@ import itertools
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.record_files import canonical
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
@@ -26,23 +26,15 @@ def read_us(values: Any, **mapping: Any) -> list[int | None]:
     """The column's times in microseconds since 1970 UTC, None where the record was rejected."""
     column = values if isinstance(values, pa.Array) else pa.array(values)
     n = len(column)
-    source = pa.RecordBatch.from_arrays(
-        [pa.array(["c"] * n, pa.string()), pa.array(["A"] * n, pa.string()), column],
-        names=["case_id", "activity", "when"],
+    texts = {name: pa.array(["x"] * n, pa.string()) for name in ("case_id", "activity")}
+    events, rejects = canonical(
+        {**texts, "when": column}, ColumnMapping(timestamp="when", **mapping)
     )
-    resolved = ColumnMapping(timestamp="when", **mapping).resolve(None, False)
-    events, rejects = resolved.canonicalise(source, np.arange(n), np.zeros(0, np.int64), 0)
     assert set(rejects.column("reason").to_pylist()) <= {NO_TIME}
-    times = dict(
-        zip(
-            events.column("event_index").to_pylist(),
-            events.column("timestamp").to_pylist(),
-            strict=True,
-        )
-    )
-    rejected = rejects.column("record").to_pylist()
-    assert sorted([*times, *rejected]) == list(range(n))
-    return [times.get(i) for i in range(n)]
+    index, times = (events.column(name).to_pylist() for name in ("event_index", "timestamp"))
+    assert sorted([*index, *rejects.column("record").to_pylist()]) == list(range(n))
+    found = dict(zip(index, times, strict=True))
+    return [found.get(i) for i in range(n)]
 
 
 def read(values: Any, **mapping: Any) -> list[str | None]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import date, datetime, time
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from tests.schemas.events.test_times import BERLIN, EPOCH, MICROSECOND, us_of
+from tests.support.record_files import canonical
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import attribute_column
@@ -17,18 +17,15 @@ from tracecloak.schemas.events.events import attribute_column
 
 def read_parts(columns: dict[str, Any], **mapping: Any) -> list[str | None]:
     """Times of the columns, joined in their order, as text in UTC; None where one is rejected."""
-    arrays = [v if isinstance(v, pa.Array) else pa.array(v) for v in columns.values()]
-    n = len(arrays[0])
-    texts = [pa.array([name] * n) for name in ("c", "A")]
-    source = pa.RecordBatch.from_arrays([*texts, *arrays], ["case_id", "activity", *columns])
-    resolved = ColumnMapping(timestamp=tuple(columns), **mapping).resolve(
-        source.schema.names, False
-    )
-    assert set(resolved.required) == {"case_id", "activity", *columns}
-    events, _ = resolved.canonicalise(source, np.arange(n), np.zeros(0, np.int64), 0)
-    index = events.column("event_index").to_pylist()
-    times = dict(zip(index, events.column("timestamp").to_pylist(), strict=True))
-    return [(EPOCH + times[i] * MICROSECOND).isoformat() if i in times else None for i in range(n)]
+    n = len(next(iter(columns.values())))
+    mapped = ColumnMapping(timestamp=tuple(columns), **mapping)
+    named = {"case_id": ["c"] * n, "activity": ["A"] * n, **columns}
+    required = mapped.resolve(list(named), False).required
+    assert set(required) == set(named)
+    events, _ = canonical(named, mapped)
+    index, times = (events.column(name).to_pylist() for name in ("event_index", "timestamp"))
+    found = dict(zip(index, times, strict=True))
+    return [(EPOCH + found[i] * MICROSECOND).isoformat() if i in found else None for i in range(n)]
 
 
 HALF_TEN = time(9, 30, 5)
@@ -70,13 +67,11 @@ def test_an_instant_is_no_part_of_a_time():
 
 
 def test_starts_of_several_columns():
-    source = pa.RecordBatch.from_pydict({
+    columns = {
         "case_id": ["c"] * 3, "activity": ["A"] * 3, "timestamp": ["2024-01-31T12:00"] * 3,
         "day": ["2024-01-31", "2024-01-31", None], "hour": ["09:30", None, None],
-    })  # fmt: skip
-    mapping = ColumnMapping(start_timestamp=("day", "hour"))
-    resolved = mapping.resolve(source.schema.names, False)
-    events, rejects = resolved.canonicalise(source, np.arange(3), np.zeros(0, np.int64), 0)
+    }  # fmt: skip
+    events, rejects = canonical(columns, ColumnMapping(start_timestamp=("day", "hour")))
     starts = events.column(attribute_column("start_timestamp")).to_pylist()
     assert (starts, rejects.num_rows) == ([us_of(datetime(2024, 1, 31, 9, 30)), None, None], 0)
 

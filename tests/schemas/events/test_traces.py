@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +14,6 @@ from tests.support.logs import (
     Event,
     cases_of,
     event_batch,
-    event_batches,
     event_logs,
     naive_durations,
     plain,
@@ -91,36 +89,6 @@ def test_shards_are_a_partition_of_the_events_by_case(log, n_shards):
     assert sorted(together, key=lambda row: row[3]) == rows_of(batch)
 
 
-def sharded(batches: Sequence[pa.RecordBatch], n_shards: int) -> dict[str, object]:
-    """The cases that come out of all shards, and the shape of each."""
-    shards: dict[int, list[pa.RecordBatch]] = {}
-    for batch in batches:
-        for shard, part in split_by_shard(batch, n_shards):
-            shards.setdefault(shard, []).append(part)
-    cases: dict[str, object] = {}
-    for parts in shards.values():
-        found = read_cases(TraceBatch.from_events(parts))
-        assert not cases.keys() & found.keys()
-        cases.update(found)
-    return cases
-
-
-@settings(deadline=None)
-@given(
-    event_logs(n_cases=12),
-    st.sampled_from([1, 2, 5, 64]),
-    st.integers(1, 4),
-    st.randoms(use_true_random=False),
-)
-def test_cases_do_not_depend_on_shards_batches_or_their_order(log, n_shards, n_batches, random):
-    batches = event_batches(log, n_batches)
-    random.shuffle(batches)
-    assert sharded(batches, n_shards) == cases_of(log)
-
-
-# --- individuals ----------------------------------------------------------------------------------
-
-
 def of_individuals(log: list[Event], whose: list[str]) -> dict[tuple[str, str], object]:
     """Steps by individual and case, one individual's own log after the other."""
     return {
@@ -132,15 +100,16 @@ def of_individuals(log: list[Event], whose: list[str]) -> dict[tuple[str, str], 
     }
 
 
+@pytest.mark.parametrize("by_individual", [False, True])
 @settings(deadline=None)
 @given(
-    event_logs(n_cases=6),
+    event_logs(n_cases=12),
     st.sampled_from([1, 2, 5, 64]),
     st.integers(1, 4),
     st.randoms(use_true_random=False),
 )
-def test_individuals_do_not_depend_on_shards_batches_or_their_order(
-    log, n_shards, n_batches, random
+def test_cases_do_not_depend_on_shards_batches_or_their_order(
+    by_individual, log, n_shards, n_batches, random
 ):
     whose = [random.choice("ijk") for _ in log]
     events = list(enumerate(zip(log, whose, strict=True)))
@@ -149,23 +118,28 @@ def test_individuals_do_not_depend_on_shards_batches_or_their_order(
         for hand in (events[k::n_batches] for k in range(n_batches))
     ]
     random.shuffle(batches)
+    key = INDIVIDUAL_ID if by_individual else "case_id"
     shards: dict[int, list[pa.RecordBatch]] = {}
     for batch in batches:
-        for shard, part in split_by_shard(batch, n_shards, INDIVIDUAL_ID):
+        for shard, part in split_by_shard(batch, n_shards, key):
             part.validate(full=True)
             assert part.schema.equals(batch.schema)
-            for name in (INDIVIDUAL_ID, "case_id"):  # just the shard's own
+            for name in {key, "case_id"}:  # just the shard's own
                 column = part.column(name)
                 assert sorted(column.dictionary.to_pylist()) == sorted(set(column.to_pylist()))
             shards.setdefault(shard, []).append(part)
     found: dict[object, object] = {}
     seen: set[str] = set()
     for parts in shards.values():
-        traces = TraceBatch.from_events(parts, by_individual=True)
-        assert not seen & set(traces.individuals.to_pylist())  # whole individuals
-        seen |= set(traces.individuals.to_pylist())
-        found.update(read_cases_of_individuals(traces))
-    assert found == of_individuals(log, whose)
+        traces = TraceBatch.from_events(parts, by_individual)
+        units = set((traces.individuals if by_individual else traces.case_ids).to_pylist())
+        assert not seen & units  # whole ones
+        seen |= units
+        found.update((read_cases_of_individuals if by_individual else read_cases)(traces))
+    assert found == (of_individuals(log, whose) if by_individual else cases_of(log))
+
+
+# --- individuals ----------------------------------------------------------------------------------
 
 
 def test_individuals_go_along_with_their_cases():

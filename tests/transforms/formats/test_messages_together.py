@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator, Sequence
+from importlib.resources import files
 from typing import Any, NamedTuple
 
+import fastavro
 import numpy as np
 import pytest
 from hypothesis import example, given
@@ -14,6 +17,7 @@ from hypothesis import strategies as st
 from tests.support.kafka_double import BY_SENDER, STAMPED, Record
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.row_masks import RowFilter
+from tracecloak.schemas.events.tally import MESSAGE_REASONS, NO_RECORD
 from tracecloak.transforms.formats import messages
 from tracecloak.transforms.formats.jsonl_regular import parsed
 from tracecloak.transforms.formats.messages import MessageFormat, Operations
@@ -47,6 +51,12 @@ LAYOUTS = {
     "nested": MessageFormat(
         ColumnMapping(case_id="o.id", activity="o.i.name", timestamp_unit="ms"), event_id="o.i.e"
     ),
+    "of a zone": MessageFormat(ColumnMapping(timestamp_unit="us", time_zone="Asia/Kolkata")),
+    "of a format": MessageFormat(ColumnMapping(timestamp_format="%Y-%m-%dT%H"), id_attribute="id"),
+    "of an attribute": MessageFormat(
+        ColumnMapping(timestamp_format="%Y-%m-%d %f", time_zone="Europe/Berlin"),
+        time_attribute="at",
+    ),
 }
 GOOD = {
     **{"case_id": "c", "activity": "A", "timestamp": 5, "event_id": "e", "who": "w", "op": "c"},
@@ -59,6 +69,7 @@ VALUES = (
     *('{"string": "x"}', '{"long": 5}', "[[1]]", '"\\ud800"', '"\\udc00"', '"\\ud83d\\ude00"'),
     *('"\\u0000"', '"\\u00e9"', '"\t"', '"\\x"', '"é"', '"5.0"', '"2026-01-01"', '" a, Inf"'),
     *("9007199254740993", "9223372036854775807", "9223372036854775808", "-9223372036854775809"),
+    *('"0001-01-01T00:00:00+14:00"', '"9999-12-31T23:59:59-14:00"', '"2026-01-01T05"'),
     *("1700000000.123456", "1700000000123", "253402300799", "253402300800", "1e16", "9e15"),
     *('{"id": null, "i": {"name": "B"}}', '{"i.name": "B", "id": 1}', '{"id": "o.id", "i": null}'),
     *("1" * 641, "1" * 5000, "[" * 210 + "]" * 210, "[" * 2000 + "]" * 2000, "'c'", "tru", "-"),
@@ -78,13 +89,31 @@ JOINTS = (
 )  # fmt: skip
 
 
+DATUM = io.BytesIO()
+fastavro.schemaless_writer(
+    DATUM,
+    json.loads(files("tracecloak.schemas.files").joinpath("event.avsc").read_text("utf-8")),
+    {"case_id": "c", "activity": "A", "timestamp": 5, "event_id": "e", "lifecycle": "x"},
+)
+
+
 @st.composite
 def bodies(draw: st.DrawFn) -> bytes:
-    whole = draw(st.one_of(st.just(json.dumps(GOOD)), objects())).encode("utf-8", "replace")
+    """A message of which some bytes are others, are missing or come twice."""
+    usual = st.sampled_from((json.dumps(GOOD).encode(), DATUM.getvalue()))
+    objects_ = objects().map(lambda text: text.encode("utf-8", "replace"))
+    whole = draw(st.one_of(usual, objects_, st.binary(max_size=40)))
     for _ in range(draw(st.sampled_from((0, 0, 0, 1, 2)))):
         at = draw(st.integers(0, len(whole)))
-        whole = whole[:at] + draw(st.sampled_from(JOINTS)) + whole[at + draw(st.integers(0, 2)) :]
+        joint = draw(st.sampled_from(JOINTS) | st.binary(max_size=3))
+        whole = whole[:at] + joint + whole[at + draw(st.integers(0, 2)) :]
     return whole
+
+
+ATTRIBUTES = st.sampled_from((None, {}, {"id": "x"})) | st.dictionaries(
+    st.sampled_from(["id", "at", "googclient_schemaencoding"]),
+    st.text() | st.sampled_from(["JSON", "12", "2026-01-01"]),
+)
 
 
 def singly(data: Sequence[bytes], *_: Any) -> Iterator[Any]:
@@ -92,15 +121,21 @@ def singly(data: Sequence[bytes], *_: Any) -> Iterator[Any]:
     return iter(())
 
 
-def rows_of(layout: MessageFormat, sent: Any) -> tuple[Any, Any]:
-    events, rejects = layout.decode(sent, np.arange(len(sent)))
+def rows_of(layout: MessageFormat, sent: Any, first: int = 0) -> tuple[Any, Any]:
+    events, rejects = layout.decode(sent, np.arange(first, first + len(sent)))
     assert events.schema.equals(layout.schema)
-    return events.to_pylist(), rejects.to_pylist()
+    assert set(rejects["reason"].to_pylist()) <= set(MESSAGE_REASONS) - {NO_RECORD}
+    rows, letters = events.to_pylist(), rejects.to_pylist()
+    assert all(row.pop("event_index") + first == row["publish_time"] for row in rows)
+    if not layout.mapping.filters:
+        numbers = [row["publish_time"] for row in [*rows, *letters]]
+        assert sorted(numbers) == list(range(first, first + len(sent)))
+    return rows, letters
 
 
 @given(
     name=st.sampled_from(tuple(LAYOUTS)),
-    sent=st.lists(st.builds(Sent, bodies(), st.sampled_from((None, {}, {"id": "x"}))), max_size=9),
+    sent=st.lists(st.builds(Sent, bodies(), ATTRIBUTES), max_size=9),
 )
 @example(name="defaults", sent=[Sent(b'{"a":1}{"a":2}'), Sent(b'{"a":[{}'), Sent(b"{}]}")])
 @example(
@@ -110,10 +145,13 @@ def rows_of(layout: MessageFormat, sent: Any) -> tuple[Any, Any]:
 @example(name="defaults", sent=[Sent(b'{"a":"}'), Sent(b'{":1}')])
 @example(name="defaults", sent=[Sent(b'{"a":\n"x"}')])
 def test_no_message_is_another_for_being_read_with_others(name: str, sent: list[Sent]) -> None:
+    """Each is an event or a reject, whatever it is, and the same as it would be alone."""
     together = rows_of(LAYOUTS[name], sent)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(messages, "parsed", singly)
+        alone = [rows_of(LAYOUTS[name], [one], first=i) for i, one in enumerate(sent)]
         assert together == rows_of(LAYOUTS[name], sent)
+    assert list(together) == [[row for one in alone for row in one[kind]] for kind in (0, 1)]
 
 
 def test_all_but_the_odd_ones_are_read_together(monkeypatch: pytest.MonkeyPatch) -> None:

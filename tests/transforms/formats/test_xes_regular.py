@@ -95,6 +95,7 @@ def test_tags_that_do_not_match_are_left_to_the_parser() -> None:
     for inner in (
         f"<event>{a}<event>{a}</event>", f"{a}</event>", f"<event>{a}</event>{a}</event>",
         f"<event>{a}", f"{a}</trace>{a}", f"<event>{a}</event></trace><trace>",
+        "<event>" + a.replace('"v"', '"\uffff"') + "</event>",
     ):  # fmt: skip
         assert read_regular(f"<trace>{inner}</trace>".encode(), ["k"], 1000) is None, inner
     assert read_regular(f"<trace><event>{a}</event></trace>".encode(), ["k"], 1000) is not None

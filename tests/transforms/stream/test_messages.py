@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 
 import apache_beam as beam
 import fastavro
-import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.io.gcp.pubsub import PubsubMessage
@@ -18,18 +17,12 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.testing import test_stream
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import TimestampedValue
-from hypothesis import given
-from hypothesis import strategies as st
 
-from tests.support.keys import release_key
-from tracecloak.anonymizers.streams.steps import Identities
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.row_masks import RowFilter
-from tracecloak.schemas.events.tally import MESSAGE_REASONS, NEITHER, NO_RECORD
-from tracecloak.schemas.streams.closing_rule import ClosingRule
-from tracecloak.schemas.streams.open_cases import OpenCases
+from tracecloak.schemas.events.tally import MESSAGE_REASONS, NEITHER
 from tracecloak.transforms.formats.messages import MessageFormat, Operations
 from tracecloak.transforms.services.kafka_reader import KafkaMessage as OfKafka
 from tracecloak.transforms.stream import beam_stages
@@ -294,34 +287,6 @@ def test_a_change_that_is_no_event_is_a_reject() -> None:
     assert {other, none} <= set(MESSAGE_REASONS)
 
 
-@pytest.mark.parametrize(
-    ("event_id", "counted"), [("after.id", [["A"], ["A"]]), ("event_id", [["A"], ["A", "B", "A"]])]
-)
-def test_a_row_that_changes_counts_as_its_event_id_says(
-    event_id: str, counted: list[list[str]]
-) -> None:
-    """By its key as it was first, and without one at each change, but a delivery counts once."""
-    names = {name: f"after.{name}" for name in ("case_id", "activity", "timestamp")}
-    operations = Operations("op", ("c", "u"))
-    layout = MessageFormat(ColumnMapping(**names), event_id, operations=operations)
-    feed = [
-        ("c", "c1", "A", 1), ("u", "c1", "B", 2), ("u", "c1", "B", 2), ("u", "c1", "A", 3),
-        ("u", "c2", "A", 3),
-    ]  # fmt: skip
-    sent = [
-        as_json({"op": op, "after": {"id": 7, "case_id": case, "activity": name, "timestamp":
-                 f"2026-01-01T00:00:0{second}Z"}})
-        for op, case, name, second in feed
-    ]  # fmt: skip
-    rule = ClosingRule(("A", "B"), *(60_000_000,) * 4, 50, 60_000_000)
-    events, rejects = layout.decode(sent, [NEW_YEAR + i for i in range(len(sent))])
-    assert rejects.num_rows == 0  # what does not count is listed nowhere
-    keyed = Identities(release_key()).keyed(events, rule, False)
-    state = OpenCases.none().add(keyed, rule, 0)
-    codes = np.split(state.activities, state.offsets[1:-1])
-    assert sorted(["AB"[code] for code in case] for case in codes) == counted
-
-
 @pytest.mark.parametrize("column", ["lifecycle", "phase"])
 def test_a_filter_holds_for_a_datum_too(column: str) -> None:
     """By the column's own name, or by that of the JSON field that the mapping gives it."""
@@ -333,63 +298,6 @@ def test_a_filter_holds_for_a_datum_too(column: str) -> None:
     rows, rejects = decoded(sent, MessageFormat(mapping))
     assert [row["case_id"] for row in rows] == ["complete"]
     assert rejects == []
-
-
-values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text()
-    | st.sampled_from(["2026-01-01", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"]),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
-    max_leaves=4,
-)
-bodies = st.fixed_dictionaries(
-    {}, optional={name: values for name in ("case_id", "activity", "timestamp", "event_id")}
-)
-datum = as_avro(case_id="case", activity="A", timestamp=NEW_YEAR, event_id="e", lifecycle="x").data
-
-
-@st.composite
-def damaged(draw: st.DrawFn) -> bytes:
-    """A good message of which some bytes are others, are missing or come twice."""
-    data = bytearray(draw(st.sampled_from([datum, json.dumps(GOOD).encode()])))
-    for _ in range(draw(st.integers(1, 4))):
-        place = draw(st.integers(0, len(data)))
-        data[place : place + draw(st.integers(0, 3))] = draw(st.binary(max_size=3))
-    return bytes(data)
-
-
-raw = st.binary(max_size=40) | damaged() | bodies.map(lambda body: json.dumps(body).encode())
-sent_attributes = st.none() | st.dictionaries(
-    st.sampled_from(["id", "at", "googclient_schemaencoding"]),
-    st.text() | st.sampled_from(["JSON", "12", "2026-01-01"]),
-)
-LAYOUTS = [
-    MessageFormat(),
-    MessageFormat(ColumnMapping(timestamp_unit="us", time_zone="Asia/Kolkata")),
-    MessageFormat(ColumnMapping(timestamp_format="%Y-%m-%dT%H"), id_attribute="id"),
-    MessageFormat(ColumnMapping(timestamp_format="%Y-%m-%d %f"), time_attribute="at"),
-    MessageFormat(ColumnMapping(individual_id="event_id", time_zone="Europe/Berlin")),
-]
-
-
-@given(st.lists(st.tuples(raw, sent_attributes), max_size=5), st.sampled_from(LAYOUTS))
-def test_every_message_is_an_event_or_a_reject(
-    sent: list[tuple[bytes, dict[str, str] | None]], layout: MessageFormat
-) -> None:
-    """Whatever it is, and each the same as it would be alone."""
-    fuzzed = [PubsubMessage(data, attributes) for data, attributes in sent]
-    rows, rejects = decoded(fuzzed, layout)
-    numbers = [row["publish_time"] for row in rows] + [number for number, _ in rejects]
-    assert sorted(numbers) == list(range(len(sent)))
-    assert {reason for _, reason in rejects} <= set(MESSAGE_REASONS) - {NO_RECORD}
-    alone = [decoded([message], layout)[0] for message in fuzzed]
-    position = {"event_index", "publish_time"}
-    assert [{k: v for k, v in row.items() if k not in position} for row in rows] == [
-        {k: v for k, v in row.items() if k not in position} for found in alone for row in found
-    ]
 
 
 def test_the_dead_letter_holds_nothing_of_a_message() -> None:
