@@ -212,7 +212,7 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
      UsageError, "takes nothing of Beam, got --x"),
     (lambda f: due._require_answer("flink_master", "127.0.0.1:1"), RetryLater,
      "nobody answers at flink_master '127.0.0.1:1'"),
-    (lambda f: patched(places, "_written_here", Mock(side_effect=OSError(errno.ENOSPC, "full")),
+    (lambda f: patched(places, "write_anew", Mock(side_effect=OSError(errno.ENOSPC, "full")),
                        lambda: list(places._probed(like(now=float), str(f)))),
      TracecloakError, ": full; correct its disk"),
     (lambda f: sources.check_sample(like(), 1, True), UsageError, "--sample is for streams"),

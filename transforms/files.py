@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import re
 import shutil
@@ -27,10 +26,7 @@ _FILE_SYSTEMS = {
 # Beam moves a blob by a copy that Azure may still be making when it deletes what is copied, so
 # these are what may lie there.
 _OF_AZURE = ("log", "release")
-# Those that Beam can open with an extra of its own, which tracecloak has not been tried with.
-_OF_BEAM = {
-    "hdfs": ("hdfs", "hdfs", "hadoop"),
-}
+_HDFS = "pip install 'apache-beam[hadoop]', `--hdfs_host`, `--hdfs_port` and `--hdfs_user`"
 _OFFERED = "name one on this machine, such as where it is mounted, or one of gs:// and s3://"
 
 
@@ -108,23 +104,12 @@ def require_file_system(name: str, path: str) -> None:
     if scheme in _FILE_SYSTEMS:
         module, library, extra = _FILE_SYSTEMS[scheme]
         of_extra(module, f"{name} {path!r}", library, extra)
-    if scheme in _OF_BEAM:
-        module, library, extra = _OF_BEAM[scheme]
-        try:
-            importlib.import_module(module)
-        except ImportError:
-            raise UsageError(
-                f"{name} {path!r} needs {library}, not installed, and {scheme}:// is untested; "
-                f"{_OFFERED}, or try pip install 'apache-beam[{extra}]'"
-            ) from None
     try:
         FileSystems.get_filesystem(path)
     except (ValueError, OSError, ImportError):
-        flags = (
-            ", or give `--hdfs_host`, `--hdfs_port` and `--hdfs_user`" if scheme == "hdfs" else ""
-        )
+        hint = f", or try (untested) {_HDFS}" if scheme == "hdfs" else ""
         raise UsageError(
-            f"{name} {path!r} is on a file system that Beam cannot open here; {_OFFERED}{flags}"
+            f"{name} {path!r} is on a file system that Beam cannot open here; {_OFFERED}{hint}"
         ) from None
     if FileSystems._pipeline_options is None:
         # Without any, some file systems cannot be asked before there is a pipeline.

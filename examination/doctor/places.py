@@ -10,7 +10,6 @@ import shutil
 import stat
 import uuid
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -21,8 +20,7 @@ from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.examination.doctor.setting import CheckResult, Setting, Status
 from tracecloak.pipelines.budget.opening import check_worker_keys, out_of_reach
-from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.keys.receipts import KeyStoreError, Receipt
+from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.cache import LedgerCache
 from tracecloak.pipelines.ledger.caps import (
     added_by,
@@ -37,13 +35,12 @@ from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import (
     class_of,
-    create,
     delete_files,
     is_on_this_machine,
     join,
-    make_private_folder,
     require_file_system,
     require_writable,
+    write_anew,
 )
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import check_places
@@ -129,21 +126,14 @@ def check_release_id(setting: Setting) -> Iterator[CheckResult]:
     if (refusal := books.refusal(standing)) is not None:
         raise refusal
     if standing.receipt is not None and standing.state in ("drawn", "visible", "released"):
-        _check_asked(release, standing.receipt)
+        # Of its input nothing. Parameters that an earlier version of a method was given otherwise
+        # for the same are told by the run alone.
+        method, then = method_named(release.method), standing.receipt.origin
+        now = method.version, dict(method.inner_versions(release.method_params))
+        if now == (then.method_version, then.inner_versions):
+            standing.receipt.check_same(standing.receipt.input_fingerprint, release.digest)
     row = next(row for row in TABLE if row.state == standing.state)
     yield "ok", f"{release.release_id}: what a run would do with it. {row.next_run}"
-
-
-def _check_asked(release: ReleaseConfig, receipt: Receipt) -> None:
-    """Makes sure that the configuration is that of a release that was begun; of its input nothing.
-
-    An earlier version of a method may have been given other parameters for the same: that is told
-    by the run alone.
-    """
-    method, then = method_named(release.method), receipt.origin
-    now = method.version, dict(method.inner_versions(release.method_params))
-    if now == (then.method_version, then.inner_versions):
-        receipt.check_same(receipt.input_fingerprint, release.digest)
 
 
 # --- Who pays -------------------------------------------------------------------------------------
@@ -309,11 +299,18 @@ def check_disk(setting: Setting) -> Iterator[CheckResult]:
 
 def _probed(setting: Setting, area: str) -> Iterator[CheckResult]:
     """Writes one file and removes it, with the folders that were made for it."""
-    path = join(area, f".tracecloak-doctor-{uuid.uuid4().hex[:16]}")
-    written = _written_here if is_on_this_machine(area) else _written_elsewhere
+    path, folder = join(area, f".tracecloak-doctor-{uuid.uuid4().hex[:16]}"), Path(area).absolute()
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
     before = setting.now()
     try:
-        stamp = written(path)
+        try:
+            write_anew(path, b"\n" * 4096)
+            stamp = _stamp_of(path)
+        finally:
+            delete_files([path])
+            for one in missing if is_on_this_machine(area) else ():
+                with contextlib.suppress(OSError):  # somebody else uses it by now
+                    one.rmdir()
     except Exception as error:  # each file system has its own
         said = getattr(error, "strerror", None) or class_of(error)
         raise TracecloakError(
@@ -324,34 +321,14 @@ def _probed(setting: Setting, area: str) -> Iterator[CheckResult]:
         yield compared(before, stamp, setting.now(), "of the file system of staging_area")
 
 
-def _written_here(text: str) -> float:
-    path = Path(text)
-    missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
-    make_private_folder(path.parent)
-    try:
-        with path.open("xb") as stream:
-            stream.write(b"\n" * 4096)
-            stream.flush()
-            os.fsync(stream.fileno())
-        return path.stat().st_mtime
-    finally:
-        path.unlink(missing_ok=True)
-        for folder in missing:
-            with contextlib.suppress(OSError):  # somebody else uses it by now
-                folder.rmdir()
-
-
-def _written_elsewhere(path: str) -> float | None:
+def _stamp_of(path: str) -> float | None:
+    """Returns when a file was written, by its file system; None: that does not tell."""
+    if is_on_this_machine(path):
+        return os.stat(path).st_mtime
     from apache_beam.io.filesystems import FileSystems
 
-    with closing(create(path)) as stream:
-        stream.write(b"\n")
-    try:
-        (listing,) = FileSystems.match([path])
-        stamps = [file.last_updated_in_seconds for file in listing.metadata_list]
-        return next(filter(None, stamps), None)
-    finally:
-        delete_files([path])
+    (listing,) = FileSystems.match([path])
+    return next((t for f in listing.metadata_list if (t := f.last_updated_in_seconds)), None)
 
 
 def _nearest(folder: str) -> Path:

@@ -320,23 +320,18 @@ def of_pubsub(config: StreamConfig, known: Mapping[str, Any] | None) -> Iterator
         known: What the state of the epoch keeps of the subscription; None: there is no state.
     """
     from tracecloak.pipelines.stream.services import subscription_of
-    from tracecloak.transforms.services.pubsub_service import (
-        asking,
-        check_subscription,
-        pubsub,
-        short_retention,
-    )
+    from tracecloak.transforms.services import pubsub_service
 
-    library, is_begun = pubsub(), known is not None
+    library, is_begun = pubsub_service.pubsub(), known is not None
     is_topic = config.input_subscription is None and not is_begun
     client = library.PublisherClient() if is_topic else library.SubscriberClient()
     name = str(config.input_topic if is_topic else subscription_of(config))
     ask = client.get_topic if is_topic else client.get_subscription
-    with asking(name, is_begun):
+    with pubsub_service.reading(name, is_begun):
         found = ask(request={"topic" if is_topic else "subscription": name}, timeout=20.0)
     if not is_topic:
-        check_subscription(known or {}, found, is_begun)
-        if short := short_retention(found):
+        pubsub_service.check_subscription(known or {}, found, is_begun)
+        if short := pubsub_service.short_retention(found):
             yield "warning", f"{name} {short}"
     yield "ok", f"{name} is there"
 

@@ -183,7 +183,7 @@ def _listed_of_scheme(self: LocalFileSystem, folder: str) -> Iterator[FileMetada
         ),
         ("s3://bucket/a/", r"boto3.*pip install 'apache-beam\[aws\]<2.*the extra aws"),
         ("azfs://account/logs/a.csv", r"azure-storage-blob.*the extra azure|writes nothing there"),
-        ("hdfs://host/a.csv", r"needs hdfs.*untested.*'apache-beam\[hadoop\]'"),
+        ("hdfs://host/a.csv", r"cannot open here.*untested.*'apache-beam\[hadoop\]'"),
         ("floppy://a", "cannot open here.*one of gs:// and s3://"),
     ],
 )

@@ -170,24 +170,6 @@ def test_files_are_listed_once_and_what_lies_above_is_not(folder: Path, counted:
     assert len(counted.questions) <= 12  # once for all files of a folder
 
 
-def test_who_may_not_list_what_is_above_is_warned_and_reads(
-    folder: Path,
-    counted: Counted,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    listed = ObjectStore._list
-
-    def own_alone(self: ObjectStore, prefix: str) -> Iterator[FileMetadata]:
-        if not prefix.startswith("objects://lake/claims/day=1/"):
-            raise PermissionError
-        return listed(self, prefix)
-
-    monkeypatch.setattr(ObjectStore, "_list", own_alone)
-    assert match_files(["objects://lake/claims/day=1/"])
-    assert "whether it is part of a table is unknown" in caplog.text
-
-
 @pytest.mark.parametrize("command", ["release", "plan", "vocabulary"])
 def test_every_command_that_reads_a_log_refuses_before_anything_is_paid(
     tmp_path: Path, command: str, capsys: pytest.CaptureFixture[str]

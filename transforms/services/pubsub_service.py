@@ -88,31 +88,37 @@ def subscription_error(name: str, why: str, is_begun: bool) -> SourceChanged | U
 
 
 @contextlib.contextmanager
-def asking(name: str, is_begun: bool) -> Iterator[None]:
+def asking(name: str, refusal: Callable[[Any], Exception]) -> Iterator[None]:
     """Raises our own error in place of one of the client, which the block asks.
 
     Args:
-        name: Of the subscription.
-        is_begun: See `subscription_error`.
+        name: Of what is asked for.
+        refusal: Returns the error in place of one that does not end by waiting.
 
     Raises:
-        SourceChanged: See `subscription_error`.
-        UsageError: Likewise; or the service refuses.
-        RetryLater: It does not answer now.
+        RetryLater: The service does not answer now.
+        Exception: See `refusal`.
     """
     errors = importlib.import_module("google.api_core.exceptions")
+    passing = errors.ServerError, errors.TooManyRequests, errors.Aborted, errors.RetryError
     try:
         yield
-    except errors.NotFound as error:
-        raise subscription_error(name, error.message, is_begun) from None
-    except (
-        errors.InvalidArgument, errors.FailedPrecondition, errors.Forbidden, errors.Unauthenticated,
-    ) as error:  # fmt: skip
-        raise UsageError(f"{name} cannot be read: {error.message}") from None
-    except (
-        errors.ServerError, errors.TooManyRequests, errors.Aborted, errors.RetryError,
-    ) as error:  # fmt: skip
-        raise RetryLater(f"{name} cannot be asked: {error}") from None
+    except (*passing, TimeoutError) as error:
+        raise RetryLater(f"{name} cannot be asked: {str(error) or 'no answer'}") from None
+    except errors.ClientError as error:
+        raise refusal(error) from None
+
+
+def reading(name: str, is_begun: bool) -> contextlib.AbstractContextManager[None]:
+    """Returns `asking` for a subscription; see `subscription_error`."""
+    not_found = importlib.import_module("google.api_core.exceptions").NotFound
+
+    def refusal(error: Any) -> Exception:
+        if isinstance(error, not_found):
+            return subscription_error(name, error.message, is_begun)
+        return UsageError(f"{name} cannot be read: {error.message}")
+
+    return asking(name, refusal)
 
 
 def pull_from(client: Any, subscription: str, most: int, seconds: float) -> Sequence[Any]:
@@ -216,7 +222,7 @@ class PubSubClock:
                 differ.
             UsageError: Topic or subscription can neither be made nor used.
         """
-        with self._asking():
+        with asking(self._topic, self._refusal):
             if not self._is_made:
                 self._make()
             is_due = time.monotonic() - self._answered_seconds >= _EVERY_SECONDS
@@ -274,24 +280,11 @@ class PubSubClock:
             self._sent = None
             raise RetryLater(f"{self._topic} does not tell the time of Pub/Sub")
 
-    @contextlib.contextmanager
-    def _asking(self) -> Iterator[None]:
-        errors = self._errors
-        try:
-            yield
-        except errors.NotFound as error:  # it is made anew, unless that is refused as well
-            if self._is_refused or not self._is_made:
-                raise self._unusable(error) from None
+    def _refusal(self, error: Any) -> Exception:
+        is_gone = isinstance(error, self._errors.NotFound)
+        if is_gone and self._is_made and not self._is_refused:  # it is made anew
             self._is_made, self._sent = False, None
-            raise RetryLater(f"{self._topic} is not there: {error.message}") from None
-        except (errors.ServerError, errors.TooManyRequests, errors.RetryError) as error:
-            raise RetryLater(f"{self._topic} cannot be asked: {error}") from None
-        except TimeoutError:
-            raise RetryLater(f"{self._topic} takes no message now") from None
-        except errors.ClientError as error:
-            raise self._unusable(error) from None
-
-    def _unusable(self, error: Any) -> UsageError:
+            return RetryLater(f"{self._topic} is not there: {error.message}")
         return UsageError(
             f"clock_topic {self._topic} with its subscription {self._subscription} can neither be "
             f"made nor used: {error.message}. Make both, and let this stream publish to one and "

@@ -39,10 +39,10 @@ from tracecloak.transforms.services.pubsub_service import (
     LABEL,
     NEVER_US,
     PubSubClock,
-    asking,
     check_subscription,
     pubsub,
     pull_from,
+    reading,
     short_retention,
     stamp_us,
 )
@@ -389,7 +389,7 @@ class PubSubSource:
         self._is_begun = is_begun
         self._look_again = RateLimiter(_LOOK_SECONDS, seconds)
         try:
-            with asking(self._name, self._is_begun):
+            with reading(self._name, self._is_begun):
                 found = self._subscription(None if is_begun else topic)
                 self._deadline_seconds = found.ack_deadline_seconds
                 if positions is not None:
@@ -419,7 +419,7 @@ class PubSubSource:
         publish: list[int] = []
         receipt: list[str] = []
         if self._look_again.is_due():
-            with asking(self._name, self._is_begun):
+            with reading(self._name, self._is_begun):
                 self._subscription(None)
         passed_us = self._clock.passed_us()
         end = time.monotonic() + timeout_seconds
@@ -443,7 +443,7 @@ class PubSubSource:
 
     def let_go(self, pulled: MessageBatch) -> None:
         """Acknowledges the messages."""
-        with asking(self._name, self._is_begun):
+        with reading(self._name, self._is_begun):
             for at in range(0, len(pulled.receipt or ()), _MOST_PULLED):
                 self._client.acknowledge(
                     subscription=self._name,
@@ -466,7 +466,7 @@ class PubSubSource:
         self._clock.close()
 
     def _pulled(self, most: int, seconds: float) -> Sequence[Any]:
-        with asking(self._name, self._is_begun):
+        with reading(self._name, self._is_begun):
             try:
                 return pull_from(self._client, self._name, most, max(seconds, _LEAST_SECONDS))
             except self._errors.FailedPrecondition:  # such as of a detached subscription

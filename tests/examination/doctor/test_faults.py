@@ -165,8 +165,8 @@ def _wrapping_key_unnamed(house: House) -> None:
 
 
 def _nobody_could_use_it(house: House) -> None:
-    (house.folder / "names.txt").write_text("\n".join(f"activity {i}" for i in range(400)))
-    house.set(expected_cases=40)
+    (house.folder / "names.txt").write_text("\n".join(f"activity {i}" for i in range(60)))
+    house.set(expected_cases=4)
 
 
 Plant = Callable[[House], object]

@@ -49,11 +49,6 @@ def _tree(folder: Path) -> dict[str, tuple[Any, ...]]:
     return tree
 
 
-def _shown(path: Path, capsys: pytest.CaptureFixture[str], *flags: str) -> tuple[int, str]:
-    code = as_typed("doctor", path, *flags)
-    return code, capsys.readouterr().out
-
-
 @pytest.mark.parametrize("others", [{}, {"schedule": SCHEDULE}], ids=["release", "schedule"])
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_neighbouring_logs_give_the_same_lines_and_nothing_is_written(
@@ -72,10 +67,12 @@ def test_neighbouring_logs_give_the_same_lines_and_nothing_is_written(
             assert tracecloak("release", path.name, *window) == 0
         capsys.readouterr()
         before = _tree(path.parent)
-        code, table = _shown(Path(path.name), capsys)
-        _, as_json = _shown(Path(path.name), capsys, "--json")
+        code, table = as_typed("doctor", path.name), capsys.readouterr().out
+        as_typed("doctor", path.name, "--json")
+        as_json = capsys.readouterr().out
         assert _tree(path.parent) == before
-        _, probed = _shown(Path(path.name), capsys, "--probe")
+        as_typed("doctor", path.name, "--probe")
+        probed = capsys.readouterr().out
         files = {name: what for name, what in _tree(path.parent).items() if what[2]}
         assert files == {name: what for name, what in before.items() if what[2]}
         assert _tree(path.parent).keys() == before.keys()
@@ -85,17 +82,6 @@ def test_neighbouring_logs_give_the_same_lines_and_nothing_is_written(
     assert code == 0 and table.rstrip().splitlines()[-1].startswith("ready: ")
     assert data["verdict"] == "ready" and data["exit_code"] == 0
     assert {line["status"] for line in data["lines"]} <= {"ok", "warning"}
-
-
-def test_the_exit_code_is_that_of_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = _configured(tmp_path / "one", 12)
-    monkeypatch.chdir(path.parent)
-    (path.parent / "log.csv").unlink()
-    code, table = _shown(path, capsys)
-    assert code == 3 == tracecloak("release", path)
-    assert "not ready" in table
 
 
 def test_it_asks_for_a_configuration(capsys: pytest.CaptureFixture[str]) -> None:

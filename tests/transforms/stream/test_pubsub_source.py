@@ -69,6 +69,22 @@ def reading(
     return PubSubSource(subscription, told, topic, clock, positions, is_begun)
 
 
+def answering(error: Exception | None) -> Callable[..., Any]:
+    """A call of a client that fails, or sends a message that nobody gets."""
+
+    def answer(*_: object, **__: object) -> Any:
+        if error is not None:
+            raise error
+        return SimpleNamespace(result=answer)
+
+    return answer
+
+
+def own_clock(service: Service, clock: Clock) -> PubSubClock:
+    project = service.topic.partition("/topics/")[0]
+    return PubSubClock(f"{project}/topics/mine", f"{project}/subscriptions/mine", clock)
+
+
 def pull_until(source: PubSubSource, clock: Clock, end: float, let_go: bool = True) -> list[bytes]:
     """Pulls every four seconds of the clock, up to a moment."""
     found = []
@@ -130,12 +146,8 @@ def test_what_the_service_answers_is_waited_for_or_for_a_person(
 ) -> None:
     """A quota that is used up passes; a right that is missing does not."""
     source = reading(service.subscription, clock)
-
-    def refused(**_: object) -> None:
-        raise answer("said by the service")
-
-    monkeypatch.setattr(source._client, "pull", refused)
-    monkeypatch.setattr(source._client, "acknowledge", refused)
+    for call in ("pull", "acknowledge"):
+        monkeypatch.setattr(source._client, call, answering(answer("said by the service")))
     for asked in (lambda: source.pull(1, 1.0), lambda: source.let_go(MessageBatch(receipt=["a"]))):
         with pytest.raises(kind, match="said by the service"):
             asked()
@@ -260,10 +272,8 @@ def test_an_earlier_state_adopts_the_subscription_and_its_labels_stay(
 def test_a_stream_that_may_set_no_label_and_a_short_retention_are_told(
     service: Service, clock: Clock, monkeypatch: pytest.MonkeyPatch, caplog: Any
 ) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise exceptions.PermissionDenied("subscriptions.update")
-
-    client = PubSubSource.__init__.__globals__["pubsub"]().SubscriberClient
+    client = pubsub_service.pubsub().SubscriberClient
+    refused = answering(exceptions.PermissionDenied("subscriptions.update"))
     monkeypatch.setattr(client, "update_subscription", refused)
     make_anew(service, service.topic, message_retention_duration={"seconds": 3600})
     source = reading(service.subscription, clock, positions={})
@@ -301,23 +311,14 @@ def test_a_clock_that_is_wrong_holds_the_watermark_until_it_is_right(
 def test_a_clock_topic_that_cannot_be_used_is_told_with_the_mend(
     service: Service, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from google.api_core.exceptions import PermissionDenied
-
-    project = service.topic.partition("/topics/")[0]
-    told = PubSubClock(f"{project}/topics/mine", f"{project}/subscriptions/mine", clock)
-
-    def refuse(**_: object) -> None:
-        raise PermissionDenied("not you")
-
+    told, refuse = own_clock(service, clock), answering(exceptions.PermissionDenied("not you"))
     monkeypatch.setattr(told._publisher, "create_topic", refuse)
     monkeypatch.setattr(told._subscriber, "create_subscription", refuse)
     with pytest.raises(UsageError, match=r"topics/mine with its .*no topic|no subscription") as no:
         told.begin()
     assert "name another topic with clock_topic" in str(no.value)
-    service.publisher.create_topic(name=f"{project}/topics/mine")
-    service.subscriber.create_subscription(
-        name=f"{project}/subscriptions/mine", topic=f"{project}/topics/mine"
-    )
+    service.publisher.create_topic(name=told._topic)
+    service.subscriber.create_subscription(name=told._subscription, topic=told._topic)
     told.begin()  # it may make none, and uses those that are there
     assert abs(told.passed_us() - clock.now * 1e6) < 1e6
     told.close()
@@ -326,10 +327,9 @@ def test_a_clock_topic_that_cannot_be_used_is_told_with_the_mend(
 def test_messages_of_others_on_the_clock_topic_are_passed_over(
     service: Service, clock: Clock
 ) -> None:
-    project = service.topic.partition("/topics/")[0]
-    told = PubSubClock(f"{project}/topics/mine", f"{project}/subscriptions/mine", clock)
+    told = own_clock(service, clock)
     told.begin()
-    service.publish(b"clock", topic=f"{project}/topics/mine", nonce="another stream's")
+    service.publish(b"clock", topic=told._topic, nonce="another stream's")
     clock.now += 1
     assert abs(told.passed_us() - clock.now * 1e6) < 1_000
     told.close()
@@ -341,7 +341,7 @@ def test_messages_of_others_on_the_clock_topic_are_passed_over(
         (None, RetryLater, "does not tell the time of Pub/Sub"),
         (exceptions.NotFound("gone"), RetryLater, "is not there: gone"),
         (exceptions.ServiceUnavailable("away"), RetryLater, "cannot be asked: .*away"),
-        (TimeoutError(), RetryLater, "takes no message now"),
+        (TimeoutError(), RetryLater, "cannot be asked: no answer"),
         (exceptions.InvalidArgument("no"), UsageError, "neither be made nor used"),
     ],
 )
@@ -354,24 +354,12 @@ def test_a_service_that_tells_no_time_is_named(
     said: str,
 ) -> None:
     """Catches a message of the clock that is waited for without an end."""
-    project = service.topic.partition("/topics/")[0]
-    told = PubSubClock(f"{project}/topics/mine", f"{project}/subscriptions/mine", clock)
+    told = own_clock(service, clock)
     monkeypatch.setattr(told._publisher, "publish", answering(raised))
     monkeypatch.setattr(pubsub_service, "_LOST_SECONDS", 0.1)
     with pytest.raises(kind, match=said):
         told.begin()
     told.close()
-
-
-def answering(error: Exception | None) -> Callable[..., Any]:
-    """A call of a client that fails, or sends a message that nobody gets."""
-
-    def answer(*_: object, **__: object) -> Any:
-        if error is not None:
-            raise error
-        return SimpleNamespace(result=answer)
-
-    return answer
 
 
 def test_a_refusal_that_the_subscription_does_not_explain_is_passed_on(
