@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger.caps import NO_COLUMNS, awaited_stores
+from tracecloak.pipelines.ledger.caps import awaited_stores
 from tracecloak.pipelines.ledger.database import CASES, TABLE, Database, LedgerError, is_there
-from tracecloak.pipelines.ledger.entries import Entry, signed
+from tracecloak.pipelines.ledger.entries import NO_COLUMNS, Entry, signed
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.snapshot import problems
 from tracecloak.pipelines.runners.flags import is_local

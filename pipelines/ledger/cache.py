@@ -20,11 +20,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.caps import awaited_stores, awaited_text
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 
@@ -64,20 +65,22 @@ class LedgerCache:
         self._place = place
         self._name = f"ledgers/{hashlib.sha256(place.encode()).hexdigest()[:32]}"
 
-    def past(self) -> LedgerSnapshot | None:
-        """Opens the copy, which whoever calls closes; None: there is none.
+    def kept(self, read: Callable[[], Sequence[Entry]]) -> LedgerSnapshot:
+        """Opens the copy, which whoever calls closes; it is made where there is none.
+
+        Where it is lost, none is begun, so that everybody is told until `accept`.
+
+        Args:
+            read: Returns all entries of the ledger; called where there is no copy.
 
         Raises:
+            LedgerError: The ledger cannot be read.
             KeyStoreError: The key store cannot be used.
         """
-        return self.opened(self.file) if self.file in self._names() else None
-
-    def begun(self) -> LedgerSnapshot:
-        """Opens the copy, which is made where there is none; whoever calls closes it.
-
-        Raises:
-            KeyStoreError: The key store cannot be used.
-        """
+        if self.file not in self._names():
+            with contextlib.closing(LedgerSnapshot.of(read())) as whole:
+                if self.has_lost_copy(whole):
+                    return LedgerSnapshot(None)
         return LedgerSnapshot(self.store.touch(self.file))
 
     def head(self) -> Entry | None:
@@ -112,7 +115,7 @@ class LedgerCache:
         Raises:
             KeyStoreError: The key store cannot be written.
         """
-        with contextlib.closing(self.begun()) as past:
+        with contextlib.closing(LedgerSnapshot(self.store.touch(self.file))) as past:
             past.replace(entries)
             self.store.next_generation(at_least=self.noted(past))
 
@@ -125,10 +128,9 @@ class LedgerCache:
         Raises:
             KeyStoreError: The key store cannot be read.
         """
-        past = self.past()
-        if past is None:
+        if self.file not in self._names():
             return False
-        with contextlib.closing(past):
+        with contextlib.closing(self.opened(self.file)) as past:
             return past.differs_from(entries)
 
     def stamp(self) -> dict[str, Any]:
@@ -152,13 +154,12 @@ class LedgerCache:
         complaints = []
         lost = self.lost(past, copies)
         if lost:
-            is_here = lost[-1].name == self.file
-            complaints.append((lost_text if is_here else _older_text)(self._place, lost[-1].head))
+            complaints.append(lost_text(self._place, lost[-1].head, lost[-1].name == self.file))
         if self.has_lost_copy(past):
             complaints.append(
-                f"this key store has lost its copy of {self._place}, with which it paid before, so "
-                "nobody can tell whether the ledger lost anything. Nothing is released until "
-                f"{_ACCEPT}, or the key store is restored from a backup"
+                f"this key store has lost its copy of {self._place}, which would show whether the "
+                f"ledger lost anything. Nothing is released until {_ACCEPT}, or the key store is "
+                "restored from a backup"
             )
         noted = self.noted(past)
         if noted > self.store.generation():
@@ -167,12 +168,8 @@ class LedgerCache:
                 f"reservations, and it counts {self.store.generation()}. It was restored from an "
                 f"older backup, or is used in two places. Nothing is released until {_ACCEPT}"
             )
-        declarations = past.declarations()
-        if any(entry.action == "restore" for entry in declarations):
-            from tracecloak.pipelines.ledger.caps import awaited_stores, awaited_text
-
-            if awaited := awaited_stores(declarations):
-                complaints.append(awaited_text(self._place, awaited))
+        if awaited := awaited_stores(past.declarations()):
+            complaints.append(awaited_text(self._place, awaited))
         return complaints
 
     @property
@@ -202,7 +199,7 @@ class LedgerCache:
             copy
             for copy in copies
             if (copy.name == self.file or (first is not None and copy.first_hash == first.hash))
-            and not _has(past, copy.head)
+            and ((there := past.at(copy.head.seq)) is None or there.hash != copy.head.hash)
             and not _is_accepted(past.declarations(), copy.head, copy.name == self.file)
         ]
         return sorted(lost, key=lambda copy: copy.head.seq)
@@ -231,12 +228,21 @@ class LedgerCache:
             self.store.remove(name)
 
 
-def lost_text(place: str, head: Entry) -> str:
-    """Returns what to say of a ledger that has not the last entry that was seen of it."""
+def lost_text(place: str, head: Entry, is_here: bool = True) -> str:
+    """Returns what to say of a ledger that has not the last entry that was seen of it.
+
+    Args:
+        place: How messages name the ledger.
+        head: The entry.
+        is_here: Whether it was seen at this place.
+    """
+    where, what = "it", "it was restored from an older backup, cut off, or begun anew"
+    if not is_here:
+        where, what = "this ledger at another place", "it is an older copy of it"
     return (
         f"{place} lacks entry {head.seq} of {head.recorded_at[:19]}Z, which this key store saw in "
-        "it: it was restored from an older backup, cut off, or begun anew. Nothing is released "
-        f"until {_ACCEPT}, or the newer ledger is back"
+        f"{where}: {what}. Nothing is released until the configuration names the newer ledger, or "
+        f"{_ACCEPT}"
     )
 
 
@@ -247,20 +253,6 @@ def differs_text(place: str) -> str:
         "is sound. Restore the key store from a backup; or, if it is the ledger that is right, "
         f"{_ACCEPT}"
     )
-
-
-def _older_text(place: str, head: Entry) -> str:
-    return (
-        f"{place} lacks entry {head.seq} of {head.recorded_at[:19]}Z, which this key store saw in "
-        "this ledger at another place: it is an older copy of it. Nothing is released until the "
-        f"configuration names the newer one, or {_ACCEPT} if that is lost"
-    )
-
-
-def _has(past: LedgerSnapshot, head: Entry) -> bool:
-    """Returns whether a ledger has an entry that was seen of it."""
-    there = past.at(head.seq)
-    return there is not None and there.hash == head.hash
 
 
 def _is_accepted(entries: Sequence[Entry], head: Entry, is_here: bool) -> bool:

@@ -7,7 +7,7 @@ counts. A release of one name in one output is paid once, and made by whoever be
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -188,12 +188,6 @@ class _TextLoader(StrictLoader):
 
 # Stands for whichever key store accepts a restored ledger that knows of none.
 ANY_STORE = "any"
-
-# The columns of an entry, which stay empty in a declaration but for those that it is about.
-NO_COLUMNS: Mapping[str, Any] = {
-    "account": "", "release_id": "", "output": "", "epsilon": None, "delta": None, "unit": "",
-    "adjacency": "", "method": "", "spends": "[]", "config_digest": "", "key_fingerprint": "",
-}  # fmt: skip
 
 
 def declared_accounts(entries: Sequence[Entry]) -> dict[str, Account]:

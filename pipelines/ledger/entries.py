@@ -81,6 +81,11 @@ _CHARGE = (
     "epsilon", "delta", "unit", "adjacency",
 )  # fmt: skip
 _charge_of = operator.attrgetter(*_CHARGE)
+# The columns of an entry, which stay empty in a declaration but for those that it is about.
+NO_COLUMNS: Mapping[str, Any] = {
+    "account": "", "release_id": "", "output": "", "epsilon": None, "delta": None, "unit": "",
+    "adjacency": "", "method": "", "spends": "[]", "config_digest": "", "key_fingerprint": "",
+}  # fmt: skip
 # The attributes of a reservation that stand in the details of its entry.
 _FACTS = ("dataset", "window", "staging_area")
 

@@ -20,18 +20,22 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tracecloak.pipelines.ledger.balance import (
-    Balance,
-    ChargeState,
-    balance_of,
-)
+from tracecloak.pipelines.ledger.balance import Balance, ChargeState, balance_of
 from tracecloak.pipelines.ledger.cache import LedgerCache, lost_text
+from tracecloak.pipelines.ledger.caps import (
+    Account,
+    both_bounds,
+    check_answered,
+    check_caps,
+    declared_accounts,
+    is_charged,
+)
 from tracecloak.pipelines.ledger.database import (
     CASES,
     TABLE,
@@ -42,18 +46,20 @@ from tracecloak.pipelines.ledger.database import (
     read_entries,
 )
 from tracecloak.pipelines.ledger.entries import (
+    NO_COLUMNS,
     UNDRAWN,
     Action,
     Entry,
+    OfKey,
     Reservation,
     Step,
+    WindowCharge,
 )
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import GuaranteeError, UsageError
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.keys.key_store import KeyStore
-    from tracecloak.pipelines.ledger.caps import Account
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -187,22 +193,19 @@ class Ledger:
             LedgerError: The ledger cannot be used, or somebody changed what it said, or it was
                 restored from a backup and nobody said what was paid since.
         """
-        in_file = self._account_in_file(reservation.account)
+        if self.accounts and reservation.account not in self.accounts:
+            raise UsageError(
+                f"account {reservation.account!r} is not in the accounts file, which has "
+                f"{', '.join(sorted(self.accounts))}; have its owner add it"
+            )
         columns = reservation.columns()
 
         def steps(past: LedgerSnapshot) -> list[Step]:
             self.check_sound(past)
-            states = past.states(reservation.output, reservation.release_id)
-            if states:
-                from tracecloak.pipelines.ledger import caps as paid_once
-
-                if paid_once.is_charged(states, reservation):
-                    return []
-            if in_file is not None or _declares(past.declarations()):
-                from tracecloak.pipelines.ledger.caps import check_answered, check_caps
-
-                check_answered(past.declarations(), self.place)
-                check_caps(past, reservation, in_file)
+            if is_charged(past.states(reservation.output, reservation.release_id), reservation):
+                return []
+            check_answered(past.declarations(), self.place)
+            check_caps(past, reservation, self.accounts.get(reservation.account))
             details = {} if self.memory is None else self.memory.stamp()
             return [("reserve", columns, details | reservation.facts())]
 
@@ -216,7 +219,8 @@ class Ledger:
             LedgerError: The ledger cannot be used.
         """
 
-        def visible(states: list[ChargeState]) -> list[ChargeState]:
+        def steps(past: LedgerSnapshot) -> list[Step]:  # right whatever the ledger says
+            states = past.states(output, release_id, key_fingerprint)
             if not states:
                 raise UsageError(
                     f"release {release_id!r} in {output} was never reserved under this key in "
@@ -224,10 +228,10 @@ class Ledger:
                 )
             ended = [state for state in states if state.last.is_open]
             if not ended and all(s.last.action not in ("commit", "withdraw") for s in states):
-                return states[-1:]  # one of them is visible, and most likely the last one
-            return ended
+                ended = states[-1:]  # one of them is visible, and most likely the last one
+            return steps_of("commit", ended)
 
-        self.note("commit", (output, release_id, key_fingerprint), visible)
+        self.append(steps)
 
     def draw(self, output: str, release_id: str, key_fingerprint: str) -> None:
         """Notes that a release draws noise from now on, after which nothing is given back.
@@ -241,64 +245,114 @@ class Ledger:
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
 
-        def undrawn(states: list[ChargeState]) -> list[ChargeState]:
-            live = self.not_ended(states, output, release_id)
-            found = [state for state in live if state.last.action in UNDRAWN]
-            for state in found:
+        def steps(past: LedgerSnapshot) -> list[Step]:
+            live = self._live(past, (output, release_id, key_fingerprint))
+            undrawn = [state for state in live if state.last.action in UNDRAWN]
+            for state in undrawn:
                 if state.window is not None and state.claim is None:
                     raise UsageError(
                         f"release {release_id!r} in {output} is of window {state.window.label} "
                         "and has not claimed the units that it counts, so nothing is drawn for it; "
                         "run the command again"
                     )
-            return found
-
-        self.note("draw", (output, release_id, key_fingerprint), undrawn)
-
-    def note(
-        self,
-        action: Action,
-        release: tuple[str, str, str | None],
-        choose: Callable[[list[ChargeState]], list[ChargeState]],
-        details: Mapping[str, str] | None = None,
-    ) -> None:
-        """Appends an action on charges of a release.
-
-        Args:
-            action: What happened to them.
-            release: The folder of all releases, the release's name, and the fingerprint of its key;
-                None: whatever its key.
-            choose: Returns which of them, the latest one last.
-            details: What the entries have beside; None: nothing.
-
-        Raises:
-            LedgerError: The ledger cannot be used, or somebody changed what it said. To note that a
-                release is visible is right whatever it says.
-        """
-
-        def steps(past: LedgerSnapshot) -> list[Step]:
-            if action != "commit":
-                self.check_sound(past)
-            return [(action, asdict(one.last), details) for one in choose(past.states(*release))]
+            return steps_of("draw", undrawn)
 
         self.append(steps)
 
-    def not_ended(
-        self, states: Sequence[ChargeState], output: str, release_id: str
-    ) -> list[ChargeState]:
-        """Returns those charges of a release that are open or committed, of which there is one.
+    def claim(self, of_key: OfKey, freeze: Callable[[LedgerSnapshot, WindowCharge], str]) -> str:
+        """Notes which units a release of a window counts. Once noted, they stay.
+
+        Args:
+            of_key: The folder of all releases, the release's name, and the fingerprint of its key.
+            freeze: Is given what the ledger says and the release's window; writes the units that no
+                other window has claimed into a file that lasts, and returns its SHA-256. It is
+                called while nobody else can claim, or again where somebody did meanwhile.
+
+        Returns:
+            The SHA-256 of the file with the units of this release.
+
+        Raises:
+            UsageError: There is no such reservation, or no longer, or it is of no window.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        sha256: str | None = ""
+
+        def steps(past: LedgerSnapshot) -> list[Step]:
+            nonlocal sha256
+            live = self._live(past, of_key)
+            windows = {state.window and state.window.place: state.window for state in live}
+            window = live[-1].window
+            if window is None or len(windows) > 1:
+                output, release_id, _ = of_key
+                raise UsageError(
+                    f"release {release_id!r} in {output} is reserved "
+                    f"{'for several windows' if any(windows) else 'for no window'} in "
+                    f"{self.place}; give it up with `tracecloak ledger forfeit`, and choose "
+                    "another release_id"
+                )
+            claimed = [state.claim.units_sha256 for state in live if state.claim is not None]
+            sha256 = claimed[-1] if claimed else freeze(past, window)
+            unclaimed = [state for state in live if state.last.action == "reserve"]
+            return steps_of("claim", unclaimed, {"units": sha256})
+
+        self.append(steps)
+        assert sha256 is not None  # of a claim in a sound ledger
+        return sha256
+
+    def note_step(self, of_key: OfKey, step: int, sha256: str) -> None:
+        """Notes that a step of an epoch is decided. If it is noted already, this does nothing.
+
+        It is called before the step is published: if two runs with one key decide it differently,
+        only the first of them goes on.
+
+        Args:
+            of_key: The folder of all releases, the epoch's name, and the fingerprint of its key.
+            step: Number of the step, from 0.
+            sha256: Digest of all that it releases.
+
+        Raises:
+            UsageError: The epoch was never paid for, or was withdrawn.
+            GuaranteeError: The step was decided otherwise before.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+        output, release_id, key_fingerprint = of_key
+
+        def steps(past: LedgerSnapshot) -> list[Step]:
+            account = self._live(past, of_key)[-1].last.account
+            noted = past.decided(of_key, step)
+            if noted not in (None, sha256):
+                raise GuaranteeError(
+                    f"step {step} of {release_id!r} in {output} was decided before, with another "
+                    "result: two machines run one epoch, or a restart lost input. Publishing it "
+                    "now would be a second release of its cases. End one of the two runs, or begin "
+                    "another epoch, which is another spend"
+                )
+            # Whose it is, and nothing that could be added up.
+            columns = {
+                **NO_COLUMNS, "account": account, "output": output, "release_id": release_id,
+                "key_fingerprint": key_fingerprint,
+            }  # fmt: skip
+            return [("step", columns, {"step": step, "sha256": sha256})] if noted is None else []
+
+        self.append(steps)
+
+    def _live(self, past: LedgerSnapshot, of_key: OfKey) -> list[ChargeState]:
+        """Returns the charges of a release that are open or committed, of which there is one.
 
         Raises:
             UsageError: No charge of it is open or committed.
+            LedgerError: Somebody changed what the ledger said.
         """
-        alive = [one for one in states if one.last.is_open or one.last.action == "commit"]
-        if not alive:
+        self.check_sound(past)
+        states = past.states(*of_key)
+        live = [one for one in states if one.last.is_open or one.last.action == "commit"]
+        if not live:
             ended = f"is {_ENDED[states[-1].last.action]}" if states else "was never reserved"
             raise UsageError(
-                f"release {release_id!r} in {output} {ended} in {self.place}, so "
+                f"release {of_key[1]!r} in {of_key[0]} {ended} in {self.place}, so "
                 "nothing is drawn for it; run the command again, which reserves anew"
             )
-        return alive
+        return live
 
     def states(
         self, output: str, release_id: str, key_fingerprint: str | None = None
@@ -330,15 +384,14 @@ class Ledger:
         Raises:
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        is_free = True
+        of_key = output, release_id, key_fingerprint
 
-        def undrawn(states: list[ChargeState]) -> list[ChargeState]:
-            nonlocal is_free
-            is_free = all(one.last.action in (*UNDRAWN, "void") for one in states)
-            return [one for one in states if one.last.action in UNDRAWN]
+        def steps(past: LedgerSnapshot) -> list[Step]:
+            self.check_sound(past)
+            return steps_of("void", (s for s in past.states(*of_key) if s.last.action in UNDRAWN))
 
-        self.note("void", (output, release_id, key_fingerprint), undrawn)
-        return is_free
+        self.append(steps)
+        return all(state.last.action == "void" for state in self.states(*of_key))
 
     def complaints(self) -> list[str]:
         """Returns what the ledger and its key store do not agree on, a sentence each.
@@ -375,16 +428,7 @@ class Ledger:
     @contextlib.contextmanager
     def _kept(self) -> Iterator[LedgerSnapshot]:
         """Yields what the key store knows of the ledger; without one, nothing is known of it."""
-        kept = LedgerSnapshot(None) if self.memory is None else self.memory.past()
-        if kept is None:
-            assert self.memory is not None
-            with contextlib.closing(LedgerSnapshot.of(self.entries())) as whole:
-                # Where the copy is lost, none is begun, so that everybody is told until `accept`.
-                kept = (
-                    LedgerSnapshot(None)
-                    if self.memory.has_lost_copy(whole)
-                    else self.memory.begun()
-                )
+        kept = LedgerSnapshot(None) if self.memory is None else self.memory.kept(self.entries)
         with contextlib.closing(kept):
             yield kept
 
@@ -438,16 +482,13 @@ class Ledger:
                 per different units.
             LedgerError: A number in the entries is no decimal.
         """
-        if account not in self.accounts and not past.knows_account(account):
-            known = sorted({*self.accounts, *past.accounts()})
+        if account not in (known := sorted({*self.accounts, *past.accounts()})):
             raise UsageError(
                 f"account {account!r} is not known; there are {', '.join(known) or 'none'}"
             )
         caps = self.account_in(past, account)
-        try:
+        with self._no_decimal_is_unsound(past):
             return balance_of(past.spent(account), account, caps)
-        except UsageError:
-            raise self._unsound(past.faults) from None
 
     def account_in(self, past: LedgerSnapshot, account: str) -> Account | None:
         """Returns the caps of an account: the lower one where ledger and file have one each.
@@ -456,26 +497,17 @@ class Ledger:
             UsageError: Ledger and file have it per different units.
             LedgerError: A number in the ledger is no decimal.
         """
-        in_file, declarations = self.accounts.get(account), past.declarations()
-        if not _declares(declarations):
-            return in_file
-        from tracecloak.pipelines.ledger.caps import both_bounds, declared_accounts
+        with self._no_decimal_is_unsound(past):
+            declared = declared_accounts(past.declarations()).get(account)
+        return both_bounds(declared, self.accounts.get(account))
 
+    @contextlib.contextmanager
+    def _no_decimal_is_unsound(self, past: LedgerSnapshot) -> Iterator[None]:
         try:
-            declared = declared_accounts(declarations).get(account)
+            yield
         except UsageError:
-            raise self._unsound(past.faults) from None
-        return both_bounds(declared, in_file)
-
-    def _account_in_file(self, name: str) -> Account | None:
-        if not self.accounts:
-            return None
-        if name not in self.accounts:
-            raise UsageError(
-                f"account {name!r} is not in the accounts file, which has "
-                f"{', '.join(sorted(self.accounts))}; have its owner add it"
-            )
-        return self.accounts[name]
+            self.check_sound(past)
+            raise
 
     def check_sound(self, past: LedgerSnapshot) -> None:
         """Makes sure that all that is known of the ledger is as a ledger wrote it.
@@ -484,13 +516,11 @@ class Ledger:
             LedgerError: Somebody changed what it said.
         """
         if past.faults:
-            raise self._unsound(past.faults)
-
-    def _unsound(self, faults: Sequence[str]) -> LedgerError:
-        return LedgerError(
-            f"{self.place} does not say what tracecloak wrote ({faults[0]}; problems in "
-            f"all: {len(faults)}); see `tracecloak ledger verify`, and restore it from a backup"
-        )
+            raise LedgerError(
+                f"{self.place} does not say what tracecloak wrote ({past.faults[0]}; problems in "
+                f"all: {len(past.faults)}); see `tracecloak ledger verify`, and restore it from a "
+                "backup"
+            )
 
     def append(self, steps: Callable[[LedgerSnapshot], list[Step]]) -> list[Entry]:
         """Appends what the ledger's past asks for, and returns what was appended."""
@@ -523,9 +553,11 @@ def _told_as_usage() -> Iterator[None]:
         raise UsageError(str(error)) from None
 
 
-def _declares(entries: Sequence[Entry]) -> bool:
-    """Whether caps are declared, or whose a data set is, or that the ledger was restored."""
-    return any(entry.action in ("account", "dataset", "restore") for entry in entries)
+def steps_of(
+    action: Action, states: Iterable[ChargeState], details: Mapping[str, Any] | None = None
+) -> list[Step]:
+    """Returns the entries of an action on charges, with what they have beside."""
+    return [(action, asdict(state.last), details) for state in states]
 
 
 # What to say of a charge that is no longer open.

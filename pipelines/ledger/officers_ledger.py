@@ -13,18 +13,11 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.ledger.balance import ChargeState, charge_states
+from tracecloak.pipelines.ledger.balance import ChargeState, advance, charge_states
 from tracecloak.pipelines.ledger.cache import Copy, LedgerCache, differs_text
-from tracecloak.pipelines.ledger.caps import (
-    ANY_STORE,
-    NO_COLUMNS,
-    Account,
-    awaited_stores,
-    check_declared,
-)
+from tracecloak.pipelines.ledger.caps import ANY_STORE, Account, awaited_stores, check_declared
 from tracecloak.pipelines.ledger.entries import (
-    UNDRAWN,
-    Action,
+    NO_COLUMNS,
     Charge,
     Declaration,
     Entry,
@@ -32,7 +25,7 @@ from tracecloak.pipelines.ledger.entries import (
     require_text,
     signed,
 )
-from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.ledger import Ledger, steps_of
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, may_follow
 from tracecloak.schemas.errors import UsageError
 
@@ -124,18 +117,21 @@ class OfficersLedger(Ledger):
 
         Args:
             action: What is noted. Once noted, nothing is noted again.
-            release: As `note` takes it.
+            release: The folder of all releases, the release's name, and the fingerprint of its key;
+                None: whatever its key.
             refusal: What to say if none can be ended so, and none was before.
             details: Who ends them, and why.
         """
 
-        def ended(states: list[ChargeState]) -> list[ChargeState]:
+        def steps(past: LedgerSnapshot) -> list[Step]:
+            self.check_sound(past)
+            states = past.states(*release)
             found = [one for one in states if may_follow(action, (one.last.action,))]
             if not found and all(one.last.action != action for one in states):
                 raise UsageError(refusal)
-            return found
+            return steps_of(action, found, details)
 
-        self.note(action, release, ended, details)
+        self.append(steps)
 
     def declare_account(self, account: Account, by: str, reason: str) -> None:
         """Declares what an account may spend; an earlier declaration of it holds no longer.
@@ -146,16 +142,16 @@ class OfficersLedger(Ledger):
             UsageError: A cap is no exact decimal, or nobody and no reason is named.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        caps = {"epsilon": account.epsilon_cap, "delta": account.delta_cap}
-        columns = {name: None if cap is None else decimal_text(cap) for name, cap in caps.items()}
-        details: dict[str, Any] = {}
-        if account.max_cases is not None:
-            details["max_cases"] = account.max_cases
         if account.note:
             require_text("note", account.note)
-            details["note"] = account.note
-        columns |= {"account": account.name, "unit": account.unit}
-        self.declare("account", columns, details, by, reason)
+        facts = {"max_cases": account.max_cases, "note": account.note}
+        caps = {"epsilon": account.epsilon_cap, "delta": account.delta_cap}
+        columns = {
+            "account": account.name,
+            "unit": account.unit,
+            **{name: None if cap is None else decimal_text(cap) for name, cap in caps.items()},
+        }
+        self.declare("account", columns, {n: f for n, f in facts.items() if f}, by, reason)
 
     def bind_dataset(self, dataset: str, account: str, by: str, reason: str) -> None:
         """Binds a data set to one account: releases that name it under another are refused.
@@ -221,35 +217,32 @@ class OfficersLedger(Ledger):
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
         memory, details = self.memory, signed(by, reason)
-        copies = [] if memory is None else memory.copies()
-        differs = memory is not None and memory.differs_from(self.entries())
+        nothing = UsageError(f"{self.place} and the key store agree: there is nothing to accept")
+        if memory is None:
+            raise nothing
+        copies, differs = memory.copies(), memory.differs_from(self.entries())
         complaints: list[str] = []
 
         def steps(past: LedgerSnapshot) -> list[Step]:
             nonlocal complaints
             self.check_sound(past)
-            complaints = [] if memory is None else memory.complaints(past, copies)
+            complaints = memory.complaints(past, copies)
             if differs and not complaints:
                 complaints = [differs_text(self.place)]
-            if memory is None or not complaints:
-                raise UsageError(
-                    f"{self.place} and the key store agree: there is nothing to accept"
-                )
+            if not complaints:
+                raise nothing
             ends: dict[str, Any] = {}  # what ends the complaints
             for copy in memory.lost(past, copies)[-1:]:
                 ends["lost"] = {"seq": copy.head.seq, "hash": copy.head.hash}
             if (noted := memory.noted(past)) > memory.store.generation():
                 ends |= {"store": memory.store.identity(), "generation": noted}
             ends |= self._answers(past, memory.store.identity(), lost_stores, complaints)
-            return [
-                ("accept", NO_COLUMNS, {**ends, **details}),
-                *recovered_steps(memory, past, copies),
-            ]
+            accept: Step = "accept", NO_COLUMNS, {**ends, **details}
+            return [accept, *recovered_steps(memory, past, copies)]
 
         _, *again = self.append(steps)
         entries = self.entries()
-        if memory is not None:
-            memory.accept(entries)
+        memory.accept(entries)
         return Accepted(complaints, again, awaited_stores(entries))
 
     def _answers(
@@ -292,30 +285,30 @@ def recovered_steps(
     entries, lost = past.entries(), memory.lost(past, copies)
     with contextlib.closing(memory.opened(lost[-1].name if lost else memory.file)) as copy:
         seen = copy.entries()
-    marked = {"again": True}
+    declared = _declarations(entries)
+    states, known = charge_states(seen), charge_states(entries)
+    overtaken = _scopes_claimed_since(known, states)
     steps: list[Step] = [
-        (entry.action, asdict(entry), {**entry.facts, **marked})
+        (entry.action, asdict(entry), {**entry.facts, "again": True})
         for name, entry in _declarations(seen).items()
-        if name not in (now := _declarations(entries)) or now[name].recorded_at < entry.recorded_at
+        if name not in declared or declared[name].recorded_at < entry.recorded_at
     ]
-    known_states = charge_states(entries)
-    overtaken = _scopes_claimed_since(entries, seen)
-    for charge, state in charge_states(seen).items():
-        last, claim, window = state.last, state.claim, state.window
-        known = known_states[charge].actions if charge in known_states else []
-        for action in _way(last.action, claim is not None):
-            if may_follow(action, known):
-                known.append(action)
-                facts = state.reserved.facts if action == "reserve" else {}
-                facts = last.facts if action == last.action != "reserve" else facts
-                if action == "claim" and claim is not None:
-                    facts = claim.facts
-                    if window is not None and window.scope in overtaken:
-                        facts = {**facts, **replace(window, adds_up=True).facts()}
-                steps.append((action, asdict(last), {**facts, **marked}))
     for entry in seen:
-        if entry.decided is not None and past.decided(entry.of_key, entry.decided[0]) is None:
-            steps.append((entry.action, asdict(entry), {**entry.facts, **marked}))
+        facts = {**entry.facts, "again": True}
+        state = states.get(entry.charge)
+        if entry.decided is not None:
+            if past.decided(entry.of_key, entry.decided[0]) is not None:
+                continue
+        elif state is None or "void" in (state.last.action, entry.action):
+            continue
+        elif entry.seq < state.reserved.seq or not may_follow(
+            entry.action, known[entry.charge].actions if entry.charge in known else ()
+        ):
+            continue
+        elif entry.action == "claim" and state.window and state.window.scope in overtaken:
+            facts |= replace(state.window, adds_up=True).facts()
+        steps.append((entry.action, asdict(entry), facts))
+        advance(known, entry)
     return steps
 
 
@@ -328,28 +321,16 @@ def _declarations(entries: Sequence[Entry]) -> dict[tuple[str, str], Entry]:
     }
 
 
-def _way(last: Action, has_claim: bool) -> Sequence[Action]:
-    """Returns how a charge came to be what it is, at least: `may_follow` leaves out what is there.
-
-    Args:
-        last: What happened to it last.
-        has_claim: Whether it claimed units that it has still.
-    """
-    if last == "void":
-        return ()
-    ends: tuple[Action, ...] = ("commit", "withdraw") if last == "withdraw" else (last,)
-    claims: tuple[Action, ...] = ("claim",) if has_claim else ()
-    return ("reserve", *claims, *(() if last in UNDRAWN else ends))
-
-
-def _scopes_claimed_since(entries: Sequence[Entry], seen: Sequence[Entry]) -> set[str]:
+def _scopes_claimed_since(
+    known: Mapping[Charge, ChargeState], seen: Mapping[Charge, ChargeState]
+) -> set[str]:
     """Returns the scopes in which a ledger has claims that were not seen of it."""
-
-    def claims(of: Sequence[Entry]) -> set[tuple[Charge, str | None, str]]:
-        return {
+    claims, old = (
+        {
             (charge, one.claim.units_sha256, one.window.scope)
-            for charge, one in charge_states(of).items()
+            for charge, one in states.items()
             if one.claim is not None and one.window is not None
         }
-
-    return {scope for _, _, scope in claims(entries) - claims(seen)}
+        for states in (known, seen)
+    )
+    return {scope for _, _, scope in claims - old}

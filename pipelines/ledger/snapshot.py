@@ -199,6 +199,8 @@ _SCHEMA = f"""
     PRAGMA user_version = {VERSION};
 """
 
+_OF_EPOCH = f"FROM entries WHERE {_STEPS} AND output = ? AND release_id = ? AND key_fingerprint = ?"
+
 
 class LedgerSnapshot:
     """What is known of one ledger; safe for any number of processes, each with its own.
@@ -257,13 +259,11 @@ class LedgerSnapshot:
     @property
     def head(self) -> Entry | None:
         """The last entry; None: there is none."""
-        found = self._entries("ORDER BY seq DESC LIMIT 1")
-        return found[0] if found else None
+        return next(iter(self._entries("ORDER BY seq DESC LIMIT 1")), None)
 
     def at(self, seq: int) -> Entry | None:
         """Returns the entry with a number; None: there is none."""
-        found = self._entries("WHERE seq = ?", seq)
-        return found[0] if found else None
+        return next(iter(self._entries("WHERE seq = ?", seq)), None)
 
     def entries(self) -> list[Entry]:
         """Returns all entries in their order, however many."""
@@ -294,42 +294,22 @@ class LedgerSnapshot:
 
     def decided(self, of_key: OfKey, step: int) -> str | None:
         """Returns the digest of what a step of an epoch released; None: it is not decided."""
-        found = self._all(
-            f"SELECT {_DETAIL('sha256')} FROM entries WHERE {_STEPS} AND release_id = ? AND "
-            f"output = ? AND key_fingerprint = ? AND {_DETAIL('step')} = ?",
-            *_by_release(of_key),
-            step,
-        )
-        return str(found[0][0]) if found else None
+        digest, wanted = _DETAIL("sha256"), f"AND {_DETAIL('step')} = ?"
+        return self._value(f"SELECT {digest} {_OF_EPOCH} {wanted}", *of_key, step)
 
     def last_decided(self, of_key: OfKey) -> int | None:
         """Returns the number of the last step of an epoch that is decided; None: none is."""
-        found = self._all(
-            f"SELECT {_DETAIL('step')} FROM entries WHERE {_STEPS} AND release_id = ? AND "
-            f"output = ? AND key_fingerprint = ? ORDER BY {_DETAIL('step')} DESC LIMIT 1",
-            *_by_release(of_key),
-        )
-        return int(found[0][0]) if found else None
+        return self._value(f"SELECT max({_DETAIL('step')}) {_OF_EPOCH}", *of_key)
 
     def reserved_by(self, store: str) -> int:
         """Returns the number of a key store's last reservation; 0: it has none."""
-        number = _DETAIL("generation")
-        found = self._all(
-            f"SELECT {number} FROM entries WHERE {_RESERVATIONS} AND {_DETAIL('store')} = ? "
-            f"ORDER BY {number} DESC LIMIT 1",
-            store,
-        )
-        return int(found[0][0] or 0) if found else 0
+        asked = f"FROM entries WHERE {_RESERVATIONS} AND {_DETAIL('store')} = ?"
+        return self._value(f"SELECT max({_DETAIL('generation')}) {asked}", store) or 0
 
     def accounts(self) -> list[str]:
         """Returns the names of all accounts that a charge or a declaration names, in order."""
         named = self._all("SELECT DISTINCT account FROM entries WHERE account <> ''")
         return sorted(account for (account,) in named)
-
-    def knows_account(self, account: str) -> bool:
-        """Returns whether any charge or declaration names an account."""
-        paid = self._all("SELECT 1 FROM charges WHERE account = ? LIMIT 1", account)
-        return bool(paid) or account in self.accounts()
 
     def claims(self, scope: str, since: int = 0) -> list[tuple[str, str]]:
         """Returns what the windows of a scope claimed: (label, SHA-256 of the file) of each.
@@ -346,19 +326,11 @@ class LedgerSnapshot:
             since,
         )
 
-    def last_claim(self, scope: str) -> tuple[str, str] | None:
-        """Returns the claim of a scope whose charge changed last, as `claims` does; None: none."""
-        found = self._all(
-            "SELECT label, sha256 FROM charges WHERE scope = ? AND sha256 IS NOT NULL "
-            "ORDER BY last DESC LIMIT 1",
-            scope,
-        )
-        return found[0] if found else None
-
     def window_of(self, scope: str, sha256: str) -> str | None:
         """Returns the label of the window of a scope that claimed a file; None: none has it now."""
-        found = self._all("SELECT label FROM charges WHERE sha256 = ? AND scope = ?", sha256, scope)
-        return str(found[0][0]) if found else None
+        return self._value(
+            "SELECT label FROM charges WHERE sha256 = ? AND scope = ?", sha256, scope
+        )
 
     def charged(self, scope: str) -> list[tuple[str, Entry]]:
         """Returns (label of the window, last entry) of each charge in a scope, in their order."""
@@ -474,19 +446,24 @@ class LedgerSnapshot:
         other = LedgerSnapshot(None)
         other.add([entry for entry in entries if head is not None and entry.seq <= head.seq])
         with contextlib.closing(other):
-            return any(self._rows(name) != other._rows(name) for name in ("entries", "charges"))
+            tables = [f"SELECT * FROM {name}" for name in ("entries", "charges")]
+            return any(
+                sorted(self._all(table), key=repr) != sorted(other._all(table), key=repr)
+                for table in tables
+            )
 
     def _insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
         if rows:
             values = ", ".join("?" * len(rows[0]))
             self._database.executemany(f"INSERT OR REPLACE INTO {table} VALUES ({values})", rows)
 
-    def _rows(self, table: str) -> list[Any]:
-        return sorted(self._all(f"SELECT * FROM {table}"), key=repr)
-
     def _entries(self, which: str, *values: Any) -> list[Entry]:
         rows = self._all(f"SELECT {', '.join(_NAMES)} FROM entries {which}", *values)
         return [Entry(*row) for row in rows]
+
+    def _value(self, asked: str, *values: Any) -> Any:
+        """Returns the one value of the first row; None: there is no row."""
+        return next((value for (value,) in self._all(asked, *values)), None)
 
     def _all(self, asked: str, *values: Any) -> list[Any]:
         with self._told():
@@ -502,11 +479,6 @@ class LedgerSnapshot:
                 f"the key store's copy of the ledger, {self._path}, cannot be used: {error}; mend "
                 "its disk or its permissions and run again, or restore the key store from a backup"
             ) from error
-
-
-def _by_release(of_key: OfKey) -> tuple[str, str, str]:
-    output, release_id, key_fingerprint = of_key
-    return release_id, output, key_fingerprint
 
 
 def _row_of(state: ChargeState) -> tuple[Any, ...]:

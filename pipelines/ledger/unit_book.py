@@ -40,7 +40,6 @@ import numpy as np
 
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.anonymizers.noise.randomness import ReleaseKey, text_digest
-from tracecloak.pipelines.ledger.claims_and_steps import claim
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -185,7 +184,7 @@ class CaseRegistry:
             n_left_out = units.weight - to_count.weight
             return self._written(*window.place, n_left_out, to_count)
 
-        sha256 = claim(self._ledger, release, freeze)
+        sha256 = self._ledger.claim(release, freeze)
         frozen = self.frozen(*release)
         if frozen is None or frozen.sha256 != sha256:
             raise UsageError(
@@ -294,9 +293,7 @@ class CaseRegistry:
         """Has the index know all claims of a scope, and makes sure that the last one is there."""
         self._check_scope(past, scope)
         self._asked(past, scope, lambda index: None)
-        newest = past.last_claim(scope)
-        if newest is not None:
-            label, sha256 = newest
+        for label, sha256 in past.claims(scope)[-1:]:
             self._verified(scope, {sha256: label})
 
     def _check_scope(self, past: LedgerSnapshot, scope: str) -> None:

@@ -26,7 +26,6 @@ from tracecloak.pipelines.budget.registry import ledger_state
 from tracecloak.pipelines.configuration.config import without_filters
 from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
 from tracecloak.pipelines.keys.receipts import Origin
-from tracecloak.pipelines.ledger.claims_and_steps import note_step
 from tracecloak.pipelines.ledger.database import MadeByAnother
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -195,7 +194,7 @@ class NotedSteps:
         """
         step = released.key[-1]
         sha256 = hashlib.sha256(released.to_kept()).hexdigest()
-        note_step(self.gate.ledger(), self.gate.of_key, step, sha256)
+        self.gate.ledger().note_step(self.gate.of_key, step, sha256)
         self.gate.store().note_step(self.gate.output, self.gate.release_id, step)
 
     def last(self, ledger: Ledger | None = None) -> int | None:

@@ -21,7 +21,6 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.case_digests import CaseSketch
 from tracecloak.pipelines.budget.opening import officers_ledger
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger.claims_and_steps import claim, note_step
 from tracecloak.pipelines.ledger.database import (
     Database,
     LedgerError,
@@ -109,9 +108,9 @@ def test_a_pipeline_pays_and_only_the_officer_declares(url: str, roles: dict[str
         pipeline.reserve(reservation(2, "0.2"))
     pipeline.reserve(reservation(3))
     pipeline.reserve(of_window(4, "2026-11", "0"))
-    claim(pipeline, ("/out", "r4", "k"), lambda entries, window: "0" * 64)
+    pipeline.claim(("/out", "r4", "k"), lambda entries, window: "0" * 64)
     pipeline.draw("/out", "r4", "k")
-    note_step(pipeline, ("/out", "r0", "k"), 0, "0" * 64)
+    pipeline.note_step(("/out", "r0", "k"), 0, "0" * 64)
     for declare in (
         lambda: pipeline.declare_account(account("100"), "me", "more"),
         lambda: pipeline.bind_dataset("d", "a", "me", "mine"),

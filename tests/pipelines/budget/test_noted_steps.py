@@ -15,7 +15,6 @@ from tests.support.ledgers import account, begun_at_once, faults, reservation
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import reading
-from tracecloak.pipelines.ledger.claims_and_steps import claim, note_step
 from tracecloak.pipelines.ledger.database import MadeByAnother
 from tracecloak.pipelines.ledger.entries import Entry, OfKey, Reservation
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
@@ -60,7 +59,7 @@ def ledger(opened: Callable[..., Ledger]) -> Ledger:
 def test_a_step_is_noted_once_and_changes_no_charge(ledger: Ledger) -> None:
     before = ledger.balance("a")
     for step in (0, 1, 1, 0):
-        note_step(ledger, EPOCH, step, ONE)
+        ledger.note_step(EPOCH, step, ONE)
     assert [e.action for e in ledger.entries()] == ["reserve", "commit", "step", "step"]
     assert decided_of(ledger.entries(), EPOCH) == {0: ONE, 1: ONE}
     assert decided_of(ledger.entries(), ("/out", "ward@2", "k")) == {}
@@ -77,18 +76,18 @@ def test_a_step_is_noted_once_and_changes_no_charge(ledger: Ledger) -> None:
 
 
 def test_a_step_that_came_out_otherwise_is_refused(ledger: Ledger) -> None:
-    note_step(ledger, EPOCH, 3, ONE)
+    ledger.note_step(EPOCH, 3, ONE)
     with pytest.raises(GuaranteeError, match=r"step 3 of 'ward@1' in /out was decided"):
-        note_step(ledger, EPOCH, 3, OTHER)
+        ledger.note_step(EPOCH, 3, OTHER)
     assert decided_of(ledger.entries(), EPOCH) == {3: ONE}
 
 
 def test_a_step_of_an_epoch_that_is_not_paid_or_withdrawn_is_refused(ledger: Ledger) -> None:
     with pytest.raises(UsageError, match="was never reserved"):
-        note_step(ledger, ("/out", "ward@1", "other key"), 0, ONE)
+        ledger.note_step(("/out", "ward@1", "other key"), 0, ONE)
     ledger.withdraw("/out", "ward@1", "me", "wrong data")
     with pytest.raises(UsageError, match="is withdrawn"):
-        note_step(ledger, EPOCH, 0, ONE)
+        ledger.note_step(EPOCH, 0, ONE)
 
 
 ODD_STEPS: tuple[tuple[str, dict[str, Any], str], ...] = (
@@ -102,7 +101,7 @@ ODD_STEPS: tuple[tuple[str, dict[str, Any], str], ...] = (
 
 
 def test_steps_that_no_ledger_writes_are_noticed(ledger: Ledger) -> None:
-    note_step(ledger, EPOCH, 0, ONE)
+    ledger.note_step(EPOCH, 0, ONE)
     entries = ledger.entries()
     for release_id, details, told in ODD_STEPS:
         columns = asdict(entries[-1]) | {"release_id": release_id}
@@ -114,10 +113,10 @@ def test_steps_that_a_restored_ledger_has_forgotten_come_back(
     ledger: Ledger, opened: Callable[..., Ledger], tmp_path: Path
 ) -> None:
     file = tmp_path / "shared.sqlite"
-    note_step(ledger, EPOCH, 0, ONE)
+    ledger.note_step(EPOCH, 0, ONE)
     shutil.copy(file, tmp_path / "backup")
     for step in (1, 2, 3):
-        note_step(ledger, EPOCH, step, OTHER)
+        ledger.note_step(EPOCH, step, OTHER)
     shutil.copy(tmp_path / "backup", file)
     restored = opened()
     assert "lacks entry 6" in restored.complaints()[0]
@@ -166,7 +165,7 @@ def test_a_window_that_was_released_while_another_looked_is_not_paid_twice(
     """Between its look at the output and its reservation, the other's release became visible."""
     ledger, other = opened(), opened("their keys")
     ledger.reserve(of_window(1, "2026-11"))
-    claim(ledger, ("/out", "r1", "k"), lambda *_: ONE)
+    ledger.claim(("/out", "r1", "k"), lambda *_: ONE)
     ledger.draw("/out", "r1", "k")
     ledger.commit("/out", "r1", "k")
     before = ledger.entries()

@@ -19,7 +19,7 @@ from tests.support.ledgers import account, faults, reservation, windowed
 from tracecloak.pipelines.budget.draw_guard import draw_guard_of
 from tracecloak.pipelines.budget.registry import ledger_state
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger import claims_and_steps, reading
+from tracecloak.pipelines.ledger import reading
 from tracecloak.pipelines.ledger.balance import balance_of, counting
 from tracecloak.pipelines.ledger.caps import added_by, check_affordable
 from tracecloak.pipelines.ledger.entries import ActionOnCharge, Entry, Reservation, WindowCharge
@@ -38,7 +38,7 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def claim(ledger: Ledger, number: int, sha256: str = SHA) -> None:
-    claims_and_steps.claim(ledger, ("/out", f"r{number}", "k"), lambda entries, window: sha256)
+    ledger.claim(("/out", f"r{number}", "k"), lambda entries, window: sha256)
 
 
 def release(ledger: Ledger, of: Reservation) -> None:
