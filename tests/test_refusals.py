@@ -151,7 +151,7 @@ OF_FLINK = {
 
 # What is called with a folder, the error, and the distinctive part of its message.
 REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
-    (unsound, LedgerError, "is not sound, and is not backed up over"),
+    (unsound, LedgerError, "is not sound, so it is not backed up"),
     (lambda f: opening.back_up(Ledger(f"sqlite:///{f / 'l.sqlite'}", new=True), str(f / "b")),
      UsageError, "there is nothing to back up"),
     (lambda f: opening.restore(KeyStore(f / "k"), f"sqlite:///{f / 'l'}", str(f / "b"), "a", "r"),

@@ -55,14 +55,11 @@ def require_lasting(config: AccountConfig) -> None:
             this machine alone; or a password would be in the database.
     """
     if not isinstance(config, ReleaseConfig):
-        raise UsageError(
-            "key_store is a database, which no stream writes: give a folder of a machine that "
-            "stays, where its steps are noted"
-        )
+        raise UsageError("key_store is a database, which no stream writes: give a lasting folder")
     if config.jobs > 1:
         raise UsageError(
             "key_store is a database, which one process at a time writes: set jobs to 1, or give a "
-            "folder of a machine that stays"
+            "lasting folder"
         )
     ledger = referred(config.ledger or "").removeprefix("sqlite:")
     book = config.book if config.schedule else "gs://"
@@ -70,13 +67,13 @@ def require_lasting(config: AccountConfig) -> None:
     for name, place in ("ledger", ledger), ("worker_keys", config.worker_keys), ("book", book):
         if is_on_this_machine(place or ""):
             raise UsageError(
-                f"key_store is a database, for a machine whose disk does not stay: {name} must be "
-                "elsewhere, too, such as postgresql+psycopg://HOST/DATABASE or gs://BUCKET/FOLDER"
+                f"key_store is a database, for a machine whose disk does not last: {name} must be "
+                "elsewhere; give a postgresql+psycopg://HOST/DATABASE or gs://BUCKET/FOLDER"
             )
     if has_secret(ledger):
         raise UsageError(
-            "key_store is a database, where the URL of ledger lies in clear while a release is at "
-            "work, and in backups: give it without a password, which PGPASSWORD has"
+            "key_store is a database, which stores the URL of ledger in clear: give it without a "
+            "password, which PGPASSWORD has"
         )
 
 
@@ -106,9 +103,8 @@ class DatabaseKeyStore(KeyStore):
             )
         if key_encryption_key is None:
             raise UsageError(
-                "key_encryption_key is missing: backups of the database of key_store would have "
-                "keys in clear that were deleted since, with which noise can be subtracted. A "
-                "command without it takes TRACECLOAK_KEY_ENCRYPTION_KEY"
+                "key_encryption_key (or TRACECLOAK_KEY_ENCRYPTION_KEY) is missing: backups of the "
+                "database of key_store would have deleted keys in clear"
             )
         self._copy = _copy_of(url)
         super().__init__(self._copy.folder, worker_keys, key_encryption_key)
@@ -200,8 +196,8 @@ class _WorkingCopy:
                 self._session.close()
             raise RetryLater(
                 f"key store: {self._database.place.removeprefix('ledger ')} is in use by another "
-                f"process or does not answer ({type(error).__name__}); see that its login owns it, "
-                "and run the same command again when no other has it"
+                f"process or does not answer ({type(error).__name__}); check that its login owns "
+                "it, and run again later"
             ) from None
 
 

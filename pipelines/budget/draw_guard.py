@@ -60,12 +60,10 @@ class Unchanged:
         Raises:
             RetryLater: One is not.
         """
-        path = self.changed()
-        if path is not None:
+        if (path := self.changed()) is not None:
             raise RetryLater(
                 f"input {path!r} changed while it was read, before anything was drawn: nothing was "
-                "released, and nothing is paid. Run the same command again once nobody writes to "
-                "it, or of a copy"
+                "released or paid. Run again once nobody writes to it, or of a copy"
             )
 
 
@@ -135,8 +133,8 @@ class DrawGuard:
 
     def _ended(self) -> UsageError:
         return UsageError(
-            f"release {self.release_id!r} in {self.output} was ended meanwhile, so nothing more is "
-            "drawn or released for it; run the command again, which reserves anew"
+            f"release {self.release_id!r} in {self.output} was ended meanwhile; run the command "
+            "again, which reserves anew"
         )
 
 

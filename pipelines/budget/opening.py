@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger.caps import awaited_stores
+from tracecloak.pipelines.ledger.caps import Account, awaited_stores, load_accounts
 from tracecloak.pipelines.ledger.database import CASES, TABLE, Database, LedgerError, is_there
 from tracecloak.pipelines.ledger.entries import NO_COLUMNS, Entry, signed
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -30,7 +30,6 @@ from tracecloak.transforms.keys.sources import referred
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.configuration.shared_keys import AccountConfig
-    from tracecloak.pipelines.ledger.caps import Account
     from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
 
@@ -109,8 +108,8 @@ def check_worker_keys(config: AccountConfig) -> None:
         config.worker_keys is None or is_on_this_machine(config.worker_keys)
     ):
         raise UsageError(
-            "runner DataflowRunner has workers that cannot read this machine's key store; name a "
-            "folder that they alone can read with worker_keys, such as gs://BUCKET/keys"
+            "workers of DataflowRunner cannot read this machine's key store; name a folder that "
+            "they alone can read with worker_keys, such as gs://BUCKET/keys"
         )
 
 
@@ -146,16 +145,14 @@ def accounts_of(config: AccountConfig) -> Mapping[str, Account]:
     """
     if config.accounts is None:
         return {}
-    from tracecloak.pipelines.ledger.caps import load_accounts
-
     return load_accounts(config.accounts, config.account)
 
 
 def out_of_reach(runner: str) -> UsageError:
     """Returns the error that a ledger is on this machine, and the run is not."""
     return UsageError(
-        f"runner {runner} leaves this machine, and an SQLite ledger does not; give the "
-        "URL of a shared database with ledger"
+        f"runner {runner} leaves this machine, and an SQLite ledger does not; give the URL of a "
+        "shared database with ledger"
     )
 
 
@@ -214,16 +211,14 @@ def back_up(ledger: Ledger, path: str) -> Entry:
     """
     require_file_system("output", path)
     if exists(path):
-        raise UsageError(
-            f"output {path!r} is there already, and may be the last good backup; name another file"
-        )
+        raise UsageError(f"output {path!r} exists, and may be the last good backup; name another")
     entries = ledger.entries()
     if not entries:
         raise UsageError(f"{ledger.place} has no entries yet: there is nothing to back up")
     if faults := problems(entries):
         raise LedgerError(
-            f"{ledger.place} is not sound, and is not backed up over what was: {faults[0]} "
-            f"(problems in all: {len(faults)}); see `tracecloak ledger verify`"
+            f"{ledger.place} is not sound, so it is not backed up: {faults[0]} (problems in all: "
+            f"{len(faults)}); see `tracecloak ledger verify`"
         )
     head = entries[-1]
     end = {"backup_of": _WHAT, "entries": head.seq, "hash": head.hash}
@@ -272,8 +267,8 @@ def restore(
             TABLE.create(connection)
         elif connection.execute(sa.select(TABLE.c.seq).limit(1)).first() is not None:
             raise UsageError(
-                f"{database.place} has entries, and what they say was spent is not replaced: move "
-                "that ledger away first if it is damaged, or name another with --ledger"
+                f"{database.place} has entries, which are not replaced: move that ledger away "
+                "first if it is damaged, or name another with --ledger"
             )
         connection.execute(sa.insert(TABLE), rows)
 
@@ -293,17 +288,13 @@ def _entries_of(path: str) -> list[Entry]:
     text = read_if_there(path)
     if text is None:
         raise UsageError(f"backup {path!r} is not there; correct the path")
-    refusal = (
-        f"backup {path!r} is not whole: it was cut off or changed, or `tracecloak ledger backup` "
-        "did not write it; use another backup"
-    )
     try:
         *lines, end = [json.loads(line) for line in text.decode().splitlines()]
         entries = [Entry(**line) for line in lines]
-        is_whole = end == {"backup_of": _WHAT, "entries": len(entries), "hash": entries[-1].hash}
+        whole = {"backup_of": _WHAT, "entries": len(entries), "hash": entries[-1].hash}
+        faults = problems(entries) if end == whole else ["its last line is another's"]
     except (ValueError, TypeError, KeyError, IndexError):
-        raise UsageError(refusal) from None
-    faults = problems(entries) if is_whole else [""]
+        faults = ["it is no JSON lines of entries"]
     if faults:
-        raise UsageError(f"{refusal} ({faults[0]})" if faults[0] else refusal)
+        raise UsageError(f"backup {path!r} is not complete: {faults[0]}; use another backup")
     return entries

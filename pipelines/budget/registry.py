@@ -225,45 +225,38 @@ class ReleaseRegistry:
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        output, release_id = self.folder.output, self.folder.release_id
-        where = f"release_id {release_id!r} in {output}"
-        if standing.state == "withdrawn":
-            return ReleaseTaken(
-                f"{where} was withdrawn, and is not released again; choose another release_id, "
-                "which is another spend"
-            )
-        if standing.state == "made elsewhere":
-            if any(one.window is not None for one in self.ledger.states(output, release_id)):
-                from tracecloak.pipelines.ledger.database import MadeByAnother
+        from tracecloak.pipelines.ledger.database import MadeByAnother, place_of
 
+        output, release_id = self.folder.output, self.folder.release_id
+        where, state = f"release_id {release_id!r} in {output}", standing.state
+        if state == "withdrawn":
+            return ReleaseTaken(
+                f"{where} was withdrawn; choose another release_id, which is another spend"
+            )
+        if state == "made elsewhere":
+            if any(one.window is not None for one in self.ledger.states(output, release_id)):
                 return MadeByAnother(
                     f"{where} is of a window, which another key store has just released: run the "
-                    "same command again, which finds it once that one has noted it in the ledger. "
-                    "If it was cut off before, run it again with that key store"
+                    "same command again, which finds it. If that one was cut off, run it again "
+                    "with its key store"
                 )
             return ReleaseTaken(
-                f"release_id {release_id!r} exists in {output}, and was made with another key "
-                "store, so this one cannot tell whether it was made of this input; use the "
-                "key_store of that run, or choose another release_id"
+                f"{where} was made with another key store, so its input is not known here; use "
+                "the key_store of that run, or choose another release_id"
             )
-        if standing.state == "another ledger":
-            from tracecloak.pipelines.ledger.database import place_of
-
+        if state == "another ledger":
             begun_with = place_of(self.store.ledger_of(output, release_id) or "")
             return ReleaseTaken(
-                f"{where} was begun with {begun_with}, and "
-                "is not finished; name that ledger, or give the release up in it with `tracecloak "
-                "ledger forfeit`"
+                f"{where} was begun with {begun_with} and is not finished; name that ledger, or "
+                "give the release up in it with `tracecloak ledger forfeit`"
             )
-        if standing.state == "gone":
+        if state == "gone":
             return ReleaseTaken(
-                f"release_id {release_id!r} was committed, and {self.folder.final} is not there "
-                "any more: its disk may not be mounted, somebody may have moved it, or a retention "
-                "rule deleted it. What it spent stays spent, and the same id is not drawn and paid "
-                "for again. Mount the disk or restore the files, and run again; or, if they are "
-                "gone for good, write that down with `tracecloak ledger withdraw --output "
-                f"{output} --release_id {release_id} --by NAME --reason TEXT`; or choose another "
-                "release_id, which is another spend"
+                f"{where} was committed, and {self.folder.final} is gone: mount its disk or "
+                "restore the files, and run again. What it spent stays spent. If they are gone for "
+                f"good, run `tracecloak ledger withdraw --output {output} --release_id "
+                f"{release_id} --by NAME --reason TEXT`; or choose another release_id, which is "
+                "another spend"
             )
         return None
 
@@ -282,9 +275,9 @@ class ReleaseRegistry:
         for entry in self.charges(receipt.key_fingerprint)[-1:]:
             if entry.account != account:
                 raise UsageError(
-                    f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it "
-                    f"was cut off, and account {entry.account!r} paid; set account to "
-                    f"{entry.account!r}, or choose another release_id"
+                    f"account {entry.account!r} paid for release_id {receipt.release_id!r} in "
+                    f"{receipt.output}, which drew noise; set account to it, or choose another "
+                    "release_id"
                 )
 
     def is_charged_as(self, reservation: Reservation) -> bool:
@@ -316,10 +309,10 @@ class ReleaseRegistry:
             LedgerError: The ledger cannot be used.
             KeyStoreError: The key store cannot be used.
         """
-        named = self.folder.output, self.folder.release_id
-        is_new = self.store.unfinished(*named) is None
         from tracecloak.pipelines.ledger.database import MadeByAnother
 
+        named = self.folder.output, self.folder.release_id
+        is_new = self.store.unfinished(*named) is None
         key = self.store.reserve(*named, *digests, origin)
         ends_all: tuple[type[BaseException], ...] = (BaseException,)  # the ledger knows nothing yet
         try:
@@ -401,17 +394,16 @@ class ReleaseRegistry:
         Nothing else depends on it, and the run may have failed: so what fails is told.
         """
         from tracecloak.pipelines.ledger.database import LedgerError
+        from tracecloak.pipelines.ledger.noted_cases import note_cases
 
-        release_id = self.folder.release_id
         try:
             sketch = read_if_there(self.sketch_path(key_fingerprint))
             if sketch is None:
                 return
-            from tracecloak.pipelines.ledger.noted_cases import note_cases
-
             charged = self.charges(key_fingerprint)[-1:]
         except (LedgerError, OSError) as error:
-            _LOG.warning("which cases release %s read was not noted: %s", release_id, error)
+            name = self.folder.release_id
+            _LOG.warning("which cases release %s read was not noted: %s", name, error)
             return
         for entry in charged:
             note_cases(self.ledger, entry, sketch)

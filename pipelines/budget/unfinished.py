@@ -19,7 +19,7 @@ from tracecloak.pipelines.budget.registry import ReleaseRegistry, ledger_state
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import forget_result, noted_results
 from tracecloak.pipelines.keys.receipts import Receipt
-from tracecloak.pipelines.ledger.balance import ChargeState, charges
+from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
@@ -44,7 +44,12 @@ def resume_text(store: KeyStore, ledger: Ledger) -> str:
         if store.key_state(receipt) == "there"
     }
     waiting = [_unfinished_text(e, e.key_fingerprint in keys) for e in _unfinished(entries)]
-    waiting += map(_result_text, _lone_results(store, entries))
+    waiting += [
+        f"{folder.release_id}  in {folder.output}\n"
+        f"  the result of its query is in {folder.input}, and nothing is reserved\n"
+        "  Run the same command again, or delete the result with `tracecloak ledger forfeit`.\n"
+        for folder in _lone_results(store, entries)
+    ]
     if not waiting:
         return "Nothing waits: every release is committed, or was given back or given up.\n"
     return "\n".join(waiting)
@@ -78,9 +83,8 @@ def forfeit(
     """
     if "@" in release_id:
         raise UsageError(
-            f"{release_id!r} is an epoch of a stream, which is paid as a whole when it begins: "
-            "there is nothing to give up. Run the stream again to go on with it, or take the epoch "
-            f"back with `tracecloak ledger withdraw --release_id {release_id}`"
+            f"{release_id!r} is an epoch of a stream, which is paid as a whole when it begins: run "
+            f"the stream again, or use `tracecloak ledger withdraw --release_id {release_id}`"
         )
     place = absolute(output)
     receipt = store.receipt(place, release_id)
@@ -89,7 +93,11 @@ def forfeit(
         states = ledger.states(place, release_id)
         built = builds_of(ledger.of_release(place, release_id))
         open_charges = [state.last for state in states if state.last.is_open]
-        if not open_charges and _was_given_up(states, receipt):
+        if receipt is None:  # its key has none
+            was_given_up = any(state.last.action == "forfeit" for state in states)
+        else:
+            was_given_up = ledger_state(states, receipt.key_fingerprint) == "given up"
+        if not open_charges and was_given_up:
             for build in built.values():  # cut off after the ledger was told
                 build.folder(place, release_id).clear()
             if store.forget(place, release_id):
@@ -111,9 +119,8 @@ def forfeit(
             if books.shows(entry.key_fingerprint) == "this release":
                 books.finish(entry.key_fingerprint)
                 raise UsageError(
-                    f"release {release_id!r} in {place} is visible and complete, which the ledger "
-                    "says now, too, so there is nothing to give up; take it back with `tracecloak "
-                    "ledger withdraw`"
+                    f"release {release_id!r} in {place} is complete, which the ledger says now, "
+                    "too; take it back with `tracecloak ledger withdraw`"
                 )
             books.note_cases(entry.key_fingerprint)
             # The ledger first: what draws meanwhile is stopped there.
@@ -136,27 +143,13 @@ def _lone_results(store: KeyStore, entries: Sequence[Entry]) -> list[ReleaseFold
     ]
 
 
-def _was_given_up(states: Sequence[ChargeState], receipt: Receipt | None) -> bool:
-    """Whether a release was given up: under the key of its receipt, or of a key that has none."""
-    if receipt is not None:
-        return ledger_state(states, receipt.key_fingerprint) == "given up"
-    return any(state.last.action == "forfeit" for state in states)
-
-
 def _unfinished(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in charges(entries).values() if entry.is_open]
 
 
-def _result_text(folder: ReleaseFolder) -> str:
-    return (
-        f"{folder.release_id}  in {folder.output}\n"
-        f"  the result of its query lies in {folder.input}, and nothing is reserved\n"
-        "  Run the same command again, or delete the result with `tracecloak ledger forfeit`.\n"
-    )
-
-
 def _unfinished_text(entry: Entry, has_key: bool) -> str:
     epsilon = "no finite epsilon" if entry.epsilon is None else f"epsilon {entry.epsilon}"
+    mend = "It drew nothing yet. Run the same command again, which pays nothing more."
     if not has_key:
         mend = (
             "Its key is not in this key store: run the same command with the key_store that has "
@@ -167,8 +160,6 @@ def _unfinished_text(entry: Entry, has_key: bool) -> str:
             "It drew noise. Run the same command again, which finishes it with the same noise and "
             "pays nothing, or give it up, which leaves it spent."
         )
-    else:
-        mend = "It drew nothing yet. Run the same command again, which pays nothing more."
     return (
         f"{entry.release_id}  in {entry.output}\n"
         f"  {entry.method}, {epsilon}, account {entry.account}, since {entry.recorded_at[:19]}Z\n"
@@ -217,11 +208,9 @@ def builds_of(entries: Sequence[Entry]) -> dict[str, Build]:
         entries: Those of the ledger about the release.
     """
     return {
-        entry.key_fingerprint: Build(
-            str(entry.facts.get("store", "")), entry.facts.get("staging_area")
-        )
-        for entry in entries
-        if entry.action == "reserve"
+        e.key_fingerprint: Build(str(e.facts.get("store", "")), e.facts.get("staging_area"))
+        for e in entries
+        if e.action == "reserve"
     }
 
 

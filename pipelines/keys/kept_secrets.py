@@ -117,9 +117,8 @@ class KeptSecrets:
         Raises:
             UsageError: It is another one now.
         """
-        if self._key is None:
-            return
-        if KeyEncryptionKey.at(self.reference).fingerprint != self._key.fingerprint:
+        key = self._key
+        if key is not None and KeyEncryptionKey.at(self.reference).fingerprint != key.fingerprint:
             raise UsageError(
                 f"{self._name} {shown(self.reference)} gives another key whenever it is asked; "
                 "name a key that a service keeps"
@@ -155,7 +154,7 @@ class KeptSecrets:
                 if other is None or other.fingerprint != wrapping:
                     raise UsageError(
                         f"the key at {path} is encrypted by neither the key of --from nor that of "
-                        "--to; nothing was changed. Name the key that encrypted it with --from"
+                        "--to; name the key that encrypted it with --from"
                     )
                 secret = other.unwrap(text, f"file:{path}")
             if wrapping != fingerprint:

@@ -110,9 +110,8 @@ class StoreFolder:
                     raise RetryLater(refusal)
                 if time.monotonic() >= gives_up_s:
                     raise RetryLater(
-                        f"another process holds {self.path.absolute() / name}, and has not let "
-                        f"it go for {_LOCK_SECONDS} seconds; run the same command again, or end "
-                        "that process if it hangs"
+                        f"another process has held {self.path.absolute() / name} for "
+                        f"{_LOCK_SECONDS} seconds; end it if it hangs, and run again"
                     )
                 time.sleep(_LOCK_PAUSE_SECONDS)
             yield
@@ -134,9 +133,8 @@ class StoreFolder:
             raise
         except OSError as error:
             raise KeyStoreError(
-                f"key store {self.path} cannot be used: {error.strerror or type(error).__name__}"
-                "; mend its disk or its "
-                "permissions and run again, or give another key_store for another release"
+                f"key store {self.path} cannot be used: {error.strerror or type(error).__name__}; "
+                "mend its disk or its permissions and run again"
             ) from error
 
     def touch(self, name: str) -> Path:
@@ -169,21 +167,18 @@ class StoreFolder:
             if not folder.exists():
                 continue
             status = folder.stat()
-            mode = stat.S_IMODE(status.st_mode)
-            if status.st_uid == os.geteuid() and mode & 0o077:
+            mode, is_own = stat.S_IMODE(status.st_mode), status.st_uid == os.geteuid()
+            told = ""
+            if is_own and mode & 0o077:
                 folder.chmod(mode & ~0o077)
-                _LOG.warning(
-                    "others could look into %s of the key store (mode %o); they no longer can",
-                    folder,
-                    mode,
-                )
-            elif status.st_uid != os.geteuid() and mode & stat.S_IWOTH:
-                _LOG.warning(
+                told = "others could look into %s of the key store (mode %o); they no longer can"
+            elif not is_own and mode & stat.S_IWOTH:
+                told = (
                     "anybody can replace what is in %s, which belongs to somebody else (mode %o); "
-                    "let its owner run chmod o-rwx, or name another key_store",
-                    folder,
-                    mode,
+                    "let its owner run chmod o-rwx, or name another key_store"
                 )
+            if told:
+                _LOG.warning(told, folder, mode)
 
 
 # --- The key store: keys of running releases, and receipts of all that were begun. ----------------
@@ -265,9 +260,7 @@ class KeyStore(StoreFolder):
         Args:
             makes: Whether to make the secret where there is none; else the text is empty then.
         """
-        if not makes and not self.secrets.own.exists():
-            return ""
-        return self.digest("the key store")[:16]
+        return self.digest("the key store")[:16] if makes or self.secrets.own.exists() else ""
 
     def generation(self) -> int:
         """Returns how many reservations this key store has counted."""
@@ -416,14 +409,9 @@ class KeyStore(StoreFolder):
         key = ReleaseKey.generate()
         self._write_new(key_path, key)
         receipt = Receipt(
-            release_id,
-            output,
-            input_fingerprint,
-            config_digest,
-            key.fingerprint,
-            today(),
+            release_id, output, input_fingerprint, config_digest, key.fingerprint, today(),
             origin or Origin(),
-        )
+        )  # fmt: skip
         self.write(_name(output, release_id, ".json"), receipt.to_json())
         return self._reference(key_path, key.fingerprint)
 
@@ -436,8 +424,8 @@ class KeyStore(StoreFolder):
         receipt = self.receipt(output, release_id)
         if receipt is None:
             raise KeyStoreError(
-                f"the receipt of release_id {release_id!r} in {output} is gone from the key store; "
-                "restore the key store from a backup"
+                f"the receipt of release_id {release_id!r} in {output} is gone; restore the key "
+                "store from a backup"
             )
         return receipt
 

@@ -134,8 +134,8 @@ def left_out_of(store: KeyStore, output: str, release_id: str) -> tuple[LeftOut,
         return () if text is None else tuple(LeftOut(**one) for one in json.loads(text))
     except (ValueError, TypeError):
         raise KeyStoreError(
-            f"{path} is damaged, which says what files a person decided to leave out; restore it "
-            "from a backup, or remove it and decide again"
+            f"{path}, the list of files that are left out, is damaged; restore it from a backup, "
+            "or remove it and decide again"
         ) from None
 
 

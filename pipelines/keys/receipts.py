@@ -72,10 +72,8 @@ class Origin:
 
     def is_drawn_alike(self, other: Origin) -> bool:
         """Whether the noise of both is drawn by the same versions."""
-        return (self.method_version, self.inner_versions) == (
-            other.method_version,
-            other.inner_versions,
-        )
+        versions = other.method_version, other.inner_versions
+        return (self.method_version, self.inner_versions) == versions
 
 
 @dataclass(frozen=True)
@@ -111,22 +109,19 @@ class Receipt:
         Raises:
             KeyStoreError: It was written by a later version, or by none.
         """
+        what = "is damaged; restore the key store from a backup"
         try:
             body = json.loads(text)
             origin = body.pop("origin")
-            unknown = sorted({*_unknown(cls, body), *_unknown(Origin, origin)})
-            if not unknown:
-                origin["files"] = tuple(InputFile(**file) for file in origin["files"])
-                origin["tables"] = tuple(origin.get("tables", ()))
-                return cls(**body, origin=Origin(**origin))
+            if unknown := sorted({*_unknown(cls, body), *_unknown(Origin, origin)}):
+                what = (
+                    f"has {unknown[0]}; use the version of tracecloak that wrote it, or a later one"
+                )
+            origin["files"] = tuple(InputFile(**file) for file in origin["files"])
+            origin["tables"] = tuple(origin.get("tables", ()))
+            return cls(**body, origin=Origin(**origin))
         except (ValueError, TypeError, AttributeError, KeyError):
-            raise KeyStoreError(
-                "a receipt in the key store is damaged; restore the key store from a backup"
-            ) from None
-        raise KeyStoreError(
-            f"a receipt in the key store has {unknown[0]}, which this version of tracecloak does "
-            "not know; use the version that wrote it, or a later one"
-        )
+            raise KeyStoreError(f"a receipt in the key store {what}") from None
 
     def changed_in(self, input_fingerprint: str, config_digest: str) -> list[str]:
         """Returns which of `the input` and `the configuration` are others in a run."""
@@ -159,16 +154,12 @@ class Receipt:
         Raises:
             UsageError: One that it read changed or vanished.
         """
-        by_path = {file.path: file for file in now}
-        begun = self.origin.files
+        by_path, begun = {file.path: file for file in now}, self.origin.files
         gone = [file.path for file in begun if file.path not in by_path]
-        changed = [f.path for f in begun if f.path in by_path and by_path[f.path] != f]
-        if gone or changed:
-            first, what = (gone[0], "gone") if gone else (changed[0], "changed")
-            more = f", and so are others, {len(gone) + len(changed)} in all"
-            raise self.cannot_go_on(
-                f"input {first!r} is {what}{more if len(gone) + len(changed) > 1 else ''}"
-            )
+        lost = gone + [f.path for f in begun if by_path.get(f.path, f) != f]
+        if lost:
+            more = f", and so are others, {len(lost)} in all" if len(lost) > 1 else ""
+            raise self.cannot_go_on(f"input {lost[0]!r} is {'gone' if gone else 'changed'}{more}")
         return begun
 
     def cannot_go_on(self, reason: str, mend: str = "restore it and run again") -> UsageError:
@@ -180,10 +171,10 @@ class Receipt:
         """
         return ReleaseTaken(
             f"release_id {self.release_id!r} in {self.output} drew noise before it was cut off, "
-            f"and {reason} since. The same noise on other counts would tell their difference, so "
-            f"{mend}, or give the release up, which leaves its budget spent, with "
-            f"`tracecloak ledger forfeit --output {self.output} --release_id {self.release_id} "
-            "--by NAME --reason TEXT`, and pay for another"
+            f"and {reason} since. The same noise on other counts would reveal their difference, so "
+            f"{mend}, or give the release up, which leaves it spent, with `tracecloak "
+            f"ledger forfeit --output {self.output} --release_id {self.release_id} --by NAME "
+            "--reason TEXT`"
         )
 
 

@@ -51,6 +51,7 @@ from tracecloak.schemas.texts import MAX_BYTES, StrictLoader, bounded_yaml
 
 _REQUIRED = ("epsilon", "delta", "unit")
 _KEYS = (*_REQUIRED, "max_cases", "note")
+_UNITS = get_args(Unit)
 
 
 @dataclass(frozen=True)
@@ -74,26 +75,21 @@ class Account:
     note: str = ""
 
     def __post_init__(self) -> None:
-        where = f"account {self.name!r}"
-        if not self.name or not self.name.isprintable():
-            raise UsageError(f"{where}: the name must be printable and not empty")
-        if self.unit not in get_args(Unit):
-            raise UsageError(
-                f"{where}: unit must be one of {', '.join(get_args(Unit))}, got {self.unit!r}"
-            )
-        if self.epsilon_cap is not None and self.epsilon_cap < 0:
-            raise UsageError(f"{where}: epsilon must be at least 0, got {self.epsilon_cap}")
-        if self.delta_cap is not None and not 0 <= self.delta_cap < 1:
-            raise UsageError(f"{where}: delta must be at least 0 and below 1")
-        if self.max_cases is not None:
-            if self.max_cases < 1:
-                raise UsageError(f"{where}: max_cases must be at least 1, got {self.max_cases}")
+        refusals = {
+            "the name must be printable and not empty": not (self.name and self.name.isprintable()),
+            f"unit must be one of {', '.join(_UNITS)}, got {self.unit!r}": self.unit not in _UNITS,
+            f"epsilon must be at least 0, got {self.epsilon_cap}": (self.epsilon_cap or 0) < 0,
+            "delta must be at least 0 and below 1": not 0 <= (self.delta_cap or 0) < 1,
+            f"max_cases must be at least 1, got {self.max_cases}": not (
+                self.max_cases is None or self.max_cases > 0
+            ),
             # A larger delta permits to publish a case as it is: every one with probability delta.
-            if self.delta_cap is not None and self.delta_cap > Fraction(1, self.max_cases):
-                raise UsageError(
-                    f"{where}: delta {decimal_text(self.delta_cap)} is above 1 / max_cases, which "
-                    f"permits to publish a whole case; give at most 1/{self.max_cases}"
-                )
+            f"delta must be at most 1 / max_cases: above 1/{self.max_cases} a whole case may be "
+            "published": (self.delta_cap or 0) * (self.max_cases or 0) > 1,
+        }
+        for refusal, is_so in refusals.items():
+            if is_so:
+                raise UsageError(f"account {self.name!r}: {refusal}")
 
 
 def load_accounts(path: str | Path, payer: str | None = None) -> dict[str, Account]:
@@ -105,29 +101,22 @@ def load_accounts(path: str | Path, payer: str | None = None) -> dict[str, Accou
     try:
         with open(path, "rb") as stream:
             body = bounded_yaml(stream.read(MAX_BYTES + 1), _TextLoader)
+        if not isinstance(body, dict) or set(body) != {"accounts"}:
+            raise UsageError("expected the one key 'accounts'")
+        if not isinstance(body["accounts"], dict) or not body["accounts"]:
+            raise UsageError("'accounts' must map at least one name to its caps")
+        accounts = {name: _account(name, keys) for name, keys in body["accounts"].items()}
     except OSError as error:
         raise UsageError(f"accounts file {str(path)!r} cannot be read: {error.strerror}") from None
-    except ValueError as error:
-        raise UsageError(
-            f"accounts file {str(path)!r} is no YAML that can be read: {error}"
-        ) from None
-    try:
-        accounts = _accounts(body)
     except UsageError as error:
         raise UsageError(f"accounts file {str(path)!r}: {error}") from None
+    except ValueError as error:
+        raise UsageError(f"accounts file {str(path)!r} is not valid YAML: {error}") from None
     if payer is not None and payer not in accounts:
         raise UsageError(
             f"account {payer!r} is not in {path}; name one of {', '.join(sorted(accounts))}"
         )
     return accounts
-
-
-def _accounts(body: Any) -> dict[str, Account]:
-    if not isinstance(body, dict) or set(body) != {"accounts"}:
-        raise UsageError("expected the one key 'accounts'")
-    if not isinstance(body["accounts"], dict) or not body["accounts"]:
-        raise UsageError("'accounts' must map at least one name to its caps")
-    return {name: _account(name, keys) for name, keys in body["accounts"].items()}
 
 
 def _account(name: str, keys: Any) -> Account:
@@ -138,20 +127,14 @@ def _account(name: str, keys: Any) -> Account:
         if key not in _KEYS:
             raise UsageError(f"{where}: unknown key {key!r}; there are {', '.join(_KEYS)}")
         if key not in keys:
-            raise UsageError(f"{where}: {key} is missing; write null where there shall be no cap")
+            raise UsageError(f"{where}: {key} is missing; write null for no cap")
         if isinstance(keys[key], dict | list):
             raise UsageError(f"{where}: {key} must be one value")
-    max_cases = keys.get("max_cases")
+    epsilon, delta = (parse_cap(f"{where}: {key}", keys[key], "null") for key in _REQUIRED[:2])
+    max_cases, note = keys.get("max_cases"), keys.get("note") or ""
     if max_cases is not None and re.fullmatch(r"[0-9]{1,18}", max_cases) is None:
         raise UsageError(f"{where}: max_cases must be a whole number, got {max_cases!r}")
-    return Account(
-        name,
-        parse_cap(f"{where}: epsilon", keys["epsilon"], "null"),
-        parse_cap(f"{where}: delta", keys["delta"], "null"),
-        keys["unit"],
-        None if max_cases is None else int(max_cases),
-        keys.get("note") or "",
-    )
+    return Account(name, epsilon, delta, keys["unit"], max_cases and int(max_cases), note)
 
 
 def parse_cap(name: str, text: str | None, none: str) -> Fraction | None:
@@ -196,16 +179,14 @@ def declared_accounts(entries: Sequence[Entry]) -> dict[str, Account]:
     Raises:
         UsageError: An entry has what no ledger writes.
     """
-    accounts = {}
-    for entry in entries:
-        if entry.action == "account":
-            epsilon, delta = entry.values()
-            facts = entry.facts
-            accounts[entry.account] = Account(
-                entry.account, epsilon, delta, entry.unit, facts.get("max_cases"),
-                facts.get("note", ""),
-            )  # fmt: skip
-    return accounts
+    return {
+        entry.account: Account(
+            entry.account, *entry.values(), entry.unit, entry.facts.get("max_cases"),
+            entry.facts.get("note", ""),
+        )
+        for entry in entries
+        if entry.action == "account"
+    }  # fmt: skip
 
 
 def bound_datasets(entries: Sequence[Entry]) -> dict[str, str]:
@@ -226,21 +207,6 @@ def accounts_that_paid(entries: Sequence[Entry], dataset: str) -> list[str]:
     })  # fmt: skip
 
 
-def check_dataset(entries: Sequence[Entry], dataset: str | None, account: str) -> None:
-    """Makes sure that an account may pay for a release of a data set.
-
-    Raises:
-        UsageError: The data set is bound to another account.
-    """
-    owner = None if dataset is None else bound_datasets(entries).get(dataset)
-    if owner not in (None, account):
-        raise UsageError(
-            f"dataset {dataset!r} belongs to account {owner!r} by an entry of the ledger, and "
-            f"account {account!r} was to pay: what is spent on one data set must add up in one "
-            f"account. Set account to {owner!r}, or have the privacy officer bind the data set anew"
-        )
-
-
 def check_declared(entries: Sequence[Entry], account: str) -> Account | None:
     """Returns the caps of an account in the ledger; None: it declares no account at all.
 
@@ -251,8 +217,8 @@ def check_declared(entries: Sequence[Entry], account: str) -> Account | None:
     if not known or account in known:
         return known.get(account)
     raise UsageError(
-        f"account {account!r} is not declared in the ledger, which has {', '.join(sorted(known))}; "
-        "use one of these, or have the privacy officer declare it with `tracecloak ledger declare`"
+        f"account {account!r} is not declared in the ledger, which has {', '.join(sorted(known))}: "
+        "use one of these, or `tracecloak ledger declare`"
     )
 
 
@@ -275,15 +241,15 @@ def awaited_stores(entries: Sequence[Entry]) -> list[str]:
 def awaited_text(place: str, awaited: Sequence[str]) -> str:
     """Returns what to say of a restored ledger, in which nothing is paid yet."""
     stores = [store for store in awaited if store != ANY_STORE]
-    which = (
-        f"with each of the key stores that paid with it before ({', '.join(stores)}), or names "
-        "those that are lost with --lost_stores"
-        if stores
-        else "once, with a key store that paid with it if there is one"
-    )
+    which = "once, with a key store that paid with it if there is one"
+    if stores:
+        which = (
+            f"with each key store that paid with it before ({', '.join(stores)}), or names those "
+            "that are lost with --lost_stores"
+        )
     return (
         f"{place} was restored from a backup, and does not know what was paid since. Nothing is "
-        "released until somebody runs `tracecloak ledger accept [CONFIG] --by NAME --reason TEXT` "
+        f"released until somebody runs `tracecloak ledger accept [CONFIG] --by NAME --reason TEXT` "
         f"{which}"
     )
 
@@ -309,17 +275,16 @@ def both_bounds(declared: Account | None, in_file: Account | None) -> Account | 
     if declared.unit != in_file.unit:
         raise UsageError(
             f"account {declared.name!r} is per {declared.unit} in the ledger and per "
-            f"{in_file.unit} in the accounts file; correct the file, or declare the account anew"
+            f"{in_file.unit} in the accounts file; correct one of them"
         )
-    return replace(
-        declared,
-        epsilon_cap=_lower(declared.epsilon_cap, in_file.epsilon_cap),
-        delta_cap=_lower(declared.delta_cap, in_file.delta_cap),
+    epsilon_cap, delta_cap = (
+        min((cap for cap in caps if cap is not None), default=None)
+        for caps in (
+            (declared.epsilon_cap, in_file.epsilon_cap),
+            (declared.delta_cap, in_file.delta_cap),
+        )
     )
-
-
-def _lower(*caps: Fraction | None) -> Fraction | None:
-    return min((cap for cap in caps if cap is not None), default=None)
+    return replace(declared, epsilon_cap=epsilon_cap, delta_cap=delta_cap)
 
 
 # --- A release of one name in one output is paid once, and made by whoever began it. --------------
@@ -336,7 +301,12 @@ def is_charged(states: Sequence[ChargeState], reservation: Reservation) -> bool:
         UsageError: The release was withdrawn, or is charged to another window or kind of window.
         MadeByAnother: It is reserved or visible under another key.
     """
-    check_not_withdrawn(states)
+    for entry in (state.last for state in states):
+        if entry.action == "withdraw":
+            raise UsageError(
+                f"release {entry.release_id!r} in {entry.output} was withdrawn on "
+                f"{entry.recorded_at[:10]}; choose another release_id, which is another spend"
+            )
     ours = next((one for one in states if one.last.charge == reservation.charge), None)
     if ours is None or ours.last.action in ("void", "forfeit"):
         check_not_elsewhere(states, reservation)
@@ -347,26 +317,11 @@ def is_charged(states: Sequence[ChargeState], reservation: Reservation) -> bool:
     if len(places) > 1 or (was and now and now.adds_up and not was.adds_up):
         raise UsageError(
             f"release {reservation.release_id!r} in {reservation.output} is charged to "
-            f"{'no window' if was is None else f'window {was.label} of scope {was.scope}'}, and "
-            f"this run is of {'none' if now is None else f'window {now.label} of {now.scope}'}; "
-            "choose another release_id, or set the schedule as it was"
+            f"{'no window' if was is None else f'window {was.label} of scope {was.scope}'}, not to "
+            f"{'none' if now is None else f'window {now.label} of {now.scope}'}; choose another "
+            "release_id, or set the schedule as it was"
         )
     return True
-
-
-def check_not_withdrawn(states: Sequence[ChargeState]) -> None:
-    """Makes sure that a release was not withdrawn.
-
-    Raises:
-        UsageError: It was.
-    """
-    for entry in (state.last for state in states):
-        if entry.action == "withdraw":
-            raise UsageError(
-                f"release {entry.release_id!r} in {entry.output} was withdrawn on "
-                f"{entry.recorded_at[:10]}, and is not released again; choose another release_id, "
-                "which is another spend"
-            )
 
 
 def check_not_elsewhere(states: Sequence[ChargeState], reservation: Reservation) -> None:
@@ -390,17 +345,17 @@ def check_not_elsewhere(states: Sequence[ChargeState], reservation: Reservation)
         )
         if "@" in reservation.release_id:
             raise MadeByAnother(
-                f"{begun} the whole epoch, so nothing is paid here. To go on with it here, end it "
-                "there and bring that key store, with the state of the stream in it; or begin "
-                "another epoch, which is another spend"
+                f"{begun} the whole epoch, so nothing is paid here. End it there and bring that "
+                "key store with the state of the stream, or begin another epoch, which is another "
+                "spend"
             )
         finds = "it, so nothing is paid here: wait until it ends"
         if window is not None:
             finds = f"window {window.label}: wait until it ends and run again, which finds it"
         raise MadeByAnother(
-            f"{begun} {finds}. If it was cut off, run it again with that key store, which finishes "
-            "it for nothing, or give it up with `tracecloak ledger forfeit`. If it was visible and "
-            "is gone, restore it, or choose another release_id, which is another spend"
+            f"{begun} {finds}. If it was cut off, finish it with that key store, or give it up "
+            "with `tracecloak ledger forfeit`. If its files are gone, restore them, or choose "
+            "another release_id, which is another spend"
         )
 
 
@@ -420,8 +375,14 @@ def check_caps(past: LedgerSnapshot, reservation: Reservation, in_file: Account 
             others are, or the release's epsilon does not add up with the account's.
         BudgetExhausted: The sum of epsilons or of deltas would exceed a cap.
     """
-    declarations = past.declarations()
-    check_dataset(declarations, reservation.dataset, reservation.account)
+    declarations, dataset = past.declarations(), reservation.dataset
+    owner = None if dataset is None else bound_datasets(declarations).get(dataset)
+    if owner not in (None, reservation.account):
+        raise UsageError(
+            f"dataset {dataset!r} belongs to account {owner!r} in the ledger, not to "
+            f"{reservation.account!r}: set account to {owner!r}, or have the privacy officer bind "
+            "the data set anew"
+        )
     for account in (check_declared(declarations, reservation.account), in_file):
         if account is not None:
             spent = past.spent(reservation.account, reservation.window)
@@ -447,47 +408,6 @@ def check_affordable(spent: Spent, reservation: Reservation, account: Account) -
             no finite one.
         BudgetExhausted: The sum of epsilons or of deltas would exceed its cap.
     """
-    _check_adds_up(spent, reservation, account)
-    if account.epsilon_cap is None and account.delta_cap is None:
-        return
-    balance = balance_of(spent, account.name, account)
-    (scope, label), added = paid_place(reservation.window), added_by(spent, reservation)
-    short = []
-    for name, more in zip(("epsilon", "delta"), added, strict=True):
-        cap, total = getattr(account, f"{name}_cap"), getattr(balance, f"spent_{name}")
-        if cap is None or total is None or more is None or total + more <= cap:
-            continue
-        still_open = getattr(balance, f"open_{name}")
-        opened = f" (of it {decimal_text(still_open)} not committed)" if still_open else ""
-        of_window = ""
-        if scope:
-            of_window = (
-                f" for window {label} (which adds {decimal_text(more)} to the dearest "
-                "window of its schedule; one that stays within that adds nothing)"
-            )
-        asked = decimal_text(getattr(reservation, name) or Fraction(0))
-        short.append(
-            f"{name} cap {decimal_text(cap)}, spent {decimal_text(total)}{opened}, asked "
-            f"{asked}{of_window}, remaining {_text(getattr(balance, f'remaining_{name}'))}"
-        )
-    if balance.spent_epsilon is None:
-        short = ["no finite epsilon holds for a release that it paid for already"]
-    if short:
-        unfinished = (
-            f" ({balance.n_open} of {balance.n_releases} releases are reserved and not committed; "
-            "run those again to finish them)"
-            if balance.n_open
-            else ""
-        )
-        raise BudgetExhausted(
-            f"account {account.name!r} cannot pay for release {reservation.release_id!r}: "
-            f"{'; '.join(short)}{unfinished}. Ask for less, use another account, or have the "
-            "privacy officer raise the cap"
-        )
-
-
-def _check_adds_up(spent: Spent, reservation: Reservation, account: Account) -> None:
-    """Makes sure that what a release asks and what its account has spent are of one kind."""
     where = f"account {account.name!r}"
     if account.unit != reservation.unit:
         raise UsageError(
@@ -503,13 +423,41 @@ def _check_adds_up(spent: Spent, reservation: Reservation, account: Account) -> 
         )
     for kind in sorted(spent.kinds):
         for name, past in zip(("unit", "adjacency"), kind, strict=True):
-            now = getattr(reservation, name)
-            if past != now:
+            if past != (now := getattr(reservation, name)):
                 raise UsageError(
-                    f"{where} holds releases with {name} {past}, and their epsilons do not add up "
-                    f"with one of {name} {now}; use another account"
+                    f"{where} holds releases with {name} {past}, whose epsilons do not add up with "
+                    f"those of {name} {now}; use another account"
                 )
-
-
-def _text(value: Fraction | None) -> str:
-    return "" if value is None else decimal_text(value)
+    balance = balance_of(spent, account.name, account)
+    (scope, label), added = paid_place(reservation.window), added_by(spent, reservation)
+    short = []
+    for name, more in zip(("epsilon", "delta"), added, strict=True):
+        cap, total = getattr(account, f"{name}_cap"), getattr(balance, f"spent_{name}")
+        if cap is None or total is None or more is None or total + more <= cap:
+            continue
+        opened, of_window = getattr(balance, f"open_{name}"), ""
+        if scope:
+            of_window = (
+                f" for window {label} (which adds {decimal_text(more)} to the dearest window of "
+                "its schedule)"
+            )
+        short.append(
+            f"{name} cap {decimal_text(cap)}, spent {decimal_text(total)}"
+            f"{f' (of it {decimal_text(opened)} not committed)' if opened else ''}, asked "
+            f"{decimal_text(getattr(reservation, name) or Fraction(0))}{of_window}, remaining "
+            f"{decimal_text(getattr(balance, f'remaining_{name}'))}"
+        )
+    if balance.spent_epsilon is None:
+        short = ["no finite epsilon holds for a release that it paid for already"]
+    if short:
+        unfinished = ""
+        if balance.n_open:
+            unfinished = (
+                f" ({balance.n_open} of {balance.n_releases} releases are reserved and not "
+                "committed; run those again to finish them)"
+            )
+        raise BudgetExhausted(
+            f"{where} cannot pay for release {reservation.release_id!r}: {'; '.join(short)}"
+            f"{unfinished}. Ask for less, use another account, or have the privacy officer raise "
+            "the cap"
+        )

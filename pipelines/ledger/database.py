@@ -83,19 +83,15 @@ def is_there(database: Database, connection: sa.Connection) -> bool:
         UsageError: Another table is.
     """
     inspector = sa.inspect(connection)
-    names = inspector.get_table_names()
+    names, what = inspector.get_table_names(), ""
     if TABLE.name not in names:
-        if names and not database.is_shared:
-            raise UsageError(
-                f"{database.place} is not a ledger: the database holds other tables; correct the "
-                "URL"
-            )
-        return False
-    if {one["name"] for one in inspector.get_columns(TABLE.name)} != {*TABLE.columns.keys()}:
-        raise UsageError(
-            f"{database.place} is not a ledger of this version: its table "
-            f"{TABLE.name} has other columns; correct the URL"
-        )
+        if database.is_shared or not names:
+            return False
+        what = "the database has other tables"
+    elif {one["name"] for one in inspector.get_columns(TABLE.name)} != {*TABLE.columns.keys()}:
+        what = f"its table {TABLE.name} has other columns than this version writes"
+    if what:
+        raise UsageError(f"{database.place} is not a ledger: {what}; correct the URL")
     connection.execute(sa.select(TABLE.c.seq).limit(1))  # may this user read it?
     return True
 
@@ -119,6 +115,10 @@ _FIRST_SECONDS = 3.0
 _FIRST_PAUSE_US = 5_000
 _LONGEST_PAUSE_US = 500_000
 
+_URLS = (
+    "write sqlite:////absolute/path/ledger.sqlite or postgresql+psycopg://USER@HOST/DATABASE with "
+    "its password in PGPASSWORD, or env:NAME"
+)
 _LOCKED = "is locked by another process; wait for that process or end it, and run again"
 _UNREACHABLE = "does not answer; start the server, or correct the URL (host, port, user, password)"
 # By primary result code, https://www.sqlite.org/rescode.html.
@@ -131,7 +131,7 @@ _SQLITE_MENDS = {
     11: "is damaged; restore the file from a backup",
     13: "has no space left on its disk; free some",
     14: "cannot be opened; make its folder, let this user write there, or correct the URL",
-    26: "is not a ledger: the file is no SQLite database; correct the URL",
+    26: "is not an SQLite database; correct the URL",
 }
 _SQLITE_OTHER = "cannot be read as a ledger; correct the URL or restore the file from a backup"
 # By SQLSTATE or its class of two characters.
@@ -142,9 +142,8 @@ _SQLSTATE_MENDS = {
     "25006": "can only be read; use the URL of the primary server",
     "28": "refuses the user or the password; correct the URL",
     "3D": "does not exist on the server; create it or correct the URL",
-    "42501": "gives this user no permission for that; grant SELECT and INSERT on the table of the "
-    "ledger, leave to the privacy officer what is the officer's, and to the database's owner to "
-    "make its tables with `tracecloak ledger begin`",
+    "42501": "gives this user no permission; grant SELECT and INSERT on its table, leave to the "
+    "privacy officer what is the officer's, and its tables to `tracecloak ledger begin`",
     "53": "has no disk, memory or connections left; free some and run again",
     "55P03": _LOCKED,
 }
@@ -292,10 +291,8 @@ class Database:
             raise
         except (SQLAlchemyError, ImportError, TypeError, ValueError, OSError) as error:
             # A driver raises this for options that it does not know.
-            raise LedgerError(
-                f"{self.place} cannot be opened ({type(error).__name__}); check the options in its "
-                "URL"
-            ) from None
+            what = f"cannot be opened ({type(error).__name__}); check the options in its URL"
+            raise LedgerError(f"{self.place} {what}") from None
 
     def _new_engine(self, address: sa.URL) -> sa.Engine:
         arguments: dict[str, Any] = {}
@@ -312,36 +309,29 @@ class Database:
             if error.name == "psycopg":
                 raise missing_extra(self.place, "psycopg", "postgresql") from None
             raise UsageError(
-                f"{self.place} needs the driver {error.name}, which is not installed; install it, "
-                "or name another in the URL"
+                f"{self.place} needs the driver {error.name}; install it, or name another"
             ) from None
         except (SQLAlchemyError, TypeError, ValueError) as error:
-            raise UsageError(
-                f"{self.place} cannot be used ({type(error).__name__}); check the dialect and the "
-                "options in its URL"
-            ) from None
+            what = f"cannot be used ({type(error).__name__}); check dialect and options in its URL"
+            raise UsageError(f"{self.place} {what}") from None
 
 
 def _address(url: str) -> sa.URL:
     try:
         address = sa.make_url(url)
     except (SQLAlchemyError, ValueError):
-        raise UsageError(
-            "the ledger's URL cannot be read; write sqlite:////absolute/path/ledger.sqlite or "
-            "postgresql+psycopg://USER@HOST/DATABASE with its password in PGPASSWORD, or env:NAME"
-        ) from None
+        raise UsageError(f"the ledger's URL cannot be read; {_URLS}") from None
+    what, name = "", address.database or ""
     if address.get_backend_name() == "sqlite":
-        name = address.database
-        if not name or name == ":memory:" or name.startswith("file:"):
-            raise UsageError(
-                "the ledger's URL names no file, so all that is spent would be forgotten; write "
-                "sqlite:////absolute/path/ledger.sqlite"
-            )
-        if address.query:
-            raise UsageError("the ledger's URL names a file, which takes no options after a ?")
-    elif "@" in f"{address.host}{address.database}":
+        if name in ("", ":memory:") or name.startswith("file:"):
+            what = f"names no file, so what is spent would be forgotten; {_URLS}"
+        elif address.query:
+            what = "names a file, which takes no options after a ?"
+    elif "@" in f"{address.host}{name}":
         # Part of a password, then: nothing of it may be shown.
-        raise UsageError("the ledger's URL has an @ too many; write %40 for one in a password")
+        what = "has an @ too many; write %40 for one in a password"
+    if what:
+        raise UsageError(f"the ledger's URL {what}")
     return address
 
 

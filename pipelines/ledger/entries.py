@@ -166,25 +166,18 @@ class Reservation:
     staging_area: str | None = None
 
     def __post_init__(self) -> None:
-        if self.dataset is not None:
-            require_text("dataset", self.dataset)
-        for name in (
-            "account", "release_id", "output", "method", "config_digest", "key_fingerprint"
-        ):  # fmt: skip
+        texts = ("account", "release_id", "output", "method", "config_digest", "key_fingerprint")
+        for name in texts if self.dataset is None else (*texts, "dataset"):
             require_text(name, getattr(self, name))
         for name, value, largest in (("epsilon", self.epsilon, None), ("delta", self.delta, 1)):
-            if value is None:
-                continue
-            if not isinstance(value, Fraction):
+            if value is not None and not isinstance(value, Fraction):
                 raise UsageError(f"{name} must be an exact fraction, got {value!r}")
-            if value < 0 or (largest is not None and value > largest):
-                above = "" if largest is None else f" and at most {largest}"
-                raise UsageError(f"{name} must be at least 0{above}, got {value}")
+            if value is not None and not 0 <= value <= (value if largest is None else largest):
+                raise UsageError(f"{name} must be at least 0, and delta at most 1, got {value}")
         if self.epsilon is not None and self.delta is None:
             raise UsageError("a finite epsilon needs a delta; give 0 if there is none")
         for name, known in (("unit", get_args(Unit)), ("adjacency", get_args(Adjacency))):
-            if getattr(self, name) not in known:
-                given = getattr(self, name)
+            if (given := getattr(self, name)) not in known:
                 raise UsageError(f"{name} must be one of {', '.join(known)}, got {given!r}")
         self.columns()  # for its errors
 
@@ -197,24 +190,21 @@ class Reservation:
         names = (field.name for field in fields(self) if field.name not in _FACTS)
         columns = {name: getattr(self, name) for name in names}
         for name in ("epsilon", "delta"):
-            value = columns[name]
             try:
-                columns[name] = None if value is None else decimal_text(value)
+                columns[name] = None if columns[name] is None else decimal_text(columns[name])
             except UsageError as error:
                 raise UsageError(f"{name}: {error}") from None
         try:
             columns["spends"] = canonical_json(self.spends)
         except (TypeError, ValueError):
-            raise UsageError(
-                "spends must be JSON values: text, finite numbers, lists, mappings"
-            ) from None
+            raise UsageError("spends must be text, finite numbers, lists, mappings") from None
         return columns
 
     def facts(self) -> dict[str, Any]:
         """Returns what only the entry that reserves has in its details."""
-        named = {"dataset": self.dataset, "staging_area": self.staging_area}
-        facts = {name: value for name, value in named.items() if value is not None}
-        return facts if self.window is None else facts | self.window.facts()
+        window = self.window and asdict(self.window)
+        named = {"dataset": self.dataset, "staging_area": self.staging_area, "window": window}
+        return {name: value for name, value in named.items() if value is not None}
 
     @property
     def charge(self) -> Charge:

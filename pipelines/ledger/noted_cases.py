@@ -6,7 +6,7 @@ import datetime
 import hashlib
 import logging
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -74,11 +74,19 @@ def cases_text(entries: Sequence[Entry], releases: Sequence[Noted]) -> str:
         f"{noted.noted_on}, kept until {noted.kept_until}\n"
         for noted in releases
     ]
+    # Only releases with a digest in common are compared.
+    holders: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for number, noted in enumerate(releases):
+        for digest in noted.sketch.digests.tolist():
+            holders[noted.deployment_key, digest].append(number)
     pairs = [
-        f"  {share_text(share)} of the smaller: {one.release_id} ({one.account}, "
-        f"{epsilon_of(entries, one)}) and {other.release_id} ({other.account}, "
-        f"{epsilon_of(entries, other)})\n"
-        for one, other, share in _across_accounts(releases)
+        f"  {share_text(share)} of the smaller: {releases[one].release_id} "
+        f"({releases[one].account}, {epsilon_of(entries, releases[one])}) and {noted.release_id} "
+        f"({noted.account}, {epsilon_of(entries, noted)})\n"
+        for one, other in sorted(
+            {pair for held in holders.values() for pair in combinations(held, 2)}
+        )
+        for noted, share in shared_with(releases[one], [releases[other]])
     ]
     if pairs:
         lines.append("\nThe same cases under several accounts, whose epsilons add up:\n")
@@ -94,18 +102,6 @@ def cases_text(entries: Sequence[Entry], releases: Sequence[Noted]) -> str:
     if not lines:
         return "Nothing was released yet, and nothing is noted.\n"
     return "".join([*lines, *without])
-
-
-def _across_accounts(releases: Sequence[Noted]) -> Iterable[tuple[Noted, Noted, float]]:
-    """Yields pairs of different accounts; looks only at those with a digest in common."""
-    holders: dict[tuple[str, int], list[int]] = defaultdict(list)
-    for number, noted in enumerate(releases):
-        for digest in noted.sketch.digests.tolist():
-            holders[noted.deployment_key, digest].append(number)
-    pairs = Counter(pair for held in holders.values() for pair in combinations(held, 2))
-    for one, other in sorted(pairs):
-        for noted, share in shared_with(releases[one], [releases[other]]):
-            yield releases[one], noted, share
 
 
 # --- What a ledger notes of the cases that releases read, so that a copy of a log is recognised. --
@@ -178,15 +174,12 @@ class NotedCases:
             entry.account, entry.output, entry.release_id, written.key_fingerprint, today(),
             written.kept_until, written.sketch,
         )  # fmt: skip
-        row = {
-            **vars(noted),
-            "sketch": noted.sketch.to_bytes(),
-            "charge": hashlib.sha256(repr(entry.charge).encode()).hexdigest(),
-        }
+        charge = hashlib.sha256(repr(entry.charge).encode()).hexdigest()
 
         def insert(connection: sa.Connection) -> None:
-            same = sa.select(CASES.c.charge).where(CASES.c.charge == row["charge"])
+            same = sa.select(CASES.c.charge).where(CASES.c.charge == charge)
             if connection.execute(same).first() is None:
+                row = {**vars(noted), "sketch": noted.sketch.to_bytes(), "charge": charge}
                 connection.execute(sa.insert(CASES).values(row))
 
         self._database.transact(insert, writes=True)
@@ -209,7 +202,7 @@ class NotedCases:
         if not self._database.holds(CASES):
             return []
         self._expire()
-        return self._read(sa.true())
+        return self._read()
 
     def erase(self, output: str | None, release_id: str | None, before: str | None) -> int:
         """Erases what is noted of the releases that all of the given conditions name.
@@ -227,27 +220,23 @@ class NotedCases:
         """
         if not self._database.holds(CASES):
             return 0
-        conditions = [
-            column == value
-            for column, value in ((CASES.c.output, output), (CASES.c.release_id, release_id))
-            if value is not None
-        ]
+        named = (CASES.c.output, output), (CASES.c.release_id, release_id)
+        conditions = [column == value for column, value in named if value is not None]
         if before is not None:
             conditions.append(CASES.c.noted_on < before)
-        return self._delete(sa.and_(sa.true(), *conditions))
+        return self._delete(*conditions)
 
     def _expire(self) -> None:
         self._delete(CASES.c.kept_until < today())
 
-    def _delete(self, condition: sa.ColumnElement[bool]) -> int:
-        gone = sa.delete(CASES).where(condition)
+    def _delete(self, *conditions: sa.ColumnElement[bool]) -> int:
+        gone = sa.delete(CASES).where(*conditions)
         return self._database.transact(lambda one: one.execute(gone).rowcount, writes=True)
 
-    def _read(self, condition: sa.ColumnElement[bool]) -> list[Noted]:
+    def _read(self, *conditions: sa.ColumnElement[bool]) -> list[Noted]:
         wanted = [column for column in CASES.columns if column.name != "charge"]
-
         order = CASES.c.noted_on, CASES.c.output, CASES.c.release_id, CASES.c.charge
-        asked = sa.select(*wanted).where(condition).order_by(*order)
+        asked = sa.select(*wanted).where(*conditions).order_by(*order)
         rows = self._database.transact(lambda one: one.execute(asked).mappings().all(), False)
         return [Noted(**{**row, "sketch": CaseSketch.from_bytes(row["sketch"])}) for row in rows]
 
@@ -264,11 +253,19 @@ def note_cases(ledger: Ledger, entry: Entry, data: bytes) -> None:
     """
     try:
         with ledger.past() as past:
-            if _was_erased(past.of_release(*entry.of_key[:2]), past.declarations(), entry):
+            of_release = past.of_release(*entry.of_key[:2])
+            reserved = next(e for e in of_release if e.charge == entry.charge)
+            erased = (e for e in past.declarations() if e.action == "erase")
+            if any(_is_erased_by(e, reserved) for e in erased):
                 return
         shared = NotedCases(ledger.url).note(entry, WrittenSketch.parse(data))
         with ledger.past() as past:
-            others = [past.of_release(noted.output, noted.release_id) for noted, _ in shared]
+            releases = "; ".join(
+                f"{share_text(share)} with release {noted.release_id} in {noted.output} (account "
+                f"{noted.account}, "
+                f"{epsilon_of(past.of_release(noted.output, noted.release_id), noted)})"
+                for noted, share in shared
+            )
     except (LedgerError, OSError, ValueError) as error:
         reason = str(error) if isinstance(error, LedgerError) else type(error).__name__
         _LOG.warning(
@@ -278,37 +275,23 @@ def note_cases(ledger: Ledger, entry: Entry, data: bytes) -> None:
             reason,
         )
         return
-    if text := shared_text([entry for of in others for entry in of], shared):
-        _OPERATOR.warning("%s", text)
+    if releases:
+        _OPERATOR.warning(
+            "other accounts paid for releases of the same cases, as a share of the smaller log: "
+            "%s. For these cases the epsilons of all of them add up, which no account's cap sees. "
+            "If it is the same data, give it one name with dataset, and have the privacy officer "
+            "bind it to one account with `tracecloak ledger bind`",
+            releases,
+        )
 
 
-def _was_erased(entries: Sequence[Entry], declarations: Sequence[Entry], entry: Entry) -> bool:
-    """Whether the notes on a release were erased, after which none are written again."""
-    reserved = next(e for e in entries if e.charge == entry.charge)
-    return any(
-        e.action == "erase"
-        and e.seq > reserved.seq
-        and e.facts.get("output", entry.output) == entry.output
-        and e.facts.get("release_id", entry.release_id) == entry.release_id
-        and reserved.recorded_at[:10] < e.facts.get("before", "9999-12-31")
-        for e in declarations
-    )
-
-
-def shared_text(entries: Sequence[Entry], shared: Sequence[tuple[Noted, float]]) -> str:
-    """Returns the warning of other accounts' releases that read the same cases; empty: none did."""
-    if not shared:
-        return ""
-    releases = "; ".join(
-        f"{share_text(share)} with release {noted.release_id} in {noted.output} (account "
-        f"{noted.account}, {epsilon_of(entries, noted)})"
-        for noted, share in shared
-    )
+def _is_erased_by(entry: Entry, reserved: Entry) -> bool:
+    """Whether an entry `erase` is about the notes on a release, of which none are written again."""
     return (
-        "other accounts paid for releases of the same cases, as a share of the smaller log: "
-        f"{releases}. For these cases the epsilons of all of them add up, which no account's cap "
-        "sees. If it is the same data, give it one name with dataset, and have the privacy officer "
-        "bind it to one account with `tracecloak ledger bind`"
+        entry.seq > reserved.seq
+        and entry.facts.get("output", reserved.output) == reserved.output
+        and entry.facts.get("release_id", reserved.release_id) == reserved.release_id
+        and reserved.recorded_at[:10] < entry.facts.get("before", "9999-12-31")
     )
 
 

@@ -6,25 +6,15 @@ These only read, and return text; `tracecloak ledger` prints it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from fractions import Fraction
 from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.ledger.balance import (
-    Balance,
-    ChargeState,
-    counting,
-    paid_place,
-    sums_of_windows,
-)
+from tracecloak.pipelines.ledger.balance import ChargeState, counting, paid_place, sums_of_windows
 from tracecloak.pipelines.ledger.cache import differs_text
-from tracecloak.pipelines.ledger.caps import (
-    accounts_that_paid,
-    bound_datasets,
-    declared_accounts,
-)
+from tracecloak.pipelines.ledger.caps import accounts_that_paid, bound_datasets, declared_accounts
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.officers_ledger import Accepted
@@ -97,12 +87,11 @@ def verify(ledger: Ledger) -> tuple[str, bool]:
         return "".join(f"{problem}\n" for problem in faults), False
     if not entries:
         return "The ledger is sound: it has no entries.\n", True
-    last = entries[-1]
+    last, n = entries[-1], len(entries)
     text = (
-        f"The ledger is sound: {len(entries)} {_plural(len(entries), 'entry', 'entries')}, the "
-        f"last of {last.recorded_at} with hash\n{last.hash}\nKeep this hash elsewhere: a later "
-        "`tracecloak ledger export` that lacks it is of a ledger that was cut off or written "
-        "anew.\n"
+        f"The ledger is sound: {n} {'entry' if n == 1 else 'entries'}, the last of "
+        f"{last.recorded_at} with hash\n{last.hash}\nKeep this hash elsewhere: a later `tracecloak "
+        "ledger export` without it is of a ledger that was cut off or written anew.\n"
     )
     return text, True
 
@@ -115,21 +104,16 @@ def export(ledger: Ledger) -> str:
     Raises:
         LedgerError: The ledger cannot be read.
     """
-    lines = []
-    for entry in ledger.entries():
-        columns = asdict(entry)
-        if not entry.details:
-            del columns["details"]
-        lines.append(f"{json.dumps(columns)}\n")
-    return "".join(lines)
+    rows = map(asdict, ledger.entries())
+    lines = ({n: cell for n, cell in row.items() if n != "details" or cell} for row in rows)
+    return "".join(f"{json.dumps(line)}\n" for line in lines)
 
 
 def dataset_text(entries: Sequence[Entry], dataset: str) -> str:
     """Returns to which account a data set is bound, and which others paid for releases of it."""
     owner = bound_datasets(entries)[dataset]
     text = f"Data set {dataset} is bound to account {owner}\n"
-    others = _others(entries, dataset, owner)
-    if others:
+    if others := _others(entries, dataset, owner):
         text += (
             f"  Releases that name it were paid by {' and '.join(others)}, too: what all of them "
             "spent on it adds up.\n"
@@ -140,12 +124,9 @@ def dataset_text(entries: Sequence[Entry], dataset: str) -> str:
 def accepted_text(accepted: Accepted) -> str:
     """Returns what an entry `accept` ended, and what counts again."""
     lines = [f"{_upper(complaint)}." for complaint in accepted.complaints]
-    rest = (
-        f"releases go on once these have answered, too: {', '.join(accepted.awaited)}"
-        if accepted.awaited
-        else "releases go on"
-    )
-    lines.append(f"That is written down as accepted, and {rest}.")
+    awaited = ", ".join(accepted.awaited)
+    rest = f" once these have answered, too: {awaited}" if awaited else ""
+    lines.append(f"That is written down as accepted, and releases go on{rest}.")
     for entry in _last_steps(accepted.again):
         what = {
             "account": f"the caps of account {entry.account}",
@@ -170,37 +151,26 @@ def _upper(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _releases_left(balance: Balance, last: ChargeState) -> int | None:
-    """Returns how many more releases with the epsilon and delta of an earlier one the caps allow.
-
-    None: any number, because no cap limits them, or because the earlier one is of a window: one
-    like it of each further window costs nothing more.
-    """
-    if any(paid_place(last.window)):
-        return 0 if balance.is_exceeded else None
-    epsilon, delta = last.last.values()
-    capped = balance.remaining_epsilon is not None or balance.remaining_delta is not None
-    if epsilon is None or delta is None or balance.spent_epsilon is None:
-        return 0 if capped else None
-    fitting = [
-        int(remaining // asked)
-        for remaining, asked in (
-            (balance.remaining_epsilon, epsilon),
-            (balance.remaining_delta, delta),
-        )
-        if remaining is not None and asked > 0
-    ]
-    return min(fitting, default=None)
-
-
 def _account_facts(
     ledger: Ledger, past: LedgerSnapshot, entries: Sequence[Entry], name: str
 ) -> dict[str, Any]:
     """Returns what an account may spend and spent, as the JSON values but for the numbers."""
     account, paid = ledger.account_in(past, name), counting(entries, name)
     balance, left = ledger.balance_in(past, name), None
+    remaining = balance.remaining_epsilon, balance.remaining_delta
     if paid:
-        left = 0 if _is_shut(entries, name) else _releases_left(balance, paid[-1])
+        # How many more with the epsilon and delta of the last one the caps allow; None: any number,
+        # because no cap limits them, or as one like it of each further window costs nothing more.
+        asked, is_of_window = paid[-1].last.values(), any(paid_place(paid[-1].window))
+        is_finite = None not in (*asked, balance.spent_epsilon)
+        if _is_shut(entries, name) or (is_of_window and balance.is_exceeded):
+            left = 0
+        elif not is_of_window and is_finite:
+            pairs = zip(remaining, asked, strict=True)
+            fitting = [int(rest // cost) for rest, cost in pairs if rest is not None and cost]
+            left = min(fitting, default=None)
+        elif not is_of_window and any(rest is not None for rest in remaining):
+            left = 0
     return {
         "account": name,
         "unit": None if account is None else account.unit,
@@ -227,14 +197,13 @@ def _account_text(entries: Sequence[Entry], facts: dict[str, Any]) -> str:
         is_exceeded = facts["spent_epsilon"] is None or Fraction(spent) > Fraction(cap or spent)
         remaining = "exceeded" if cap and is_exceeded else facts[f"remaining_{name}"] or "no cap"
         rows.append((name, cap or "no cap", _sum(spent), _sum(facts[f"open_{name}"]), remaining))
-    n = facts["n_releases"]
-    lines = [
-        f"Account {facts['account']} ({unit}): {n} {_plural(n, 'release', 'releases')}, "
-        f"{facts['n_open']} of them open",
-        *(f"  {line}" for line in (*_table(rows), *map(_scope_text, facts["windows"]))),
-        *(f"  {line}" for line in _outlook(counting(entries, facts["account"]), facts)),
-    ]
-    return "".join(f"{line}\n" for line in lines)
+    head = (
+        f"Account {facts['account']} ({unit}): {_releases(facts['n_releases'])}, "
+        f"{facts['n_open']} of them open\n"
+    )
+    outlook = _outlook(counting(entries, facts["account"]), facts)
+    lines = (*_table(rows), *map(_scope_text, facts["windows"]), *outlook)
+    return head + "".join(f"  {line}\n" for line in lines)
 
 
 def scopes_of(paid: Sequence[ChargeState]) -> list[dict[str, Any]]:
@@ -275,13 +244,13 @@ def scopes_of(paid: Sequence[ChargeState]) -> list[dict[str, Any]]:
 
 def _scope_text(scope: dict[str, Any]) -> str:
     """Returns one line on all windows of a scope."""
-    n, n_releases, which = scope["n_windows"], scope["n_releases"], scope["epsilon_window"]
+    n, which = scope["n_windows"], scope["epsilon_window"]
     if scope["delta_window"] != which:
         which = f"{which} by epsilon, {scope['delta_window']} by delta"
     return (
-        f"Windows of {_shortened(scope['scope'], 16)}: {n} {_plural(n, 'window', 'windows')}, "
-        f"{n_releases} {_plural(n_releases, 'release', 'releases')}; the dearest "
-        f"({which}) is what all add: epsilon {_sum(scope['epsilon'])}, delta {_sum(scope['delta'])}"
+        f"Windows of {_shortened(scope['scope'], 16)}: {n} {'window' if n == 1 else 'windows'}, "
+        f"{_releases(scope['n_releases'])}; the dearest ({which}) is what all add: epsilon "
+        f"{_sum(scope['epsilon'])}, delta {_sum(scope['delta'])}"
     )
 
 
@@ -291,22 +260,24 @@ def _is_shut(entries: Sequence[Entry], account: str) -> bool:
     return bool(declared) and account not in declared
 
 
-def _outlook(paid: Sequence[ChargeState], facts: dict[str, Any]) -> Iterable[str]:
+def _outlook(paid: Sequence[ChargeState], facts: dict[str, Any]) -> list[str]:
+    lines = []
     if facts["is_exceeded"]:
-        yield "Exceeded: more is spent than the caps allow; nothing more can be released."
+        lines.append("Exceeded: more is spent than the caps allow; nothing more can be released.")
     if facts["n_open"]:
-        yield "Open: reserved, and neither committed nor voided; it counts as spent."
-    if not paid:
-        return
-    left = facts["releases_like_the_last_left"]
-    fitting = "any number, no cap limits them" if left is None else str(left)
-    if left is None and any(paid_place(paid[-1].window)):
-        fitting = "one of each further window, which costs nothing more"
-    yield f"Releases like the last one that still fit: {fitting}"
+        lines.append("Open: reserved, and neither committed nor voided; it counts as spent.")
+    if paid:
+        fitting = facts["releases_like_the_last_left"]
+        if fitting is None and any(paid_place(paid[-1].window)):
+            fitting = "one of each further window, which costs nothing more"
+        elif fitting is None:
+            fitting = "any number, no cap limits them"
+        lines.append(f"Releases like the last one that still fit: {fitting}")
     kinds = {(state.last.unit, state.last.adjacency) for state in paid}
-    odd = sorted(f"{unit}, {adjacency}" for unit, adjacency in kinds)
-    if len(odd) > 1 or any(facts["unit"] not in (None, unit) for unit, _ in kinds):
-        yield f"The sums bound nothing: the releases are about {' and '.join(odd)}."
+    if len(kinds) > 1 or any(facts["unit"] not in (None, unit) for unit, _ in kinds):
+        odd = " and ".join(sorted(f"{unit}, {adjacency}" for unit, adjacency in kinds))
+        lines.append(f"The sums are not a valid bound: the releases are about {odd}.")
+    return lines
 
 
 def _entries_text(entries: Sequence[Entry]) -> str:
@@ -332,40 +303,38 @@ def _last_steps(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _numbers(entry: Entry) -> tuple[str, str]:
-    if entry.is_of_charge:
-        return entry.epsilon or "not finite", entry.delta or "-"
     if entry.action == "account":
         return entry.epsilon or "no cap", entry.delta or "no cap"
-    return "-", "-"
+    return (entry.epsilon or "not finite" if entry.is_of_charge else "-"), entry.delta or "-"
 
 
 def _details(entry: Entry) -> str:
     """Returns what an entry says beside its columns, and not for machines only."""
-    facts = entry.facts
-    said = [f"dataset {facts['dataset']}"] if "dataset" in facts else []
-    said += [f"window {entry.window.label}"] if entry.window is not None else []
-    said += ["adds up"] if entry.window is not None and entry.window.adds_up else []
-    said += [f"units {entry.units_sha256[:16]}…"] if entry.units_sha256 is not None else []
-    said += [f"step {entry.decided[0]}"] if entry.decided is not None else []
-    said += ["again"] if facts.get("again") else []
-    said += [f"{facts['by']}: {facts.get('reason')}"] if "by" in facts else []
-    return "; ".join(said)
+    facts, window = entry.facts, entry.window
+    said = [
+        "dataset" in facts and f"dataset {facts['dataset']}",
+        window and f"window {window.label}",
+        window and window.adds_up and "adds up",
+        entry.units_sha256 and f"units {entry.units_sha256[:16]}…",
+        entry.decided and f"step {entry.decided[0]}",
+        facts.get("again") and "again",
+        "by" in facts and f"{facts['by']}: {facts.get('reason')}",
+    ]
+    return "; ".join(text for text in said if text)
 
 
 def _sum(value: str | None) -> str:
     return "not finite" if value is None else value
 
 
-def _plural(n: int, one: str, many: str) -> str:
-    return one if n == 1 else many
+def _releases(n: int) -> str:
+    return f"{n} {'release' if n == 1 else 'releases'}"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:
     """Returns lines with the columns aligned, two spaces apart."""
-    short = [
-        [*(_shortened(cell, _WIDEST) for cell in row[:-1]), _shortened(row[-1], _WIDEST_LAST)]
-        for row in rows
-    ]
+    widest = [*[_WIDEST] * (len(rows[0]) - 1), _WIDEST_LAST]
+    short = [[*map(_shortened, row, widest)] for row in rows]
     widths = [max(map(len, column)) for column in zip(*short, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -55,9 +55,8 @@ _SCOPE_DIGITS = 32
 # another file system so many at a time.
 _N_FILES, _N_UNITS, _N_READERS = 64, 1 << 20, 8
 _MEND = (
-    "Nothing of this schedule is released until the book is restored from a backup; if it is lost "
-    "for good, release under another schedule, such as one with another origin, whose windows are "
-    "paid beside those of this one"
+    "Nothing of this schedule is released until the book is restored from a backup; if it is lost, "
+    "release under another schedule, whose windows are paid beside those of this one"
 )
 
 
@@ -171,18 +170,22 @@ class CaseRegistry:
         # Earlier claims are taken in before the ledger is locked; under the lock, only those made
         # since.
         release = output, release_id, key_fingerprint
-        with self._ledger.past() as past:
-            self._ledger.check_sound(past)
+        with self._past() as past:
             for scope in {window.scope for window, _ in _charged(past, *release)}:
                 self._check_known(past, scope)
 
         def freeze(past: LedgerSnapshot, window: WindowCharge) -> str:
             self._check_known(past, window.scope)
-            self._check_cap(units, window)
-            claims = self._claims_on(past, window.scope, units)
+            if units.is_of_individuals and self._max_cases is None and not window.adds_up:
+                raise UsageError(
+                    "individuals are the units of windows that are paid by the dearest, and no "
+                    "number bounds their cases in all of them; set max_cases_per_individual"
+                )
+            by_file = self._asked(past, window.scope, lambda index: index.of_the_same(units))
+            labels = {sha256: past.window_of(window.scope, sha256) for sha256 in by_file}
+            claims = [(label, by_file[one]) for one, label in labels.items() if label is not None]
             to_count = units_to_count(units, window.label, claims, self._max_cases)
-            n_left_out = units.weight - to_count.weight
-            return self._written(*window.place, n_left_out, to_count)
+            return self._written(*window.place, units.weight - to_count.weight, to_count)
 
         sha256 = self._ledger.claim(release, freeze)
         frozen = self.frozen(*release)
@@ -201,8 +204,7 @@ class CaseRegistry:
                 not that of the release's scope.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
         """
-        with self._ledger.past() as past:
-            self._ledger.check_sound(past)
+        with self._past() as past:
             of_release = _charged(past, output, release_id, key_fingerprint)
             live = [(window, claim) for window, claim in of_release if claim is not None]
             if not live:
@@ -223,8 +225,7 @@ class CaseRegistry:
             LedgerError: The ledger cannot be read, or somebody changed what it said.
             KeyStoreError: The index cannot be used.
         """
-        with self._ledger.past() as past:
-            self._ledger.check_sound(past)
+        with self._past() as past:
             self._check_known(past, scope)
 
     def verify(self, scope: str) -> int:
@@ -239,8 +240,7 @@ class CaseRegistry:
             LedgerError: The ledger cannot be read, or somebody changed what it said.
             KeyStoreError: The index cannot be used.
         """
-        with self._ledger.past() as past:
-            self._ledger.check_sound(past)
+        with self._past() as past:
             self._check_known(past, scope)
             labels = {sha256: label for label, sha256 in past.claims(scope)}
             weights = self._asked(past, scope, UnitIndex.weights)
@@ -253,13 +253,18 @@ class CaseRegistry:
                         of_file.digests, file.units.digests
                     ):
                         raise CaseRegistryError(
-                            f"the key store's index of the book, {self._index.place}, does not say "
-                            f"what window {file.label} counted: its disk failed, or it was "
-                            "changed. Remove that file, which the next release makes anew of the "
-                            "book. Releases of this schedule since then may have counted units "
-                            "twice"
+                            f"the key store's index of the book, {self._index.place}, differs from "
+                            f"what window {file.label} counted. Remove that file, which the next "
+                            "release makes anew. Releases of this schedule may have counted units "
+                            "twice since"
                         )
         return len(labels)
+
+    @contextlib.contextmanager
+    def _past(self) -> Iterator[LedgerSnapshot]:
+        with self._ledger.past() as past:
+            self._ledger.check_sound(past)
+            yield past
 
     def _asked(
         self, past: LedgerSnapshot, scope: str, ask: Callable[[UnitIndex], _Answer]
@@ -281,14 +286,6 @@ class CaseRegistry:
 
         return self._index.asked(asked)
 
-    def _claims_on(
-        self, past: LedgerSnapshot, scope: str, units: CountedUnits
-    ) -> list[tuple[str, CountedUnits]]:
-        """Returns (label, units) of all claims that count, of the cases or individuals of units."""
-        by_file = self._asked(past, scope, lambda index: index.of_the_same(units))
-        labels = ((past.window_of(scope, sha256), of) for sha256, of in by_file.items())
-        return [(label, of) for label, of in labels if label is not None]
-
     def _check_known(self, past: LedgerSnapshot, scope: str) -> None:
         """Has the index know all claims of a scope, and makes sure that the last one is there."""
         self._check_scope(past, scope)
@@ -301,25 +298,15 @@ class CaseRegistry:
         if _key_of(scope) != self._key_fingerprint:
             raise CaseRegistryError(
                 f"scope {scope} is of the book with key {_key_of(scope) or 'none'}, and this book "
-                f"has key {self._key_fingerprint}; set book_key to the one that the release was "
-                "reserved with"
+                f"has key {self._key_fingerprint}; set book_key to that of the reservation"
             )
         digits = scope[:_SCOPE_DIGITS]  # before characters that are none
         others = past.scopes_between(digits, scope) or past.scopes_between(scope, f"{digits}~")
         if others:
             raise CaseRegistryError(
-                f"windows of this schedule were counted under book key {_key_of(others[0])}, and "
-                "this book "
-                f"has key {self._key_fingerprint}, under which nobody can tell which units those "
-                f"were: name that key with book_key, or restore book.secret of its key store. "
-                f"{_MEND}"
-            )
-
-    def _check_cap(self, units: CountedUnits, window: WindowCharge) -> None:
-        if units.is_of_individuals and self._max_cases is None and not window.adds_up:
-            raise UsageError(
-                "individuals are the units of windows that are paid by the dearest, and no number "
-                "bounds their cases in all windows together; set max_cases_per_individual"
+                f"windows of this schedule were counted under book key {_key_of(others[0])}, not "
+                f"{self._key_fingerprint}: name that key with book_key, or restore book.secret of "
+                f"its key store. {_MEND}"
             )
 
     def _written(self, scope: str, label: str, n_left_out: int, units: CountedUnits) -> str:
@@ -342,9 +329,8 @@ class CaseRegistry:
                         sync_folder(folder)
         except Exception as error:  # each file system has its own
             raise CaseRegistryError(
-                f"the book of counted units in {self._folder} cannot be written: "
-                f"{_reason(error)}; mend its disk or its permissions and "
-                "run again"
+                f"the book of counted units in {self._folder} cannot be written: {_reason(error)}; "
+                "mend its disk or its permissions and run again"
             ) from error
         return sha256
 
@@ -378,20 +364,18 @@ class CaseRegistry:
             return dict(zip(labels, files, strict=True))
 
     def _verified_file(self, scope: str, sha256: str, label: str) -> Claimed:
-        path = self._path(scope, sha256)
-        lacks = f"the book of counted units lacks what window {label} counted: {path}"
+        path, what = self._path(scope, sha256), ""
         try:
             data = read_if_there(path)
         except Exception as error:  # each file system has its own
-            raise CaseRegistryError(
-                f"{lacks} cannot be read ({_reason(error)}). {_MEND}"
-            ) from error
+            data, what = b"", f"cannot be read ({_reason(error)})"
         if data is None:
-            raise CaseRegistryError(f"{lacks} is not there. {_MEND}")
-        if hashlib.sha256(data).hexdigest() != sha256:
+            what = "is not there"
+        elif not what and hashlib.sha256(data).hexdigest() != sha256:
+            what = f"was changed: it is not what {self._ledger.place} says"
+        if what or data is None:
             raise CaseRegistryError(
-                f"the book of counted units was changed: {path}, what window {label} counted, is "
-                f"not what {self._ledger.place} says. {_MEND}"
+                f"{path}, the file of the book of what window {label} counted, {what}. {_MEND}"
             )
         try:
             head, _, body = data.partition(b"\n")
@@ -400,9 +384,8 @@ class CaseRegistry:
             file = Claimed(path, sha256, **said, units=CountedUnits.from_bytes(body))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CaseRegistryError(
-                f"{path} is no file of a book of counted units, "
-                f"though {self._ledger.place} names it ({type(error).__name__}); use the "
-                "version of tracecloak that wrote it, or a later one"
+                f"{path}, which {self._ledger.place} names, is no file of a book of counted units "
+                f"({type(error).__name__}); use the version that wrote it, or a later one"
             ) from None
         if (file.scope, file.label) != (scope, label):
             raise CaseRegistryError(
@@ -475,12 +458,8 @@ def file_of(scope: str, label: str, n_left_out: int, units: CountedUnits) -> byt
     Its SHA-256 is in the ledger, which others may read. Because of the salt the SHA-256 does not
     show them that a claim has no units, or that two claims have the same.
     """
-    head = {
-        "label": label,
-        "n_left_out": n_left_out,
-        "salt": secrets.token_hex(16),
-        "scope": scope,
-    }
+    salt = secrets.token_hex(16)
+    head = {"label": label, "n_left_out": n_left_out, "salt": salt, "scope": scope}
     return json.dumps(head).encode() + b"\n" + units.to_bytes()
 
 

@@ -95,10 +95,8 @@ class UnitIndex:
             files: The units of each, by its SHA-256; all of cases, or all of individuals.
         """
         with whole_change(self._database):
-            numbers = []
-            for sha256 in files:
-                added = self._database.execute("INSERT INTO files (sha256) VALUES (?)", (sha256,))
-                numbers.append(added.lastrowid or 0)
+            insert = "INSERT INTO files (sha256) VALUES (?)"
+            numbers = [self._database.execute(insert, (sha256,)).lastrowid or 0 for sha256 in files]
             weights = [units.weight for units in files.values()]
             digests = [units.digests for units in files.values() if units.weight]
             if digests:
@@ -159,7 +157,7 @@ class KeptIndex:
         """
         self._store = store
         self._name = f"units/{hashlib.sha256(folder.encode()).hexdigest()[:32]}"
-        self._in_memory = UnitIndex(None) if store is None else None
+        self._in_memory = None if store else UnitIndex(None)
 
     @property
     def place(self) -> str:
@@ -189,9 +187,8 @@ class KeptIndex:
                 except sqlite3.Error as error:
                     if not (may_mend and _is_damage(error)):
                         raise KeyStoreError(
-                            f"the key store's index of the book of counted units, {self.place}, "
-                            f"cannot be used: {error}; mend its disk or its permissions and run "
-                            "again"
+                            f"the key store's index of the book, {self.place}, cannot be used: "
+                            f"{error}; mend its disk or its permissions and run again"
                         ) from error
                 may_mend = False
                 self._store.remove(name, f"{name}-journal")

@@ -243,8 +243,8 @@ MISREAD = [
     ),
     ("accounts: {? [a] : {epsilon: 1}}", "unhashable key"),
     ('accounts: {"a\\tb": {epsilon: 1, delta: 0, unit: case}}', "printable"),
-    ("accounts: [", "no YAML"),
-    ("cap: &x [*x]", "no YAML|one key"),
+    ("accounts: [", "not valid YAML"),
+    ("cap: &x [*x]", "not valid YAML|one key"),
 ]
 
 

@@ -321,8 +321,8 @@ RECEIPT = json.loads(Receipt("r", "/out", "in", "conf", "k", "2026-11-23").to_js
 
 
 UNREADABLE = (
-    (json.dumps({**RECEIPT, "colour": "red"}), "has colour, which this version .* not know"),
-    (json.dumps({**RECEIPT, "origin": {**RECEIPT["origin"], "size": 1}}), "has size, which"),
+    (json.dumps({**RECEIPT, "colour": "red"}), "has colour"),
+    (json.dumps({**RECEIPT, "origin": {**RECEIPT["origin"], "size": 1}}), "has size"),
     (json.dumps({"release_id": "r0"}), "is damaged; restore the key store"),
     ("[]", "is damaged"),
     ("{", "is damaged"),
@@ -416,7 +416,7 @@ def test_a_lock_that_nobody_lets_go_is_waited_for_and_then_told(
 ) -> None:
     monkeypatch.setattr(key_store, "_LOCK_SECONDS", 0.1)
     with store.locked("keys.lock"):
-        with pytest.raises(RetryLater, match=r"another process holds") as told:
+        with pytest.raises(RetryLater, match="another process has held") as told:
             store.reserve("out", "r", "in", "conf")
         assert told.value.exit_code == 75
     store.reserve("out", "r", "in", "conf")

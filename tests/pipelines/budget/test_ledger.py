@@ -82,7 +82,7 @@ OTHER_KINDS: list[tuple[dict[str, Any], str]] = [
     ({"unit": "individual"}, "caps per case, and the release's epsilon is per individual"),
     ({"epsilon": None}, "no finite epsilon holds for a release with m"),
     ({"epsilon": None, "delta": None}, "no finite epsilon"),
-    ({"adjacency": "replace_one"}, "adjacency add_remove, and their epsilons do not add up"),
+    ({"adjacency": "replace_one"}, "adjacency add_remove, whose epsilons do not add up"),
 ]
 
 
@@ -261,9 +261,9 @@ def other_columns(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "told"),
     [
-        (not_sqlite, "no SQLite database; correct the URL"),
-        (of_others, "the database holds other tables"),
-        (other_columns, "not a ledger of this version"),
+        (not_sqlite, "not an SQLite database; correct the URL"),
+        (of_others, "has other tables"),
+        (other_columns, "has other columns"),
         (Path.mkdir, "cannot be opened; make its folder"),
     ],
 )
@@ -282,14 +282,14 @@ SECRET = "pw-7f3a"
 
 
 URLS = (
-    ("ledger.sqlite", "cannot be read; write sqlite:"),
-    (SECRET, "cannot be read; write sqlite:"),
+    ("ledger.sqlite", "cannot be read; write"),
+    (SECRET, "cannot be read; write"),
     ("sqlite://", "names no file"),
     ("sqlite:///:memory:", "names no file"),
     ("sqlite:///file:x?mode=memory&uri=true", "names no file"),
     (f"sqlite:////dev/shm/x.sqlite?{SECRET}=1", "takes no options"),
     (f"nodb://u:{SECRET}@h/d", "cannot be used"),
-    (f"postgresql+pg8000://u:{SECRET}@h/d", "pg8000, which is not installed"),
+    (f"postgresql+pg8000://u:{SECRET}@h/d", "needs the driver pg8000"),
     (f"postgresql+psycopg://u:{SECRET}@127.0.0.1:1/d", "ledger d .*127.0.0.1:1. does not ans"),
     (f"postgresql+psycopg://{SECRET}@127.0.0.1:1/d", "does not answer"),
     (f"postgresql+psycopg://127.0.0.1:1/d?user=u&password={SECRET}", "does not answer"),
@@ -631,7 +631,10 @@ def test_show_warns_of_sums_that_bound_nothing_and_of_a_ledger_that_is_not_sound
     text = reading.show(ledger)
     assert "Account a (no caps)" in text
     assert "epsilon  no cap  not finite  not finite  no cap" in text
-    assert "The sums bound nothing: the releases are about case, add_remove and case, rep" in text
+    assert (
+        "The sums are not a valid bound: the releases are about case, add_remove and case, rep"
+        in text
+    )
     assert "not sound" not in text
     execute(path, "UPDATE tracecloak_ledger SET method = 'x' || char(27) || '[2J' WHERE seq = 1")
     text = reading.show(ledger)

@@ -169,7 +169,7 @@ def test_a_table_of_cases_that_only_the_owner_can_make_is_told(
     data = Path(sketch.path).read_bytes()
     note_cases(pipeline, pipeline.entries()[-1], data)
     assert "gives this user no permission" in caplog.text
-    assert "make its tables with `tracecloak ledger begin`" in caplog.text
+    assert "its tables to `tracecloak ledger begin`" in caplog.text
     officers_ledger(KeyStore(tmp_path / "keys"), url, new=True)
     assert NotedCases(url).all() == []
 

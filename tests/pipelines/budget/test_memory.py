@@ -427,7 +427,7 @@ def test_a_backup_that_is_cut_off_or_changed_is_none(place: Place) -> None:
     assert fewer != end
     for text in broken:
         Path(place.backup).write_bytes(text)
-        with pytest.raises(UsageError, match="is not whole"):
+        with pytest.raises(UsageError, match="is not complete"):
             place.restore()
         assert not (place.folder / "second.sqlite").exists()
     Path(place.backup).write_bytes(whole)
@@ -439,7 +439,7 @@ def test_neither_a_ledger_nor_a_backup_is_replaced(place: Place) -> None:
     back_up(place.ledger("one"), place.backup)
     with pytest.raises(UsageError, match="may be the last good backup"):
         back_up(place.ledger("one"), place.backup)
-    with pytest.raises(UsageError, match="has entries, and what they say was"):
+    with pytest.raises(UsageError, match="has entries, which are not replaced"):
         restore(place.store("one"), place.url, place.backup, *OFFICER)
     assert len(place.ledger("one").entries()) == 1
 

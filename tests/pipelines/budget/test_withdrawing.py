@@ -74,7 +74,7 @@ def test_a_withdrawn_release_is_gone_and_stays_spent(
 
     before = actions(tmp_path)
     assert tracecloak(*common, "--release_id", "r1") == 2
-    assert "was withdrawn, and is not released again" in capsys.readouterr().err
+    assert "was withdrawn; choose another" in capsys.readouterr().err
     # Nor by a key store that never saw it.
     other = [*common, "--key_store", tmp_path / "keys2", "--release_id", "r1"]
     assert tracecloak(*other, "--ledger", f"sqlite:///{tmp_path}/keys/ledger.db") == 2
