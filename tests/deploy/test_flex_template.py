@@ -178,7 +178,7 @@ class _Released:
 def test_a_process_that_lost_its_session_writes_no_more(body: dict[str, Any]) -> None:
     """Nor one that read before another wrote; and keys are wrapped."""
     url = body["key_store"]
-    with pytest.raises(UsageError, match="key_encryption_key .*is missing: backups"):
+    with pytest.raises(UsageError, match=r"key_encryption_key .*is missing: backups"):
         DatabaseKeyStore(url)
     passwords = "me:secret@host/keys", "me@host/keys?password=secret", "host/x?sslpassword=secret"
     named = [f"postgresql+psycopg://{place}" for place in passwords]
