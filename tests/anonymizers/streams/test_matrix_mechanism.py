@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
@@ -289,11 +288,3 @@ STRATEGY = Strategy(3, None)
 def test_what_is_out_of_range_is_refused(refused: Callable[[], object], named: str) -> None:
     with pytest.raises(UsageError, match=named):
         refused()
-
-
-def test_coefficients_of_totals_are_central_binomials() -> None:
-    found = Strategy(200, None).coefficients
-    assert found[:5].tolist() == [1024, 512, 384, 320, 280]
-    for k, value in enumerate(found.tolist()):
-        exactly = Fraction(1024 * math.comb(2 * k, k), 4**k)
-        assert abs(value - exactly) <= Fraction(1, 2)

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.io.gcp.pubsub import PubsubMessage
@@ -57,48 +56,6 @@ from tracecloak.transforms.stream import local_stream, step_sinks
 from tracecloak.transforms.stream.step_sinks import LineSink
 
 
-def with_stragglers() -> tuple[list[Sent], list[Sent]]:
-    """(messages, the tenth of them that comes late: half of them within max_disorder)."""
-    rng = np.random.default_rng(11)
-    sent = random_messages(60, 90)
-    late = []
-    for place in rng.choice(len(sent), len(sent) // 10, replace=False).tolist():
-        by = float(rng.choice([2.0, 30.0]))
-        late.append(sent[place]._replace(publish=sent[place].publish + by))
-        sent[place] = late[-1]
-    return sent, late
-
-
-def test_windows_without_noise_are_what_a_batch_counts(tmp_path: Path) -> None:
-    """For shuffled arrival, duplicates and stragglers."""
-    sent, late = with_stragglers()
-    expected = {step: batch_pairs(own) for step, own in accepted(sent).items()}
-    counting = {message for own in accepted(sent).values() for message in own}
-    assert 0 < len(counting & set(late)) < len(late)
-    config = stream_config(tmp_path, horizon=20, release_delay="30s")
-    rng = np.random.default_rng(12)
-    happenings: list[Happening] = []
-    for second in range(0, 200, 15):  # what is published within 15 seconds comes in any order
-        own = [s for s in sent if second <= s.publish < second + 15]
-        own += [own[i] for i in rng.integers(0, len(own), len(own) // 5)] if own else []
-        shuffled = [own[i] for i in rng.permutation(len(own))]
-        half = len(shuffled) // 2
-        happenings += [part for part in (shuffled[:half], shuffled[half:]) if part]
-        happenings.append(float(second + 5))
-        happenings.append(float(second + 15))
-    with no_noise():
-        run(config, happenings)
-    found = {release.step: counts_of(release) for release in published(config)}
-    assert set(found) == set(range(20))
-    assert {step: pairs for step, pairs in found.items() if pairs} == expected
-
-
-# --- The ticker -------------------------------------------------------------------------------
-
-
-# --- Individuals ------------------------------------------------------------------------------
-
-
 def person_messages() -> list[Sent]:
     """One person with a case in each of six steps and two in the first; another with one."""
     sent = [Sent(10 * i + 1, f"c{i}", "END", f"{i}", 0, "p") for i in range(6)]
@@ -130,27 +87,11 @@ def test_so_many_cases_of_an_individual_count(
     assert ("within any 2 of 6 steps" in guarantee["reality"]) == ("guarantee" in changes)
 
 
-# --- The log ----------------------------------------------------------------------------------
-
-
-def log_config(folder: Path, **changes: Any) -> StreamConfig:
-    dates = {"first_date": "1970-01-01", "last_date": "1970-01-02", "l2_clip": "4"}
-    return stream_config(
-        folder, product="log", horizon=2, epsilon="40", n_duration_bins=4, **{**dates, **changes}
-    )
-
-
 def test_a_log_of_every_step_is_released_whatever_closed_in_it(tmp_path: Path) -> None:
     sent = [Sent(1 + i % 3, f"c{i}", "A", "1") for i in range(40)]
     sent += [Sent(4, f"c{i}", "END", "2") for i in range(40)]
-    config = log_config(tmp_path)
+    config = stream_config(tmp_path, horizon=2, **STREAMS["log"])
     run(config, in_time(sent, 60))
-    files = files_of(config)
-    assert {name for name in files if name.startswith("product")} == {
-        f"product=log/view=window/step-00000{step}/{name}"
-        for step in (0, 1)
-        for name in ("log.parquet", "log.xes.gz", "step.json")
-    }
     folder = tmp_path / "out" / "run_id=ward" / "epoch=1" / "product=log" / "view=window"
     first = pq.read_table(folder / "step-000000" / "log.parquet")
     assert 30 < len(set(first["case_id"].to_pylist())) < 50
@@ -159,9 +100,6 @@ def test_a_log_of_every_step_is_released_whatever_closed_in_it(tmp_path: Path) -
     [charge] = counting_charges(tmp_path / "keys")
     assert charge.epsilon == "40"  # once: the steps hold different cases
     assert sum(float(part["epsilon"]) for part in json.loads(charge.spends)) == pytest.approx(40)
-
-
-# --- Failures ---------------------------------------------------------------------------------
 
 
 class Failing(beam.DoFn):
@@ -177,9 +115,6 @@ def cut_off(config: StreamConfig, happenings: Iterable[Happening]) -> None:
     with pytest.raises(TracecloakError, match="stays published") as failure:
         run_stream(config, messages=stream_of(happenings), sinks=[beam.ParDo(Failing())])
     assert "secret-of-a-patient" not in str(failure.value)
-
-
-# --- Budget -----------------------------------------------------------------------------------
 
 
 class NeverRead(beam.PTransform):
@@ -201,9 +136,6 @@ def test_a_budget_that_does_not_suffice_ends_before_anything_is_read(tmp_path: P
     assert files_of(other) == {}
     assert len(counting_charges(tmp_path / "keys")) == 1
     assert len(key_files(tmp_path / "keys")) == 1  # that of identities
-
-
-# --- Messages that are not what they should be ------------------------------------------------
 
 
 def test_poison_and_clocks_that_jump_touch_nothing_of_others(
@@ -264,9 +196,6 @@ def test_a_registry_that_is_away_is_waited_for_or_ends_a_runner_of_beam(
     expected = {step: batch_pairs(own) for step, own in accepted(sent).items() if step < 6}
     assert not away and {step: pairs for step, pairs in found.items() if pairs} == expected
     assert not rejected(tmp_path / "keys")
-
-
-# --- What is said of it -----------------------------------------------------------------------
 
 
 def test_the_manifest_says_what_holds_and_is_written_once(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from apache_beam.utils.windowed_value import PaneInfoTiming
 from tests.support.beam_state import Bag, Cell
 from tests.support.stream_runs import Happening, Sent, in_time, random_messages, stream_of, ticking
 from tests.support.streams import Keep
-from tests.support.tiers import at_night
 from tracecloak.anonymizers.streams.steps import Identities
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -251,28 +250,6 @@ def test_messages_wait_until_merging_pays(
         return
     # Merged at 3, 6 and 9 events, then with 4 more, and then not before 6 more.
     assert waiting == [1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2, 3, 0, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize(
-    ("others", "watermark", "counts"),
-    [
-        (False, 15.0, True), (True, 25.0, False), at_night(True, 15.0, True),
-        at_night(False, 25.0, False),
-    ],
-)  # fmt: skip
-def test_a_late_case_counts_until_its_step_is_released(
-    others: bool, watermark: float, counts: bool
-) -> None:
-    """Which is at 20; whether others closed in that step, before or after it, or not."""
-    late = Sent(2, "late", "END", "e")
-    happenings: list[Happening] = [10.0, watermark, [late], *ticking(int(watermark), 50)]
-    if others:
-        happenings.insert(0, [Sent(1, "first", "END", "e"), Sent(3, "open", "A", "e")])
-    _, panes = run(happenings, n_shards=1)
-    counted = [c for pane in panes for c in pane.counted]
-    assert ((0, "late", ("END",)) in counted) is counts
-    assert len(counted) == 2 * others + counts
-    assert len({pane.window for pane in panes}) == len(panes)
 
 
 class Shard:
