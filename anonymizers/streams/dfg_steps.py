@@ -181,6 +181,7 @@ class DfgSteps(CountSteps):
     name = "dfg"
     summary = "directly-follows graph"
     Params: ClassVar[type[DfgParams]] = DfgParams
+    kinds: ClassVar[Mapping[str, type[Mergeable]]] = {"pairs": ClippedFlows}
     params: DfgParams
 
     def __init__(self, params: DfgParams, since: Mapping[str, int] | None = None) -> None:
@@ -200,11 +201,6 @@ class DfgSteps(CountSteps):
         steps = np.array([self._since.get(label, 0) for label in labels])
         self._first = np.maximum(steps[self._domain // n_codes], steps[self._domain % n_codes])
         self._noise = params.noises["pairs"]
-
-    @property
-    def kinds(self) -> Mapping[str, type[Mergeable]]:
-        """See `StepProduct`."""
-        return {"pairs": ClippedFlows}
 
     def count(self, traces: TraceBatch) -> Statistics:
         """Adds up the clipped vectors of cases, as `private-dfg` does."""

@@ -101,6 +101,7 @@ class IndicatorSteps(CountSteps):
     version: ClassVar[int] = 2
     summary = "performance indicators and rules"
     Params: ClassVar[type[IndicatorStepParams]] = IndicatorStepParams
+    kinds: ClassVar[Mapping[str, type[Mergeable]]] = {"sums": CellSums}
     released: ClassVar[type[StepIndicators]] = StepIndicators
     params: IndicatorStepParams
 
@@ -108,11 +109,6 @@ class IndicatorSteps(CountSteps):
         super().__init__(params)
         self._known = Known(params, {})
         self._noise = params.noises["indicators"]
-
-    @property
-    def kinds(self) -> Mapping[str, type[Mergeable]]:
-        """See `StepProduct`."""
-        return {"sums": CellSums}
 
     def count(self, traces: TraceBatch) -> Statistics:
         """Adds up what cases add to all terms, each times its factor."""
@@ -128,18 +124,14 @@ class IndicatorSteps(CountSteps):
         cells = np.arange(len(row))
         sums, kept_counts = self.sums_of(step, row, cells, past, name.randomness(key))
         width = noise.errors(self.params.length)[step] / (math.sqrt(2) if noise.is_laplace else 1.0)
-        released = released_indicators(self._known, self._measurements(sums, width))
-        return StepIndicators(indicators=released, **self.common(step, name)), kept_counts
-
-    def _measurements(self, sums: np.ndarray, width: float) -> Measurements:
-        """What was measured of each term, from all sums and the scale of their noise."""
         values, widths, begin = {}, {}, 0
         for term, factor in self.params.terms:
             end, units = begin + term.n_cells(self._known), factor * term.units
-            values[term.name] = sums[begin:end] / units
-            widths[term.name] = float(width / units)
+            values[term.name], widths[term.name] = sums[begin:end] / units, float(width / units)
             begin = end
-        return Measurements(values, Measuring(widths, self._noise.is_laplace), {})
+        measured = Measurements(values, Measuring(widths, noise.is_laplace), {})
+        released = released_indicators(self._known, measured)
+        return StepIndicators(indicators=released, **self.common(step, name)), kept_counts
 
     def explain(self) -> tuple[str, ...]:
         """Returns a sentence on what is published, and the errors of each kind of sum."""

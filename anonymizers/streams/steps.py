@@ -402,11 +402,7 @@ class RunningStream:
     def __post_init__(self) -> None:
         """Derives the keys of names."""
         self._identities = Identities(self.identities)
-
-    @property
-    def horizon(self) -> int:
-        """Number of steps."""
-        return self.product.horizon
+        self.horizon = self.product.horizon
 
     def begin(self) -> StreamState:
         """Returns the state before the first message."""

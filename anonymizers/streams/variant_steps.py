@@ -168,6 +168,7 @@ class VariantSteps(CountSteps):
     name = "variants"
     summary = "cases by variant"
     Params: ClassVar[type[VariantParams]] = VariantParams
+    kinds: ClassVar[Mapping[str, type[Mergeable]]] = {"variants": VariantHistogram}
     params: VariantParams
 
     def __init__(self, params: VariantParams) -> None:
@@ -175,11 +176,6 @@ class VariantSteps(CountSteps):
         noises = params.noises
         self._chosen = noises["chosen"]
         self._sums = noises.get("variants")
-
-    @property
-    def kinds(self) -> Mapping[str, type[Mergeable]]:
-        """See `StepProduct`."""
-        return {"variants": VariantHistogram}
 
     def count(self, traces: TraceBatch) -> Statistics:
         """Counts cases by variant."""

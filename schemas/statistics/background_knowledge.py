@@ -203,8 +203,7 @@ class _Search:
             wants_matches: Else none are returned.
         """
         n = len(level.taken)
-        ends = self.rows.offsets[1:][matches.rows]
-        rest = ends - matches.ends - 1
+        rest = self.rows.offsets[1:][matches.rows] - matches.ends - 1
         first_match = np.searchsorted(matches.patterns, np.arange(n + 1))
         work = np.concatenate([[0], np.cumsum(rest)])[first_match]
         levels, found = [], []
@@ -213,12 +212,11 @@ class _Search:
             last = int(np.searchsorted(work, work[first] + _PIECE, side="right")) - 1
             last = min(max(last, first + 1), first + max(1, _PIECE // self.rows.n_items), n)
             piece = slice(first_match[first], first_match[last])
-            part = self._extended(
-                level, known, matches, rest, piece, (first, last), (n_taken, wants_matches)
-            )
-            levels.append(part[0])
-            found.append(part[1])
-            n_taken += len(part[0].taken)
+            part = _Matches(matches.patterns[piece], matches.rows[piece], matches.ends[piece])
+            made, longer = self._extended(level, known, part, first, last, wants_matches)
+            levels.append(made)
+            found.append(_Matches(longer.patterns + n_taken, longer.rows, longer.ends))
+            n_taken += len(made.taken)
             first = last
         return _one_after_the_other(levels), _one_after_the_other(found)
 
@@ -227,15 +225,15 @@ class _Search:
         level: Level,
         known: np.ndarray,
         matches: _Matches,
-        rest: np.ndarray,
-        piece: slice,
-        patterns: tuple[int, int],
-        numbering: tuple[int, bool],
+        first: int,
+        last: int,
+        wants_matches: bool,
     ) -> tuple[Level, _Matches]:
-        """The same of some patterns and their matches, a piece of all of them."""
-        rows, (first, last), (n_before, wants_matches) = self.rows, patterns, numbering
-        position = ranges(matches.ends[piece] + 1, rest[piece])
-        source = np.repeat(np.arange(piece.start, piece.stop), rest[piece])
+        """The same of the patterns from one to another and their matches."""
+        rows = self.rows
+        rest = rows.offsets[1:][matches.rows] - matches.ends - 1
+        position = ranges(matches.ends + 1, rest)
+        source = np.repeat(np.arange(len(rest)), rest)
         # A leftmost match goes on at the first of equal items after it.
         is_leftmost = self.previous[position] <= matches.ends[source]
         position, source = position[is_leftmost], source[is_leftmost]
@@ -278,7 +276,7 @@ class _Search:
         group = number[key]
         of_taken = np.flatnonzero(group >= 0)
         of_taken = of_taken[stable_order(group[of_taken])]
-        return part, _Matches(group[of_taken] + n_before, row[of_taken], position[of_taken])
+        return part, _Matches(group[of_taken], row[of_taken], position[of_taken])
 
     def _largest(self, group: np.ndarray, row: np.ndarray, n_groups: int) -> np.ndarray:
         """int64[n_groups, m], cases of the most frequent label; group -1 is left out."""

@@ -310,15 +310,8 @@ class MarginalCells:
 
     @property
     def n_of_case(self) -> int:
-        """Cells that a case is in, at most."""
-        return 4 + self._most_activities
-
-    @property
-    def _most_activities(self) -> int:
-        """Activities whose cells a case is in, at most."""
-        if self.has_absent:
-            return self.n_names
-        return min(self.n_names, self.max_length, _MOST_OF_CASE)
+        """Cells that a case is in, at most: of the first four partitions, and of activities."""
+        return 4 + min(self.n_names, self.max_length, _MOST_OF_CASE)
 
     @property
     def size(self) -> int:
@@ -396,7 +389,7 @@ class MarginalCells:
             cells[:, len(columns) :] += base + np.arange(n) * n_bins
             return np.repeat(of_variant, cells.shape[1]), cells.ravel()
         pairs, first, counts = np.unique(keys, return_index=True, return_counts=True)
-        is_counted = _ranks(pairs // n, first) < self._most_activities
+        is_counted = _ranks(pairs // n, first) < self.n_of_case - 4
         row, activity = np.divmod(pairs[is_counted], n)
         cells = np.stack(columns, axis=1)
         rows = np.concatenate([np.repeat(of_variant, cells.shape[1]), row])
