@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import decimal_text, total
-from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.steps import StepProduct
 from tracecloak.pipelines.budget.draw_guard import DrawGuard, draw_guard_of
 from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
@@ -230,13 +229,6 @@ class NotedSteps:
         store.note_step(self.gate.output, self.gate.release_id, last_step)
         end_epoch(store, self.gate.output, self.gate.release_id)
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the end is noted."""
-        store = self.gate.store()
-        receipt = store.receipt(self.gate.output, self.gate.release_id)
-        return receipt is not None and receipt not in store.receipts(".key")
-
 
 def end_epoch(store: KeyStore, output: str, name: str) -> None:
     """Deletes what only a running epoch needs; see `NotedSteps.end`.
@@ -254,23 +246,6 @@ def end_epoch(store: KeyStore, output: str, name: str) -> None:
     epochs = [one.release_id for one in store.receipts(".key") if one.output == output]
     if not any(one.startswith(identities) and one != identities for one in epochs):
         store.forget_for_workers(output, identities)
-
-
-def note_kept(noted: NotedSteps, steps: KeptSteps, key: ReleaseKey) -> None:
-    """Notes kept steps that workers decided and could not note themselves.
-
-    Args:
-        noted: Of the epoch.
-        steps: Where what each of its steps released is kept.
-        key: The epoch's.
-
-    Raises:
-        TracecloakError: See `NotedSteps`; or what is kept was changed.
-    """
-    last, last_kept = noted.last(), steps.last()
-    for step in range(0 if last is None else last + 1, 0 if last_kept is None else last_kept + 1):
-        if (kept_step := steps.of(step, key)) is not None:
-            noted.send(kept_step.released)
 
 
 # --- An epoch of a stream: what is checked, paid and written before a message is read, and its end.
@@ -360,7 +335,9 @@ class Epoch:
     def is_spent(self) -> bool:
         """Whether the last step of the horizon is published, in all places that get it."""
         if self.config.runner == LOCAL:  # a consumer may have moved the files away
-            return self.noted.has_ended
+            store = self.noted.gate.store()
+            receipt = store.receipt(*self.config.place)
+            return receipt is not None and receipt not in store.receipts(".key")
         return self.last_published == self.product.horizon - 1
 
     def send_last(self) -> None:
@@ -376,6 +353,19 @@ class Epoch:
         if last is not None:
             for sink in (*self.sinks, *step_sinks(self.config)):
                 sink.send(last.released)
+
+    def note_kept(self) -> None:
+        """Notes kept steps that workers decided and could not note themselves.
+
+        Raises:
+            TracecloakError: See `NotedSteps`; or what is kept was changed.
+        """
+        key, last, last_kept = self.keys[0].resolve(), self.noted.last(), self.steps.last()
+        for step in range(
+            0 if last is None else last + 1, 0 if last_kept is None else last_kept + 1
+        ):
+            if (kept_step := self.steps.of(step, key)) is not None:
+                self.noted.send(kept_step.released)
 
     def end(self) -> None:
         """Notes that the last step is published, and deletes what only a step needs.
@@ -425,8 +415,7 @@ def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> 
     ledger = open_ledger(config, store)
     check_worker_keys(config)
     with store.alone(*config.place):
-        config = resumed_config(config, store, clock)
-        keys = _paid(config, store, ledger)
+        config, keys = _paid(config, store, ledger, clock)
         of_key = *config.place, keys[0].resolve().fingerprint
         private = store.operator_folder(*config.place)
         epoch = epoch_of(config, keys, draw_guard_of(store, of_key, ledger.url), private)
@@ -567,9 +556,12 @@ def _write_manifest(epoch: Epoch) -> None:
 
 
 def _paid(
-    config: StreamConfig, store: KeyStore, ledger: Ledger
-) -> tuple[KeyReference, KeyReference]:
-    """Charges the cost of the horizon to the account once; returns (noise key, identity key).
+    config: StreamConfig, store: KeyStore, ledger: Ledger, clock: Callable[[], float]
+) -> tuple[StreamConfig, tuple[KeyReference, KeyReference]]:
+    """Charges the cost of the horizon to the account once.
+
+    Returns:
+        See `resumed_config`; and (noise key, identity key).
 
     Raises:
         UsageError: The epoch was begun with another configuration, or was withdrawn, or there is no
@@ -581,7 +573,7 @@ def _paid(
     place = output, _ = config.place
     workplace = ReleaseFolder(output, config.release_id, config.staging_area)
     try:
-        is_new = check_goes_on(config, store, ledger)
+        config, is_new = check_goes_on(config, store, ledger, clock)
     except BudgetExhausted:
         end_epoch(store, *place)  # who noted its end may have been stopped before this
         raise
@@ -602,7 +594,7 @@ def _paid(
         first = {"vocabulary": config.begun.vocabulary, "horizon": config.horizon}
         note = json.dumps({"key": fingerprint, **first, "since": config.since})
         store.note_names(*place, note)
-    return key, identities
+    return config, (key, identities)
 
 
 def reservation_of_epoch(
@@ -634,8 +626,13 @@ def of_identities(config: StreamConfig) -> str:
     return f"{config.release_id}@"
 
 
-def check_goes_on(config: StreamConfig, store: KeyStore, ledger: Ledger) -> bool:
-    """Makes sure that an epoch can begin or go on; returns whether it begins. It writes nothing.
+def check_goes_on(
+    config: StreamConfig, store: KeyStore, ledger: Ledger, clock: Callable[[], float] = time.time
+) -> tuple[StreamConfig, bool]:
+    """Makes sure that an epoch can begin or go on. It writes nothing.
+
+    Returns:
+        See `resumed_config`; and whether it begins.
 
     Raises:
         UsageError: It was withdrawn, begun with another configuration, or has another horizon, or
@@ -646,7 +643,7 @@ def check_goes_on(config: StreamConfig, store: KeyStore, ledger: Ledger) -> bool
             which it remembers identities; or another version of its product began it.
     """
     output, both = config.place
-    config = resumed_config(config, store)
+    config = resumed_config(config, store, clock)
     product, epoch = config.made_product(), f"epoch {config.epoch!r} of {config.release_id!r}"
     states = ledger.states(output, both)
     if ledger_state(states, None) == "withdrawn":
@@ -691,7 +688,7 @@ def check_goes_on(config: StreamConfig, store: KeyStore, ledger: Ledger) -> bool
 
         fingerprint = _NO_KEY if begun is None else begun.key_fingerprint
         is_charged(states, reservation_of_epoch(config, product, fingerprint))
-    return begun is None
+    return config, begun is None
 
 
 def begun_epoch(config: StreamConfig, store: KeyStore, ledger: Ledger) -> Epoch | None:
@@ -700,10 +697,10 @@ def begun_epoch(config: StreamConfig, store: KeyStore, ledger: Ledger) -> Epoch 
     Raises:
         TracecloakError: See `check_goes_on`.
     """
-    if check_goes_on(config, store, ledger):
+    config, is_new = check_goes_on(config, store, ledger)
+    if is_new:
         return None
     output, name = config.place
-    config = resumed_config(config, store)
     key = store.own_key(store.reserved(output, name))
     identities = store.own_key(store.reserved(output, of_identities(config)))
     gate = DrawGuard(str(store.path / "releases" / "gate"), output, name, key.fingerprint)

@@ -30,7 +30,7 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.flags import FED, FLINK, LOCAL
 from tracecloak.pipelines.runners.on_beam import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failing, note_kept, paid_epoch
+from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failing, paid_epoch
 from tracecloak.pipelines.stream.local_run import run_local, stop_on_signal, watched
 from tracecloak.pipelines.stream.services import (
     READ_BY,
@@ -429,7 +429,7 @@ def warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
 def check_decided(epoch: Epoch) -> None:
     """Makes sure that all decided steps are kept, see `check_kept`, and notes those that are."""
     check_kept(epoch)
-    note_kept(epoch.noted, epoch.steps, epoch.keys[0].resolve())
+    epoch.note_kept()
 
 
 def check_kept(epoch: Epoch, ledger: Ledger | None = None) -> None:

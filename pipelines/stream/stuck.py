@@ -27,7 +27,7 @@ from pathlib import Path
 from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import Epoch, note_kept
+from tracecloak.pipelines.stream.epoch import Epoch
 from tracecloak.schemas.calendar.durations import duration_text
 from tracecloak.schemas.errors import SourceChanged, StaysStuck, Stuck, TracecloakError, UsageError
 from tracecloak.transforms.files import make_private_folder, write_anew
@@ -60,7 +60,7 @@ def background_task(
 
 @contextlib.contextmanager
 def noting(epoch: Epoch, is_ended: threading.Event, standing: StreamStatus) -> Iterator[None]:
-    """Calls `note_kept` once a minute during the block, and at its end; and ends the epoch.
+    """Calls `Epoch.note_kept` once a minute during the block, and at its end; and ends the epoch.
 
     If a step cannot be noted, that is a warning and stops nothing: a later call notes it, at the
     latest that of the next start. Topics are compared at the begin and once a minute.
@@ -83,7 +83,7 @@ def noting(epoch: Epoch, is_ended: threading.Event, standing: StreamStatus) -> I
         if is_ended.is_set() or epoch.config.worker_keys is None:
             return
         try:
-            note_kept(epoch.noted, epoch.steps, epoch.keys[0].resolve())
+            epoch.note_kept()
             if was_spent:
                 epoch.send_last()
                 epoch.end()

@@ -168,7 +168,7 @@ def test_another_version_of_its_product_does_not_go_on(
     config = stream_config(tmp_path)
     begin(config)
     store = open_store(config)
-    assert not check_goes_on(config, store, open_ledger(config, store))
+    assert not check_goes_on(config, store, open_ledger(config, store))[1]
     monkeypatch.setattr(type(config.made_product()), "version", 99)
     with pytest.raises(TracecloakError, match="this build has version 99 of product"):
         check_goes_on(config, store, open_ledger(config, store))
