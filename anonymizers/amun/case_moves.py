@@ -119,43 +119,43 @@ def draw_moves(
     numbers = np.arange(len(needy)) if of_authors else needy
     words = randomness.words(f"{purpose}/order", cell_numbers(numbers.astype(np.uint64)))
     chances = uniform(words[:, 0])
-    variants = _picked(dafsa, counts, frequency, needy, wanted, randomness, purpose)
+
+    # Variants through each transition are picked with their numbers as weights. Positions are in
+    # the order of transitions, with running numbers of cases: a case number tells the variant.
+    variants = np.repeat(np.arange(len(counts)), np.diff(dafsa.variants.offsets))
+    variants = variants[stable_order(dafsa.path)]
+    asked = np.repeat(needy, wanted)
+    number = ranges(np.zeros(len(needy), np.int64), wanted)
+    words = randomness.words(f"{purpose}/pick", cell_numbers(asked.astype(np.uint64)), number)
+    tickets = (np.cumsum(frequency) - frequency)[asked] + below(words[:, 0], frequency[asked])
+    places = np.searchsorted(np.cumsum(counts[variants]), tickets, side="right")
     # Of each turn the variants that are picked, and how often.
-    keys, times = distinct_counts(np.repeat(np.arange(len(needy)), wanted) * len(counts) + variants)
+    turn_of = np.repeat(np.arange(len(needy)) * len(counts), wanted)
+    keys, times = distinct_counts(turn_of + variants[places])
     begins = np.searchsorted(keys, np.arange(len(needy) + 1) * len(counts)).tolist()
-    picked = (keys % max(len(counts), 1)).tolist()
-    starts, path = dafsa.variants.offsets.tolist(), dafsa.path
-    added, picks = np.zeros(dafsa.n_transitions, np.int64), np.zeros(len(counts), np.int64)
+    picked, times = (keys % max(len(counts), 1)).tolist(), times.tolist()
+
+    starts, path = dafsa.variants.offsets.tolist(), dafsa.path.data
+    added, picks = np.zeros(dafsa.n_transitions, np.int64), [0] * len(counts)
+    # Variants are short: their transitions are counted faster one by one than as an array.
+    credits = added.data
     if of_authors:
         turns = _least_given_first(needy, wanted, chances, added)
     else:
-        turns = _by_frequency(needy, wanted, chances, frequency[needy], added)
+        # Each transition gets an exponential clock whose rate is its frequency. The clock that
+        # rings first belongs to each with a probability in proportion to its frequency, so sorting
+        # the clocks draws an order by weight.
+        order = np.argsort(-elementary.log(chances) / frequency[needy], kind="stable")
+        goals = zip(order.tolist(), needy[order].tolist(), wanted[order].tolist(), strict=True)
+        turns = (turn for turn, transition, goal in goals if credits[transition] < goal)
     for turn in turns:
         for i in range(begins[turn], begins[turn + 1]):
-            variant = picked[i]
-            picks[variant] += times[i]
+            variant, n = picked[i], times[i]
+            picks[variant] += n
             # An automaton without cycles: a variant takes a transition once.
-            added[path[starts[variant] : starts[variant + 1]]] += times[i]
-    return picks
-
-
-def _by_frequency(
-    needy: np.ndarray,
-    wanted: np.ndarray,
-    chances: np.ndarray,
-    frequency: np.ndarray,
-    added: np.ndarray,
-) -> Iterator[int]:
-    """Yields the turns of those that are still needy, in an order by weight.
-
-    Each transition gets an exponential clock whose rate is its frequency. The clock that rings
-    first belongs to each with a probability in proportion to its frequency, so sorting the clocks
-    draws an order by weight.
-    """
-    clocks = -elementary.log(chances) / frequency
-    for turn in np.argsort(clocks, kind="stable").tolist():
-        if added[needy[turn]] < wanted[turn]:
-            yield turn
+            for transition in path[starts[variant] : starts[variant + 1]]:
+                credits[transition] += n
+    return np.array(picks, np.int64)
 
 
 def _least_given_first(
@@ -177,31 +177,6 @@ def _least_given_first(
         # The random number is above 0, so a variant of weight 0 is never picked.
         yield int(left[np.searchsorted(upto, chance * upto[-1])])
         left = left[added[needy[left]] < wanted[left]]
-
-
-def _picked(
-    dafsa: Dafsa,
-    counts: np.ndarray,
-    frequency: np.ndarray,
-    transitions: np.ndarray,
-    wanted: np.ndarray,
-    randomness: Randomness,
-    purpose: str,
-) -> np.ndarray:
-    """int64[sum of wanted], variants through each transition with their numbers as weights."""
-    asked = np.repeat(transitions, wanted)
-    # Positions by transition, with running numbers of cases: a variant through a transition is
-    # found by its case number.
-    order = stable_order(dafsa.path)
-    row = np.repeat(np.arange(dafsa.variants.n_variants), np.diff(dafsa.variants.offsets))
-    variants = row[order]
-    cases_upto = np.cumsum(counts[variants])
-    cases_before = np.cumsum(frequency) - frequency
-
-    number = ranges(np.zeros(len(transitions), np.int64), wanted)
-    words = randomness.words(f"{purpose}/pick", cell_numbers(asked.astype(np.uint64)), number)
-    tickets = cases_before[asked] + below(words[:, 0], frequency[asked])
-    return variants[np.searchsorted(cases_upto, tickets, side="right")]
 
 
 # --- What a release by Amun costs in cases and times, from its parameters alone. ------------------
@@ -316,26 +291,19 @@ class SizeForecast:
     """The number of cases of a release, before it is made.
 
     Attributes:
-        n_cases: Of the log.
-        mean: What is to be expected.
-        most: What 19 of 20 releases stay below.
+        growth: Cases to be expected for one of the log.
+        most: What 19 of 20 releases stay below, likewise.
     """
 
-    n_cases: int
-    mean: float
+    growth: float
     most: float
-
-    @property
-    def growth(self) -> float:
-        """Cases to be expected for one of the log."""
-        return self.mean / self.n_cases
 
     @property
     def sentence(self) -> str:
         """What is said of it, without the number of cases: it goes to logs of workers, too."""
         return (
             f"A release would have about {self.growth:.3g} times the cases of the log; 19 of 20 "
-            f"releases have at most {self.most / self.n_cases:.3g} times as many."
+            f"releases have at most {self.most:.3g} times as many."
         )
 
 
@@ -362,4 +330,4 @@ def forecast_size(dafsa: Dafsa, params: AmunParams) -> SizeForecast:
     mean, spread = float(np.mean(sizes)), float(np.std(sizes, ddof=1))
     # A further draw is below this in 95 % of the times: Student's quantile, within 2 % of it.
     deviations = 1.645 * (1 + 1.2 / (n_draws - 1)) * math.sqrt(1 + 1 / n_draws)
-    return SizeForecast(n_cases, mean, mean + deviations * spread)
+    return SizeForecast(mean / n_cases, (mean + deviations * spread) / n_cases)

@@ -221,8 +221,8 @@ class Amun(RoundsMethod):
         randomness: Randomness,
     ) -> TraceBatch:
         """Copies, deletes and re-times the cases of one batch, under new ids."""
-        released = Released.of(traces, decisions, params, randomness)
-        starts, durations = released.retimed(decisions, params, randomness)
+        released = Released.of(Batch(traces, decisions, randomness), params)
+        starts, durations = released.retimed()
         ids = randomness.words("amun/case-id", released.cells, released.replica)
         return TraceBatch(
             hex_ids(ids),
@@ -363,19 +363,19 @@ def _scales(times: DurationTable, dafsa: Dafsa, params: AmunParams, longest: int
 
 def _variants(batch: Batch, params: AmunParams) -> VariantHistogram:
     """Variants of all cases, or of those that the filter leaves."""
-    return VariantHistogram.from_traces(kept_cases(batch.traces, batch.decisions, params))
+    return VariantHistogram.from_traces(kept_cases(batch, params))
 
 
 def _times(batch: Batch, params: AmunParams) -> DurationTable:
     """Relative times per transition and days of the starts, of the cases that the filter leaves."""
-    traces = kept_cases(batch.traces, batch.decisions, params)
+    traces = kept_cases(batch, params)
     _, group, ticks = ticks_of(traces, batch.decisions, params)
     return DurationTable.from_events(group, ticks)
 
 
 def _ranks(batch: Batch, params: AmunParams) -> CaseRanks:
     """Keyed identities of the cases of the variants that gain or lose."""
-    traces = kept_cases(batch.traces, batch.decisions, params)
+    traces = kept_cases(batch, params)
     variant, _ = batch.decisions["dafsa"].dafsa.annotate(traces)
     sampling: SamplingDecision = batch.decisions["sampling"]
     moved = (sampling.gains + sampling.losses)[variant] > 0
@@ -385,8 +385,8 @@ def _ranks(batch: Batch, params: AmunParams) -> CaseRanks:
 
 def _noised_starts(batch: Batch, params: AmunParams) -> StartRange:
     """Range of the starts of the released cases after noise, or of their noise; uncompressed."""
-    released = Released.of(batch.traces, batch.decisions, params, batch.randomness)
-    noise = released.start_noise(batch.decisions, params, batch.randomness)
+    released = Released.of(batch, params)
+    noise = released.start_noise()
     if params.choices.compression == "shifts":
         return StartRange.of(noise)
     return StartRange.of(released.traces.starts + noise)

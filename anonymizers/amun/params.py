@@ -20,7 +20,7 @@ import pydantic
 from pydantic import AwareDatetime, Field
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.method import Decisions
+from tracecloak.anonymizers.contract.counters import Batch
 from tracecloak.anonymizers.noise.published import laplace_by_inversion
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.schemas.arrays import elementary
@@ -431,12 +431,13 @@ def start_days(traces: TraceBatch, decisions: contract.Decisions) -> np.ndarray:
     return (traces.starts - known.log_start_us) // DAY_US
 
 
-def kept_cases(traces: TraceBatch, decisions: contract.Decisions, params: AmunParams) -> TraceBatch:
+def kept_cases(batch: Batch, params: AmunParams) -> TraceBatch:
     """Returns the cases that the filter leaves."""
-    dropped: FilterDecision | None = decisions.get("prior-knowledge")
+    traces = batch.traces
+    dropped: FilterDecision | None = batch.decisions.get("prior-knowledge")
     if dropped is None or traces.n_cases == 0:
         return traces
-    _, group, ticks = ticks_of(traces, decisions, params)
+    _, group, ticks = ticks_of(traces, batch.decisions, params)
     drops = dropped.is_dropped[dropped.times.find(group, ticks)]
     return traces.take(np.flatnonzero(~np.logical_or.reduceat(drops, traces.offsets[:-1])))
 
@@ -450,21 +451,25 @@ class Released:
         cells: uint64[n_cases, 2], keyed identity of the original case.
         copies: int64[n_cases], how often that original is released.
         replica: int64[n_cases], which of these this is.
+        decisions: What was decided.
+        params: Those of the method.
+        randomness: The release's.
     """
 
     traces: TraceBatch
     cells: np.ndarray
     copies: np.ndarray
     replica: np.ndarray
+    decisions: contract.Decisions
+    params: AmunParams
+    randomness: Randomness
 
     @classmethod
-    def of(
-        cls, traces: TraceBatch, decisions: Decisions, params: AmunParams, randomness: Randomness
-    ) -> Released:
+    def of(cls, batch: Batch, params: AmunParams) -> Released:
         """Copies and deletes the cases of a batch."""
-        selection: SelectionDecision = decisions["selection"]
-        traces = kept_cases(traces, decisions, params)
-        cells = randomness.identify("case", traces.case_ids)
+        selection: SelectionDecision = batch.decisions["selection"]
+        traces = kept_cases(batch, params)
+        cells = batch.randomness.identify("case", traces.case_ids)
         # The table that is searched holds the few cases of the batch, not the many changed ones.
         batch_rows = pc.index_in(selection.changed, value_set=case_bytes(cells))
         copies = np.ones(traces.n_cases, np.int64)
@@ -473,68 +478,67 @@ class Released:
         ]
         source = np.repeat(np.arange(traces.n_cases), copies)
         replica = ranges(np.zeros(traces.n_cases, np.int64), copies)
-        return cls(traces.take(source), cells[source], copies[source], replica)
+        return cls(
+            traces.take(source),
+            cells[source],
+            copies[source],
+            replica,
+            batch.decisions,
+            params,
+            batch.randomness,
+        )
 
-    def start_noise(
-        self, decisions: Decisions, params: AmunParams, randomness: Randomness
-    ) -> np.ndarray:
+    def start_noise(self) -> np.ndarray:
         """Returns int64[n_cases], microseconds to add to the starts."""
-        sampling: SamplingDecision = decisions["sampling"]
-        days = start_days(self.traces, decisions)
-        group = np.full(len(days), decisions["dafsa"].dafsa.n_transitions)
+        sampling: SamplingDecision = self.decisions["sampling"]
+        days = start_days(self.traces, self.decisions)
+        group = np.full(len(days), self.decisions["dafsa"].dafsa.n_transitions)
         scales = sampling.scales[sampling.times.find(group, days)]
-        if params.choices.divided_epsilons == "all":
+        if self.params.choices.divided_epsilons == "all":
             scales = scales * self.copies
-        return self._drawn(randomness, slice(None), 0, scales)
+        return self._drawn(slice(None), 0, scales)
 
-    def noise(self, decisions: Decisions, params: AmunParams, randomness: Randomness) -> np.ndarray:
+    def noise(self) -> np.ndarray:
         """Returns int64[n_events], microseconds to add to the durations; 0 at first events.
 
         With `negative_steps` mirrored none makes a duration negative.
         """
-        sampling: SamplingDecision = decisions["sampling"]
+        sampling: SamplingDecision = self.decisions["sampling"]
         later = np.flatnonzero(~self.traces.is_first)
-        _, group, ticks = ticks_of(self.traces, decisions, params)
+        _, group, ticks = ticks_of(self.traces, self.decisions, self.params)
         row = np.repeat(np.arange(self.traces.n_cases), self.traces.lengths)[later]
         scales = sampling.scales[sampling.times.find(group[later], ticks[later])]
         noise = np.zeros(self.traces.n_events, np.int64)
         place = later - self.traces.offsets[row]
-        noise[later] = self._drawn(randomness, row, place, scales * self.copies[row])
-        if params.choices.negative_steps == "mirrored":
+        noise[later] = self._drawn(row, place, scales * self.copies[row])
+        if self.params.choices.negative_steps == "mirrored":
             return np.where(self.traces.durations + noise < 0, np.abs(noise), noise)
         return noise
 
     def _drawn(
-        self,
-        randomness: Randomness,
-        cases: np.ndarray | slice,
-        place: np.ndarray | int,
-        scales: np.ndarray,
+        self, cases: np.ndarray | slice, place: np.ndarray | int, scales: np.ndarray
     ) -> np.ndarray:
         """One draw a scale, keyed by case, replica and place of the event in the case."""
         counter = (self.replica[cases] << 32) + place
-        words = randomness.words("amun/time", self.cells[cases], counter)
+        words = self.randomness.words("amun/time", self.cells[cases], counter)
         return laplace_by_inversion(words, scales)
 
-    def retimed(
-        self, decisions: Decisions, params: AmunParams, randomness: Randomness
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def retimed(self) -> tuple[np.ndarray, np.ndarray]:
         """Adds the noise and compresses (section 3.7).
 
         Returns:
             (starts int64[n_cases], durations int64[n_events]) in microseconds.
         """
-        start_noise = self.start_noise(decisions, params, randomness)
-        noise = self.noise(decisions, params, randomness)
+        start_noise, noise = self.start_noise(), self.noise()
         starts = self.traces.starts + start_noise
         durations = np.maximum(self.traces.durations + noise, 0)
-        decided: CompressionDecision | None = decisions.get("compression")
+        decided: CompressionDecision | None = self.decisions.get("compression")
         if decided is None or decided.noised_starts.is_empty:
             return starts, durations
         noised = decided.noised_starts
-        known: DafsaDecision = decisions["dafsa"]
+        known: DafsaDecision = self.decisions["dafsa"]
         first, last = known.log_start_us, known.log_end_us
-        compression = params.choices.compression
+        compression = self.params.choices.compression
         if compression == "starts":
             low = max(first, min(noised.first_us, last))
             high = min(last, max(noised.last_us, first))

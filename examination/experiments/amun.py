@@ -25,6 +25,7 @@ from tracecloak.anonymizers.amun.params import (
     ticks_of,
 )
 from tracecloak.anonymizers.amun.params import Released as ReleasedByAmun
+from tracecloak.anonymizers.contract.counters import Batch
 from tracecloak.anonymizers.contract.in_memory import MethodRun, decide
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, ReleaseKey
 from tracecloak.examination.comparison.contenders import Released
@@ -90,7 +91,7 @@ def of_releases(traces: TraceBatch, params: AmunParams) -> float:
         known = decide([traces], MethodRun(Amun(), params, key, "experiment", ""))
         decisions: Mapping[str, Any] = known.decisions
         epsilons = _epsilons_of(traces, decisions, params)[0]
-        released = ReleasedByAmun.of(traces, decisions, params, known.randomness)
+        released = ReleasedByAmun.of(Batch(traces, decisions, known.randomness), params)
         _, groups, ticks = ticks_of(released.traces, decisions, params)
         of_events = epsilons[decisions["sampling"].times.find(groups, ticks)]
         copies = np.repeat(released.copies, released.traces.lengths)

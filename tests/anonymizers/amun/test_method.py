@@ -25,6 +25,7 @@ from tracecloak.anonymizers.amun.case_moves import (
 )
 from tracecloak.anonymizers.amun.method import Amun, AmunParams
 from tracecloak.anonymizers.amun.params import Released, equation_4
+from tracecloak.anonymizers.contract.counters import Batch
 from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
 from tracecloak.anonymizers.noise.published import laplace_by_inversion
 from tracecloak.anonymizers.noise.randomness import (
@@ -239,9 +240,8 @@ def test_compression_of_the_noise_scales_what_was_drawn(
     _, packed, traces = both(compression, number, negative_steps=negative_steps)
     params = AmunParams(compression=compression, negative_steps=negative_steps)
     run = rounds.run_rounds(traces, Amun(), params, release_key(number))
-    drawn = Released.of(traces[0], run.decisions, params, run.randomness)
-    start_noise = drawn.start_noise(run.decisions, params, run.randomness)
-    noise = drawn.noise(run.decisions, params, run.randomness)
+    drawn = Released.of(Batch(traces[0], run.decisions, run.randomness), params)
+    start_noise, noise = drawn.start_noise(), drawn.noise()
     noised = drawn.traces.starts + start_noise
     original = int(np.ptp(traces[0].starts))
     anonymised = np.ptp(noised) if compression == "noise" else np.abs(start_noise).max()
