@@ -84,17 +84,6 @@ def check_delta(delta: Fraction | int) -> Fraction:
     return Fraction(delta)
 
 
-def check_whole(name: str, value: int) -> int:
-    """Returns a whole number.
-
-    Raises:
-        UsageError: It is none of at least 1.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UsageError(f"{name} must be a whole number of at least 1, got {value!r}")
-    return value
-
-
 def laplace_scale(epsilon: Fraction | int, sensitivity: Sensitivity) -> tuple[int, int]:
     """Returns the scale of discrete Laplace noise on counts of a known L1 sensitivity.
 
@@ -154,13 +143,29 @@ def proven_deviation(
 
 def _bisected(is_enough: Callable[[Fraction], bool]) -> tuple[Fraction, Fraction]:
     """Returns a deviation that is not enough and one that is, at most 1e-9 above it."""
-    high = Fraction(1)
-    while not is_enough(high):
-        high *= 2
-    low = high / 2
+    low = Fraction(1, 2)
     while is_enough(low):
-        low, high = low / 2, low
-    while high - low > high / 10**9:
+        low /= 2
+    return narrowed(is_enough, low, 2 * low, lambda high: high / 10**9)
+
+
+def narrowed(
+    is_enough: Callable[[Fraction], bool],
+    low: Fraction,
+    high: Fraction,
+    width: Callable[[Fraction], Fraction],
+) -> tuple[Fraction, Fraction]:
+    """Returns a number that is not enough and one that is, by bisection.
+
+    Args:
+        is_enough: Whether a number is; a larger one than one that is enough is, too.
+        low: Taken not to be enough.
+        high: Where to begin; it is doubled until it is enough.
+        width: From the upper end, how far it may be above the lower one.
+    """
+    while not is_enough(high):
+        low, high = high, high * 2
+    while high - low > width(high):
         middle = (low + high) / 2
         low, high = (low, middle) if is_enough(middle) else (middle, high)
     return low, high
@@ -188,18 +193,11 @@ def gaussian_threshold(scale: tuple[int, int], value: int, passing: Fraction) ->
 @lru_cache(maxsize=256)
 def _upper_quantile(passing: Fraction) -> Fraction:
     """A z of at least 0 with Q(z) at most this."""
-    step = Fraction(1, 10**6)
-    low, high = Fraction(0), Fraction(1)
 
     def is_enough(z: Fraction) -> bool:
         return is_proven(lambda digits: (-Interval.of(z, digits)).normal_cdf().is_at_most(passing))
 
-    while not is_enough(high):
-        low, high = high, high * 2
-    while high - low > step:
-        middle = (low + high) / 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return high
+    return narrowed(is_enough, Fraction(0), Fraction(1), lambda high: Fraction(1, 10**6))[1]
 
 
 def rounded_root(variance: Fraction) -> tuple[int, int]:
@@ -335,7 +333,6 @@ def stability_threshold(epsilon: Fraction | int, delta: Fraction | int, max_unit
         UsageError: A parameter is out of range, or t would pass 2^62.
     """
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    check_whole("max_units", max_units)
 
     def is_enough(t: int) -> bool:
         def claim(digits: int) -> bool | None:
@@ -390,7 +387,6 @@ def truncated_noise_bound(
         UsageError: A parameter is out of range, or k would pass 2^62.
     """
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
-    check_whole("max_units", max_units)
 
     def is_enough(k: int) -> bool:
         def claim(digits: int) -> bool | None:

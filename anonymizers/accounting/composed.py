@@ -72,6 +72,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from tracecloak.anonymizers.accounting.calibration import narrowed
 from tracecloak.anonymizers.accounting.composition import (
     COORDINATES_LOSS,
     ROUNDING_DEVIATION,
@@ -81,7 +82,7 @@ from tracecloak.anonymizers.accounting.composition import (
     total,
 )
 from tracecloak.anonymizers.accounting.intervals import Interval
-from tracecloak.anonymizers.accounting.joint import Unseen, joint_delta, situations
+from tracecloak.anonymizers.accounting.joint import Unseen, joint_delta, losses_of, situations
 from tracecloak.schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def is_accounted_for(part: Spend) -> bool | None:
         return _is_joint_enough(part)
     if part.mechanism != "discrete_gaussian":
         return None
-    most, deviation = _with_slack(part.delta), _deviation(part)
+    most, deviation = part.delta * (1 + _SLACK), _deviation(part)
     if deviation is not None:
         needed = gaussian_delta(deviation, part.epsilon - COORDINATES_LOSS)
         if needed.is_at_most(most):
@@ -179,18 +180,13 @@ def _is_joint_enough(part: Spend) -> bool | None:
     deviation = _deviation(part)
     if len(unseen) > _MOST_UNSEEN or len(set(choices)) > _MOST_CHOICES or deviation is None:
         return None
-    most = _with_slack(part.delta)
+    most, losses = part.delta * (1 + _SLACK), losses_of(choices)
     epsilon = Interval.of(part.epsilon - COORDINATES_LOSS)
     instead = max((way.delta for way in part.instead), default=Fraction(0))
     return all(
-        joint_delta(deviation, s.left, epsilon, choices, s.passing, instead).is_at_most(most)
-        is True
-        for s in situations(unseen)
+        joint_delta(deviation, situation, epsilon, losses, instead).is_at_most(most) is True
+        for situation in situations(unseen)
     )
-
-
-def _with_slack(delta: Fraction) -> Fraction:
-    return delta * (1 + _SLACK)
 
 
 # Losses are rounded up to multiples of an interval. It is at most the first of these, and so small
@@ -292,14 +288,11 @@ def _of_gaussian(deviation: Fraction, delta: Fraction) -> float:
         goal = delta * (1 - COORDINATES_LOSS)
         return gaussian_delta(deviation, epsilon).is_at_most(goal) is True
 
-    high = Fraction(1)
-    while not is_enough(high):
-        high *= 2
-    low = Fraction(0)
-    while high - low > max(high / 10**9, Fraction(1, 10**12)):
-        middle = (low + high) / 2
-        low, high = (low, middle) if is_enough(middle) else (middle, high)
-    return Interval.of(high + COORDINATES_LOSS).float_above()
+    def width(high: Fraction) -> Fraction:
+        return max(high / 10**9, Fraction(1, 10**12))
+
+    _, enough = narrowed(is_enough, Fraction(0), Fraction(1), width)
+    return Interval.of(enough + COORDINATES_LOSS).float_above()
 
 
 def _is_joint(part: Spend) -> bool:

@@ -176,7 +176,7 @@ def joint_deviation(
     # Discrete noise on all coordinates together loses so much more than continuous noise;
     # `gaussian_scale.gaussian_scale` has the proof.
     epsilon, delta = epsilon - COORDINATES_LOSS, delta * (1 - COORDINATES_LOSS)
-    losses = _losses(choices)
+    losses = losses_of(choices)
     rough = [(float(loss), float(weight.high)) for loss, weight in losses]
 
     def corners_tell(deviation: Fraction) -> bool:
@@ -191,7 +191,7 @@ def joint_deviation(
 
     def is_enough(deviation: Fraction) -> bool:
         return corners_tell(deviation) and all(
-            _mean_delta(deviation, s, Interval.of(epsilon), losses, instead).is_at_most(delta)
+            joint_delta(deviation, s, Interval.of(epsilon), losses, instead).is_at_most(delta)
             is True
             for s in all_situations
         )
@@ -221,7 +221,7 @@ def delta_for_unseen(
         A number of two digits for each block, rounded down.
     """
     deviation = float(joint_deviation(epsilon, delta, choices))
-    losses = [(float(loss), float(weight.high)) for loss, weight in _losses(choices)]
+    losses = [(float(loss), float(weight.high)) for loss, weight in losses_of(choices)]
 
     def unused(left: float) -> float:
         situation = Situation(Fraction(max(left, 0.0)), Fraction(0))
@@ -231,12 +231,9 @@ def delta_for_unseen(
     alone = [unused(1 - float(share)) for share in shares]
     together = unused(1 - float(sum(shares)))
     rate = min(1.0, together / sum(alone)) if alone else 1.0
-    return tuple(_two_digits(_SURELY_UNUSED * rate * unused_alone) for unused_alone in alone)
-
-
-def _two_digits(value: float) -> Fraction:
-    digits = math.floor(math.log10(value)) - 1
-    return math.floor(Fraction(value) / Fraction(10) ** digits) * Fraction(10) ** digits
+    values = [_SURELY_UNUSED * rate * unused_alone for unused_alone in alone]
+    units = [Fraction(10) ** (math.floor(math.log10(value)) - 1) for value in values]
+    return tuple(Fraction(value) // unit * unit for value, unit in zip(values, units, strict=True))
 
 
 def block_scale(deviation: Fraction, share: Fraction, l2: Fraction | int) -> tuple[int, int]:
@@ -259,34 +256,12 @@ def block_scale(deviation: Fraction, share: Fraction, l2: Fraction | int) -> tup
     return calibration.rounded_root((deviation * l2) ** 2 / share + ROUNDING_DEVIATION**2)
 
 
-def joint_delta(
-    deviation: Fraction,
-    left: Fraction,
-    epsilon: Interval,
-    choices: tuple[Fraction, ...],
-    passing: Fraction = Fraction(0),
-    instead: Fraction = Fraction(0),
-) -> Interval:
-    """Encloses a delta of choices and Gaussian blocks of which a share is changed.
-
-    It is the smallest one where nothing passes and nothing can be done instead.
-
-    Args:
-        deviation: s.
-        left: The share, from 0 to 1.
-        epsilon: At which it is asked for.
-        choices: Epsilons of the choices.
-        passing: The probability that something is released that only the unit has.
-        instead: The largest delta of what may be done in place of the blocks.
-    """
-    return _mean_delta(deviation, Situation(left, passing), epsilon, _losses(choices), instead)
+Losses = list[tuple[Fraction, Interval]]
+"""What choices lose together, and with which probability."""
 
 
-_Losses = list[tuple[Fraction, Interval]]
-
-
-def _losses(choices: tuple[Fraction, ...]) -> _Losses:
-    """The losses of randomised response in every choice, and their probabilities."""
+def losses_of(choices: tuple[Fraction, ...]) -> Losses:
+    """Returns the losses of randomised response in every choice, by their epsilons."""
     weights: dict[Fraction, Interval] = {Fraction(0): Interval.of(1)}
     for epsilon in choices:
         grown = Interval.of(epsilon).exp()
@@ -299,24 +274,35 @@ def _losses(choices: tuple[Fraction, ...]) -> _Losses:
     return sorted(weights.items(), key=lambda item: item[0])
 
 
-def _mean_delta(
-    deviation: Fraction, s: Situation, epsilon: Interval, losses: _Losses, instead: Fraction
+def joint_delta(
+    deviation: Fraction,
+    s: Situation,
+    epsilon: Interval,
+    losses: Losses,
+    instead: Fraction = Fraction(0),
 ) -> Interval:
-    total = Interval.of(0)
+    """Encloses a delta of choices and Gaussian blocks of which a share is changed.
+
+    It is the smallest one where nothing passes and nothing can be done instead.
+
+    Args:
+        deviation: Of all blocks.
+        s: What neighbours differ in.
+        epsilon: At which it is asked for.
+        losses: Of the choices.
+        instead: The largest delta of what may be done in place of the blocks.
+    """
+    unit, total = 10**24, Interval.of(0)
     for loss, weight in losses:
         at, then = epsilon - Interval.of(loss), Interval.of(0)
         if s.left:
-            then = gaussian_delta(_as_if_whole(deviation, s.left), at)
+            # The deviation at which the blocks seem whole, rounded down: less noise is worse.
+            whole = Fraction(deviation * math.isqrt(math.floor(unit**2 / s.left)), unit)
+            then = gaussian_delta(whole, at)
         elif at.low < 0:  # only the choices differ
             then = (1 - at.exp()).at_least(0)
         total = total + weight * (then + Interval.of(s.passing)).at_least(instead)
     return total
-
-
-def _as_if_whole(deviation: Fraction, left: Fraction) -> Fraction:
-    """The deviation at which the blocks seem whole, rounded down: what is less noisy is worse."""
-    unit = 10**24
-    return Fraction(deviation * math.isqrt(math.floor(unit**2 / left)), unit)
 
 
 def _rough_delta(
@@ -326,7 +312,7 @@ def _rough_delta(
     losses: Sequence[tuple[float, float]],
     instead: float = 0.0,
 ) -> float:
-    """`_mean_delta` in floats."""
+    """`joint_delta` in floats."""
     left, passing = float(s.left), float(s.passing)
     total = 0.0
     for loss, weight in losses:

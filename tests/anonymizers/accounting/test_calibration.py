@@ -160,8 +160,8 @@ E1, D6 = Fraction(1), MILLIONTH
         (lambda: stability_threshold(E1, Fraction(0)), "with delta 0 choose a method"),
         (lambda: stability_threshold(E1, Fraction(3, 4)), "delta must be .* at most 1/2"),
         (lambda: stability_threshold(E1, 1e-6), "delta must be an exact number"),
-        (lambda: stability_threshold(E1, D6, 0), "max_units must be a whole number"),
-        (lambda: truncated_noise_bound(E1, D6, -1), "max_units must be a whole number"),
+        (lambda: stability_threshold(E1, D6, 0), "must be at least 1, got 0"),
+        (lambda: truncated_noise_bound(E1, D6, -1), "must be at least 1, got -1"),
         (
             lambda: laplace_scale(E1, of_count(True)),
             "a change must be an exact number above 0, got True",

@@ -30,10 +30,12 @@ from tracecloak.anonymizers.accounting.composed import is_accounted_for
 from tracecloak.anonymizers.accounting.composition import Spend, gaussian_scale
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import (
+    Situation,
     Unseen,
     block_scale,
     joint_delta,
     joint_deviation,
+    losses_of,
 )
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.schemas.errors import UsageError
@@ -332,13 +334,15 @@ def test_the_corners_tell_of_any_number_of_new_cells(
     epsilon, delta = Fraction(1), exact("1e-5")
     unseen = (Unseen(FIFTH, delta / 4), Unseen(Fraction(3, 10), delta / 3))
     deviation = joint_deviation(epsilon, delta, choices, unseen)
+    losses = losses_of(choices)
     for i in range(n_cells + 1):
         for j in range(n_cells + 1):
             x, y = Fraction(i, n_cells), Fraction(j, n_cells)
             left = 1 - x * unseen[0].share - y * unseen[1].share
             q = x * unseen[0].delta + y * unseen[1].delta
             for shift, added in ((Interval.of(0), q), (Interval.of(1 - q).log(), Fraction(0))):
-                found = joint_delta(deviation, left, Interval.of(epsilon) + shift, choices)
+                situation = Situation(left, Fraction(0))
+                found = joint_delta(deviation, situation, Interval.of(epsilon) + shift, losses)
                 assert (found + Interval.of(added)).is_at_most(delta) is True
 
 

@@ -21,9 +21,7 @@ from tests.support.generators import budget
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram, variant_counts
 from tests.support.silence import Silence
-from tracecloak.anonymizers.accounting.composition import Spend, total
-from tracecloak.anonymizers.accounting.intervals import Interval
-from tracecloak.anonymizers.accounting.joint import joint_delta
+from tracecloak.anonymizers.accounting.composition import Spend, gaussian_delta, total
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.registry import METHODS
@@ -145,12 +143,9 @@ def test_the_noise_keeps_epsilon_and_delta_at_the_clip(
         assert (noisy == flows.sums(cells, clip_units, noise.units)).all()
     of_sums = 1 - means["markov-log clip"].share
 
-    def delta_at(deviation: Fraction) -> Interval:
-        return joint_delta(deviation, Fraction(1), Interval.of(epsilon), ())
-
     deviation = Fraction(math.sqrt(of_sums) / largest)  # of all, if the sums have their share
-    assert delta_at(deviation).is_at_most(DELTA) is True
-    assert delta_at(deviation * Fraction(99, 100)).is_at_most(DELTA) is False
+    for share, is_enough in ((1, True), (Fraction(99, 100), False)):
+        assert gaussian_delta(deviation * share, epsilon).is_at_most(DELTA) is is_enough
 
 
 def test_without_noise_the_chain_is_that_of_the_log_by_position() -> None:
