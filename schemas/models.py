@@ -165,19 +165,16 @@ def normalise(tree: ProcessTree) -> ProcessTree:
 def _normalised_loop(body: ProcessTree, back: ProcessTree) -> ProcessTree:
     if body.is_silent and back.is_silent:
         return SILENT
-    if body.operator == "loop" and back.is_silent and _repeats_freely(body):
-        return body
+    if body.operator == "loop" and back.is_silent:
+        # Followed by itself it is within itself if it goes back without an activity.
+        inner, way_back = body.children
+        if way_back.is_nullable or inner.is_silent:
+            return body
     if body.is_silent and back.operator == "exclusive":
         # Going back with nothing to do is nothing as well.
         parts = [part for part in back.children if not part.is_silent]
         back = _combined("exclusive", parts)
     return loop(body, back)
-
-
-def _repeats_freely(tree: ProcessTree) -> bool:
-    """Whether a loop followed by itself is within the loop: it goes back without an activity."""
-    body, back = tree.children
-    return back.is_nullable or body.is_silent
 
 
 def _combined(operator: Operator, children: list[ProcessTree]) -> ProcessTree:

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal
 
@@ -284,7 +284,19 @@ class Schedule:
         if self.by not in ("close", "first_event"):
             raise UsageError(f"by: must be close or first_event, got {self.by!r}")
         zone_of(self.time_zone)
-        self._check_durations()
+        for name, low in (("max_lifetime", 1), ("gap", 1), ("release_delay", 0)):
+            value = getattr(self, f"{name}_us")
+            if value is not None and not low <= value <= _LONGEST_US:
+                words = "must not be negative" if low == 0 else "must be above 0"
+                if value > _LONGEST_US:
+                    words = f"must be at most {duration_text(_LONGEST_US)}"
+                raise UsageError(f"{name}: {words}, got {duration_text(value)}")
+        if self.gap_us is not None and self.gap_us > self.max_lifetime_us:
+            raise UsageError(
+                f"gap: {duration_text(self.gap_us)} is longer than max_lifetime, "
+                f"{duration_text(self.max_lifetime_us)}, after which a case ends anyway; give a "
+                "shorter gap, or none"
+            )
         if self.by == "first_event" and (self.gap_us is not None or self.end_activities):
             name = "gap" if self.gap_us is not None else "end_activity"
             raise UsageError(
@@ -307,22 +319,6 @@ class Schedule:
             raise UsageError(
                 f"horizon: {self.horizon} windows of a {self.length.text} from {self.origin} on do "
                 "not end before the year 9999; give fewer"
-            )
-
-    def _check_durations(self) -> None:
-        least = {"max_lifetime": 1, "gap": 1, "release_delay": 0}
-        for name, low in least.items():
-            value = getattr(self, f"{name}_us")
-            if value is not None and not low <= value <= _LONGEST_US:
-                words = "must not be negative" if low == 0 else "must be above 0"
-                if value > _LONGEST_US:
-                    words = f"must be at most {duration_text(_LONGEST_US)}"
-                raise UsageError(f"{name}: {words}, got {duration_text(value)}")
-        if self.gap_us is not None and self.gap_us > self.max_lifetime_us:
-            raise UsageError(
-                f"gap: {duration_text(self.gap_us)} is longer than max_lifetime, "
-                f"{duration_text(self.max_lifetime_us)}, after which a case ends anyway; give a "
-                "shorter gap, or none"
             )
 
     @cached_property
@@ -411,16 +407,10 @@ class Schedule:
         """Returns the numbers, each written in one way only; durations in microseconds."""
         origin = self._origin
         return {
-            "dataset": self.dataset,
+            **asdict(self),
             "origin": origin.label(0) if self.length.unit == "hour" else origin.date.isoformat(),
             "period": self.length.text,
-            "time_zone": self.time_zone,
-            "by": self.by,
-            "max_lifetime_us": self.max_lifetime_us,
-            "gap_us": self.gap_us,
             "end_activities": sorted(self.end_activities),
-            "release_delay_us": self.release_delay_us,
-            "horizon": self.horizon,
         }
 
     @cached_property

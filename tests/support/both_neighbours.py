@@ -166,16 +166,12 @@ def drawn_by(noise: Forced, name: str) -> Iterator[None]:
     begin = Randomness.__init__
 
     def init(
-        self: Randomness,
-        key: Any,
-        release_id: str,
-        input_digest: str,
-        config_digest: str,
-        *given: Any,
+        self: Randomness, key: Any, release_id: str, input_digest: str, config_digest: str
     ) -> None:
-        begin(self, key, release_id, input_digest, config_digest, *given)
-        if release_id.partition("@")[0] == name:  # and no log that is made up for its operator
-            begin(self, key, release_id, "", config_digest, noise)
+        is_own = release_id.partition("@")[0] == name  # and no log that is made up for its operator
+        begin(self, key, release_id, "" if is_own else input_digest, config_digest)
+        if is_own:
+            self.noise = noise
 
     def cells_of_values(
         first: int, values: np.ndarray, cells: np.ndarray, randomness: Randomness, what: str
