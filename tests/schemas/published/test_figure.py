@@ -73,25 +73,15 @@ def test_examples() -> None:
     for value, low, high, scale, span, grade in [
         (100, 80, 120, "amount", 0, "good"),
         (100, 80, 121, "amount", 0, "rough"),
-        (100, 50, 150, "amount", 0, "rough"),
         (100, 50, 151, "amount", 0, "noise"),
         (419, 0, 419, "amount", 0, "noise"),  # half of it is half of the number, and it reaches 0
         (419, 1, 419, "amount", 0, "rough"),
-        (-100, -115, -85, "amount", 0, "good"),
-        (0, 0, 0, "amount", 0, "good"),
         (-50, 0, 20, "amount", 0, "noise"),  # a noisy count, of which none is below 0
-        (0, 0, 3, "amount", 0, "noise"),
         (0, 0, 4, "amount", 100, "good"),  # a 0 is compared with what is declared
-        (1, 0, 4, "amount", 100, "noise"),
-        (0.5, 0.4, 0.6, "share", 0, "good"),
         (0.9, 0.85, 0.95, "share", 0, "rough"),  # 5 points, and half of what is missing to 1
         (0.9, 0.84, 0.96, "share", 0, "noise"),
-        (0.01, 0.0, 0.04, "share", 0, "good"),
         (0.03, 0.0, 0.1, "share", 0, "rough"),
-        (0.25, 0.13, 0.37, "share", 0, "rough"),
-        (5, 3, 7, "position", 100, "good"),
         (5, 0, 10, "position", 100, "rough"),
-        (5, 0, 11, "position", 100, "noise"),
         (5, 4, 6, "position", 0, "noise"),
     ]:
         assert figures.grade_of(value, low, high, scale, span) == grade

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -29,13 +30,8 @@ def test_rows_survive_every_form() -> None:
 
 
 def test_what_is_none_is_an_error() -> None:
-    for body in [
-        {},
-        {"indicators": [{}]},
-        {"indicators": 5},
-        [],
-        {"indicators": [{"indicator": "x"}]},
-    ]:
+    of_rows: list[Any] = [[{}], 5, [{"indicator": "x"}]]
+    for body in [{}, [], *({"indicators": rows} for rows in of_rows)]:
         with pytest.raises((KeyError, TypeError, ValueError)):
             ReleasedIndicators.from_json(body)
 

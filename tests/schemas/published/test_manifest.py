@@ -27,19 +27,10 @@ from tracecloak.schemas.published.manifest import (
 
 SCHEMA = json.loads((Path(schemas.__path__[0]) / "files" / "manifest.schema.json").read_text())
 
-RIGOROUS = Guarantee("rigorous", "case", "add_remove", 1.5, 1e-6, "", "Noise on all counts.")
 PUBLISHED = Guarantee(
-    "published",
-    "individual",
-    "replace_one",
-    None,
-    None,
-    "epsilon = 1.",
-    "It is spent twice.",
+    "published", "individual", "replace_one", None, None, "epsilon = 1.", "It is spent twice.",
     ("A.",),
-)
-SYNTACTIC = Guarantee("syntactic", "event", "add_remove", None, None, "Each variant: 5 cases.", "")
-
+)  # fmt: skip
 MANIFEST = ReleaseManifest(
     release_id="2026-01.a",
     method="amun",
@@ -48,14 +39,7 @@ MANIFEST = ReleaseManifest(
     guarantee=PUBLISHED,
     operations=(Operation("substitution", "event", "time:timestamp"),),
     spends=(
-        {
-            "what": "edges",
-            "mechanism": "discrete_gaussian",
-            "epsilon": "1",
-            "delta": "0.000001",
-            "scale": "4225/1000",
-            "sensitivity": "1",
-        },
+        {"what": "edges", "mechanism": "discrete_gaussian", "epsilon": "1", "delta": "0.000001"},
     ),
     config_digest="5ae0",
     key_fingerprint="d708",

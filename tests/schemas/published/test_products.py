@@ -25,13 +25,9 @@ from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.transforms.publish.products import PRODUCTS, kind_of
 
 VARIANTS = ReleasedVariants(
-    pa.array(["A", "B", "é"], pa.string()),
-    np.array([0, 2, 3, 6], np.int64),
-    np.array([0, 1, 2, 1, 1, 0], np.int32),
-    np.array([90, 30, 16], np.int64),
-    np.array([87, 27, 13], np.int64),
-    np.array([93, 33, 19], np.int64),
-)
+    pa.array(["A", "B", "é"]), np.array([0, 2, 3, 6]), np.array([0, 1, 2, 1, 1, 0], np.int32),
+    *map(np.array, ([90, 30, 16], [87, 27, 13], [93, 33, 19])),
+)  # fmt: skip
 SURE = {"kind": "measured", "usable": True, "grade": "good"}
 ROWS = [
     {"variant": ["A", "B"], "count": 90, "low": 87, "high": 93, **SURE},
@@ -39,15 +35,10 @@ ROWS = [
     {"variant": ["B", "B", "A"], "count": 16, "low": 13, "high": 19, **SURE},
 ]
 DURATIONS = ReleasedDurations(
-    pa.array(["A", "B"], pa.string()),
-    np.array([1_000, 60_000], np.int64),
-    np.array([0, 0, 1], np.int32),
-    np.array([1, 1, 0], np.int32),
-    np.array([0, 2, 1], np.int32),
-    np.array([5, 7, 9], np.int64),
-    np.array([2, 4, 6], np.int64),
-    np.array([8, 10, 12], np.int64),
-)
+    pa.array(["A", "B"]), np.array([1_000, 60_000]),
+    *(np.array(of, np.int32) for of in ([0, 0, 1], [1, 1, 0], [0, 2, 1])),
+    *map(np.array, ([5, 7, 9], [2, 4, 6], [8, 10, 12])),
+)  # fmt: skip
 COLUMNS = (
     "source", "target", "from_us", "to_us", "count", "low", "high", "kind", "usable", "grade",
 )  # fmt: skip
@@ -116,13 +107,8 @@ FIGURES = ReleasedFigures.of(
     ]
 )
 TREE = ReleasedTree(pa.array(["a", "b"]), "->( 'a', X( 'b', tau ) )", True, 0.5)
-NOTHING = ReleasedVariants(
-    pa.array([], pa.string()),
-    np.zeros(1, np.int64),
-    *(np.zeros(0, kind) for kind in (np.int32, np.int64)),
-    None,
-    None,
-)
+NOTHING = VARIANTS.take(np.zeros(0, np.int64))
+NOTHING = replace(NOTHING, names=pa.array([], pa.string()), lows=None, highs=None)
 
 
 def test_a_product_comes_back_from_its_json() -> None:

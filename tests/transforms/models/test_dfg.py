@@ -30,14 +30,9 @@ def graph_of(
     rows = sorted((code[a], code[b], n) for (a, b), n in edges.items())
     columns = np.array(rows, np.int64).reshape(-1, 3)
     counts = columns[:, 2]
-    return ReleasedGraph(
-        pa.array(activities, pa.string()),
-        columns[:, 0].astype(np.int32),
-        columns[:, 1].astype(np.int32),
-        counts,
-        np.maximum(counts - half, 0),
-        counts + half,
-    )
+    ends = (columns[:, i].astype(np.int32) for i in (0, 1))
+    limits = np.maximum(counts - half, 0), counts + half
+    return ReleasedGraph(pa.array(activities, pa.string()), *ends, counts, *limits)
 
 
 def random_graph(n: int, n_edges: int, number: int = 0) -> ReleasedGraph:
@@ -61,33 +56,20 @@ def random_graph(n: int, n_edges: int, number: int = 0) -> ReleasedGraph:
     return ReleasedGraph(names, sources, targets, kept, np.maximum(kept - 20, 0), kept + 20)
 
 
-ORDERS = graph_of(
-    {
-        (">", "Order"): 100,
-        ("Order", "Pay"): 90,
-        ("Order", "Cancel"): 10,
-        ("Pay", "Ship"): 80,
-        ("Pay", "Pay"): 5,
-        ("Pay", "Cancel"): 15,
-        ("Ship", "Pay"): 5,
-        ("Ship", "<"): 75,
-        ("Cancel", "<"): 25,
-    }
+ORDERS = graph_of({
+    (">", "Order"): 100, ("Order", "Pay"): 90, ("Order", "Cancel"): 10, ("Pay", "Ship"): 80,
+    ("Pay", "Pay"): 5, ("Pay", "Cancel"): 15, ("Ship", "Pay"): 5, ("Ship", "<"): 75,
+    ("Cancel", "<"): 25,
+})  # fmt: skip
+GRAPHS = (
+    ORDERS,
+    graph_of({(">", "A"): 5, ("A", "B"): 8, ("B", "A"): 3, ("B", "<"): 5}),
+    graph_of({(">", "A"): 5, ("A", "<"): 5, ("B", "C"): 3, ("C", "B"): 3}),  # a cycle apart
+    graph_of({(">", "<"): 4, (">", "A"): 1, ("A", "<"): 1}),
+    graph_of({}, names=["A", "B"]),
+    graph_of({}),
+    random_graph(12, 70),
 )
-TWO_WAYS = graph_of({(">", "A"): 5, ("A", "B"): 8, ("B", "A"): 3, ("B", "<"): 5})
-CYCLE_APART = graph_of({(">", "A"): 5, ("A", "<"): 5, ("B", "C"): 3, ("C", "B"): 3})
-STRAIGHT = graph_of({(">", "<"): 4, (">", "A"): 1, ("A", "<"): 1})
-NOTHING = graph_of({}, names=["A", "B"])
-NO_NAMES = graph_of({})
-GRAPHS = {
-    "orders": ORDERS,
-    "two ways": TWO_WAYS,
-    "cycle apart": CYCLE_APART,
-    "straight": STRAIGHT,
-    "nothing": NOTHING,
-    "no names": NO_NAMES,
-    "random": random_graph(12, 70),
-}
 
 
 # --- reading SVG ----------------------------------------------------------------------------------
@@ -197,8 +179,7 @@ def plain(text: str) -> str:
 
 
 def test_everything_is_drawn_once_and_nothing_overlaps():
-    for name in GRAPHS:
-        graph = GRAPHS[name]
+    for graph in GRAPHS:
         drawing = read_svg(write_svg(graph, "Title", "Caption."))
         labels = graph.labels
         passed = graph.throughputs().tolist()
@@ -278,16 +259,17 @@ def test_a_large_graph_is_drawn_in_part_and_says_so(max_edges):
 
 
 def test_the_busiest_activities_come_before_the_heaviest_edges():
-    for max_edges, expected in [
-        (3, {"▶ → A", "A → B", "B → ■"}),  # the widest way, on which the two busiest lie
-        (4, {"▶ → A", "A → B", "B → ■", "A → A"}),  # C needs two: the heaviest of the rest
-        (5, {"▶ → A", "A → B", "B → ■", "A → C", "C → ■"}),
-        (6, {"▶ → A", "A → B", "B → ■", "A → C", "C → ■", "A → A"}),
+    counts = {(">", "A"): 100, ("A", "B"): 120, ("B", "<"): 90, ("A", "C"): 10, ("C", "<"): 10}
+    graph = graph_of({**counts, ("A", "A"): 50, ("B", "A"): 30})
+    widest = {"▶ → A", "A → B", "B → ■"}  # on which the two busiest lie
+    for max_edges, more in [
+        (3, set()),
+        (4, {"A → A"}),  # C needs two: the heaviest of the rest
+        (5, {"A → C", "C → ■"}),
+        (6, {"A → C", "C → ■", "A → A"}),
     ]:
-        counts = {(">", "A"): 100, ("A", "B"): 120, ("B", "<"): 90, ("A", "C"): 10, ("C", "<"): 10}
-        graph = graph_of({**counts, ("A", "A"): 50, ("B", "A"): 30})
         drawing = read_svg(write_svg(graph, "Part", "", max_edges))
-        assert {plain(tip).split(":")[0] for tip in drawing.edges} == expected
+        assert {plain(tip).split(":")[0] for tip in drawing.edges} == widest | more
 
 
 def test_where_nothing_leads_from_the_start_the_heaviest_edges_are_drawn():
@@ -314,14 +296,8 @@ def hostile_graph() -> ReleasedGraph:
     chain = np.arange(n + 1)
     sources = np.array([*range(n), n], np.int32)
     targets = np.array([*range(1, n), n + 1, 0], np.int32)
-    return ReleasedGraph(
-        pa.array([name.encode("utf-8", "replace").decode() for name in HOSTILE]),
-        sources,
-        targets,
-        100 + chain,
-        90 + chain,
-        110 + chain,
-    )
+    names = pa.array([name.encode("utf-8", "replace").decode() for name in HOSTILE])
+    return ReleasedGraph(names, sources, targets, 100 + chain, 90 + chain, 110 + chain)
 
 
 def test_hostile_names_stay_text():
@@ -376,8 +352,7 @@ def read_dot(text: str) -> dict[str, dict[str, str]]:
 
 
 def test_dot_holds_every_node_and_every_edge_once():
-    for name in GRAPHS:
-        graph = GRAPHS[name]
+    for graph in GRAPHS:
         dot = read_dot(write_dot(graph, "Some title"))
         assert dot.pop("graph")["label"] == "Some title"
         edges = {key: dot.pop(key) for key in list(dot) if "->" in key}
