@@ -19,7 +19,6 @@ import shlex
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -260,7 +259,7 @@ def _figures(newest: StepRelease, releases: Sequence[StepRelease]) -> dict[str, 
             f"A path that is not drawn can have up to {most_hidden:,} occurrences: with a "
             "probability of about 95 %, none has more."
         ),
-        "figures": [asdict(figure) for figure in figures["totals"] + figures["activities"]],
+        "figures": figures["totals"] + figures["activities"],
         # The course of totals is the chart of totals.
         "course": [] if newest.view == "total" else course_of(releases),
     }

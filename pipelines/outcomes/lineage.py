@@ -239,13 +239,19 @@ def send(event: dict[str, Any], to: str) -> None:
     data = json.dumps(event, ensure_ascii=False).encode()
     try:
         if _is_address(to):
-            _post(data, to)
+            token = os.environ.get(_KEY)
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            headers["Content-Type"] = "application/json"
+            request = urllib.request.Request(to, data, headers, method="POST")
+            urllib.request.build_opener(_NoRedirects).open(request, timeout=_WAITS_S).close()
         else:
             _append(data + b"\n", to)
     except (OSError, ValueError, http.client.HTTPException) as error:
         # A status of HTTP, or a class.
         reason = getattr(error, "code", None) or type(error).__name__
-        _LOG.warning("lineage: %s took no event (%s)", _without_query(to), reason)
+        # What may hold a token is left out.
+        place = to.partition("?")[0] if _is_address(to) else to
+        _LOG.warning("lineage: %s took no event (%s)", place, reason)
 
 
 def _append(line: bytes, path: str) -> None:
@@ -266,17 +272,3 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         headers: http.client.HTTPMessage, newurl: str,
     ) -> None:  # fmt: skip
         return None
-
-
-def _post(data: bytes, to: str) -> None:
-    headers = {"Content-Type": "application/json"}
-    if token := os.environ.get(_KEY):
-        headers["Authorization"] = f"Bearer {token}"
-    request = urllib.request.Request(to, data, headers, method="POST")
-    with urllib.request.build_opener(_NoRedirects).open(request, timeout=_WAITS_S):
-        return
-
-
-def _without_query(to: str) -> str:
-    """Returns where events go without what may hold a token."""
-    return to.partition("?")[0] if _is_address(to) else to

@@ -108,7 +108,10 @@ def release_rows(
     yield "promise", config.guarantee.short
     if warning := caution(config.guarantee):
         yield "caution", warning
-    yield "cost", cost_text(config) if is_new else _paid_before(config, outcome)
+    payer = config.account if outcome.balance is None else outcome.balance.account
+    beside = "" if payer == config.account else f"; account {payer} paid for it"
+    before = f"nothing, as it was released before{beside}"
+    yield "cost", cost_text(config) if is_new else before
     if outcome.balance is not None:
         yield "remains", remains_text(outcome.balance)
     if is_private and is_new and outcome.tally is not None:
@@ -143,12 +146,6 @@ def cost_text(config: ReleaseConfig) -> str:
     elif config.schedule is not None:
         beside = "; all windows together cost what the dearest costs"
     return f"epsilon {epsilon} and delta {delta} of account {config.account}{beside}"
-
-
-def _paid_before(config: ReleaseConfig, outcome: Outcome) -> str:
-    payer = config.account if outcome.balance is None else outcome.balance.account
-    beside = "" if payer == config.account else f"; account {payer} paid for it"
-    return f"nothing, as it was released before{beside}"
 
 
 def _advice(config: ReleaseConfig, held: Yield) -> str:
@@ -186,13 +183,8 @@ def remains_text(balance: Balance) -> str:
     """Returns what an account has left, and how a cap is declared where it has none."""
     from tracecloak.anonymizers.accounting.composition import decimal_text
 
-    left = [
-        f"{name} {decimal_text(value)}"
-        for name, value in (
-            ("epsilon", balance.remaining_epsilon), ("delta", balance.remaining_delta),
-        )
-        if value is not None
-    ]  # fmt: skip
+    remaining = {"epsilon": balance.remaining_epsilon, "delta": balance.remaining_delta}
+    left = [f"{name} {decimal_text(n)}" for name, n in remaining.items() if n is not None]
     if not left:
         return (
             f"as much as you like: no cap is declared for account {balance.account}; `tracecloak "

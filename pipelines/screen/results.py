@@ -213,16 +213,6 @@ class OperatorLinesFilter(logging.Filter):
         return False
 
 
-def _handler_of(stream: TextIO) -> logging.Handler:
-    if stream.isatty() and os.environ.get("TERM") != "dumb":
-        handler: logging.Handler = _LineHandler(stream)
-        handler.setFormatter(EscapingFormatter("%(message)s"))
-    else:
-        handler = _LogHandler(stream)
-        handler.setFormatter(EscapingFormatter(_FORMAT))
-    return handler
-
-
 @contextlib.contextmanager
 def _ours_alone() -> Iterator[TextIO]:
     """Gives a stream to standard error, while what all others write there is thrown away.
@@ -265,12 +255,14 @@ def showing_progress(
     """
     with contextlib.ExitStack() as stack:
         stream = sys.stderr if with_runner else stack.enter_context(_ours_alone())
-        if form == "quiet":
-            handler: logging.Handler = logging.StreamHandler(stream)
-            handler.setLevel(logging.ERROR)
-            handler.setFormatter(EscapingFormatter())
-        else:
-            handler = _handler_of(stream)
+        handler: logging.Handler = logging.StreamHandler(stream)
+        handler.setLevel(logging.ERROR)
+        text_format = None
+        if form != "quiet" and stream.isatty() and os.environ.get("TERM") != "dumb":
+            handler, text_format = _LineHandler(stream), "%(message)s"
+        elif form != "quiet":
+            handler, text_format = _LogHandler(stream), _FORMAT
+        handler.setFormatter(EscapingFormatter(text_format))
         if not _is_of_operator(stream, form):
             handler.addFilter(OperatorLinesFilter())
         stack.callback(handler.close)

@@ -77,15 +77,10 @@ class NotApplicable(Exception):  # noqa: N818 - likewise
 
 def quote_names(names: Iterable[str]) -> str:
     """Returns names for a sentence: the first few, without characters that steer a terminal."""
-    listed = list(names)
-    text = ", ".join(_printable(name) for name in listed[:_SHOWN_NAMES])
-    n_more = len(listed) - _SHOWN_NAMES
-    return f"{text} and {n_more:,} more" if n_more > 0 else text
-
-
-def _printable(name: str) -> str:
-    plain = escaped(name)
-    return plain if len(plain) <= _SHOWN_CHARACTERS else f"{plain[:_SHOWN_CHARACTERS]}…"
+    plain = [escaped(name) for name in names]
+    n_more, limit = len(plain) - _SHOWN_NAMES, _SHOWN_CHARACTERS
+    shown = (one if len(one) <= limit else f"{one[:limit]}…" for one in plain[:_SHOWN_NAMES])
+    return ", ".join(shown) + (f" and {n_more:,} more" if n_more > 0 else "")
 
 
 # --- Reading a folder that somebody sent: plain files in it alone, as its manifest lists them. ----

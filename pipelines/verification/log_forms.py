@@ -165,7 +165,11 @@ def _text_rows(
         for field in schema:
             given = [there[n] for n in {names[field.name]: 0, field.name: 0} if n in there]
             values = pc.coalesce(*given) if given else pa.nulls(batch.columns.num_rows)
-            values = _cast(values, field.type)
+            if pa.types.is_dictionary(values.type):
+                values = values.dictionary_decode()
+            if field.type != pa.string() and pa.types.is_string(values.type):
+                values = pc.if_else(pc.equal(values, ""), None, values)
+            values = values.cast(field.type)
             if has_apostrophes and field.type == pa.string():
                 written, values = values, without_apostrophes(values)
                 if not with_apostrophes(values).equals(written):
@@ -195,14 +199,6 @@ class _Text(io.RawIOBase):
             raise Wrong("A log has events, or texts between them, that are larger than any.")
         buffer[: len(data)] = data
         return len(data)
-
-
-def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    if kind != pa.string() and pa.types.is_string(values.type):
-        values = pc.if_else(pc.equal(values, ""), None, values)
-    return values.cast(kind)
 
 
 def in_order(stream: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:

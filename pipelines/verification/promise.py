@@ -8,7 +8,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from fractions import Fraction
 from typing import Any, BinaryIO, cast
@@ -64,13 +64,12 @@ def check_statement(received: Received) -> str:
     plain = " ".join(text.replace("\\", "").split())
     wanted = [received.body["release_id"], received.body["method"]]
     if guarantee["kind"] == "rigorous":
-        wanted += [
-            f"epsilon = {_decimal(guarantee['epsilon'])}",
-            f"delta = {_decimal(guarantee['delta'])}",
-        ]
+        numbers = ((name, Fraction(repr(float(guarantee[name])))) for name in ("epsilon", "delta"))
+        wanted += [f"{name} = {decimal_text(number)}" for name, number in numbers]
     elif "differential privacy with epsilon =" in plain:
         raise Wrong(f"{STATEMENT_NAME} promises an epsilon, and {MANIFEST_NAME} does not.")
-    if not all(_stands_in(words, plain) for words in wanted):
+    # As a whole: `epsilon = 1` is not in `epsilon = 1.5`.
+    if not all(re.search(rf"(?<!\w){re.escape(words)}(?!\w|\.\d)", plain) for words in wanted):
         raise Wrong(
             f"{STATEMENT_NAME} has not the name, method, epsilon and delta of {MANIFEST_NAME}."
         )
@@ -89,7 +88,8 @@ def check_copies(received: Received) -> str:
         NotApplicable: No file carries it.
     """
     n_read = 0
-    for path in _data_files(received):
+    of_steps = received.steps() if received.is_stream else ()
+    for path in [*received.paths, *(path for _, forms in of_steps for path in forms.values())]:
         if path.endswith(".parquet"):
             _check_parquet(received, path)
         elif path.endswith((".xes", ".xes.gz")):
@@ -198,17 +198,6 @@ def _may_have_error_bars(received: Received) -> set[bool]:
     return {METHODS[name].has_error_bars}
 
 
-def _stands_in(words: str, text: str) -> bool:
-    """Whether words stand in a text as a whole: `epsilon = 1` does not in `epsilon = 1.5`."""
-    return bool(re.search(rf"(?<!\w){re.escape(words)}(?!\w|\.\d)", text))
-
-
-def _data_files(received: Received) -> Iterator[str]:
-    yield from received.paths
-    if received.is_stream:
-        yield from (path for _, forms in received.steps() for path in forms.values())
-
-
 def _check_parquet(received: Received, path: str) -> None:
     from tracecloak.pipelines.verification.parquet_bounds import footer_of
 
@@ -256,10 +245,6 @@ def _check_xes(received: Received, path: str) -> None:
             raise Wrong(
                 f"{quote_names([path])} says something else than {MANIFEST_NAME} under {key}."
             )
-
-
-def _decimal(value: float) -> str:
-    return decimal_text(Fraction(repr(float(value))))
 
 
 _PIECE_BYTES = 64 << 10

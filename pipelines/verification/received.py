@@ -219,23 +219,17 @@ class Received:
 
     def steps(self) -> Iterator[tuple[int, dict[str, str]]]:
         """Yields the steps of an epoch in order: (number, path by what follows the number)."""
-        pattern = self.step_pattern()
+        params = self.body["params"]
+        folder = f"product={params.get('product')}/view={params.get('view')}/step-"
+        kinds = (FORMATS[name] for name in formats_of_releases())
+        endings = "|".join(re.escape(kind.log_ending) for kind in kinds)
+        form = rf"(?P<form>\.json|\.parquet|/step\.json|/log({endings}))"
+        pattern = re.compile(rf"{re.escape(folder)}(?P<step>[0-9]{{6,9}}){form}")
         steps: dict[int, dict[str, str]] = {}
         for path in self.folder.sizes:
             if match := pattern.fullmatch(path):
                 steps.setdefault(int(match["step"]), {})[match["form"]] = path
         yield from sorted(steps.items())
-
-    def step_pattern(self) -> re.Pattern[str]:
-        """Returns what the paths of an epoch's steps look like."""
-        params = self.body["params"]
-        folder = f"product={params.get('product')}/view={params.get('view')}/step-"
-        kinds = (FORMATS[name] for name in formats_of_releases())
-        endings = "|".join(re.escape(kind.log_ending) for kind in kinds)
-        return re.compile(
-            re.escape(folder) + r"(?P<step>[0-9]{6,9})"
-            rf"(?P<form>\.json|\.parquet|/step\.json|/log({endings}))"
-        )
 
 
 def _is_plain(path: str) -> bool:

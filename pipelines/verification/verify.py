@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
 
-from tracecloak.pipelines.verification.data import Contents
+from tracecloak.pipelines.verification import promise
+from tracecloak.pipelines.verification.data import Contents, check_steps
 from tracecloak.pipelines.verification.folder import (
     Finding,
     NotApplicable,
@@ -60,7 +62,12 @@ def check_page(contents: Contents) -> str:
             )
         if b'id="libraries"' in page and page == _page_of(contents, shares=True):
             return f"{again}bytes. {_shared_text(received.folder, page)}"
-        _require_judgeable(contents)
+        # A genuine page could have other bytes than the one that was made here.
+        if not received.is_by_this_version:
+            raise Unsure(f"It is by tracecloak {received.version}, which alone can make it again.")
+        if None in contents.products.values():
+            raise Unsure("This installation cannot read back all that the page was made of.")
+        contents.require_names()
     except Unsure as reason:
         raise Unsure(
             f"{REPORT_NAME} is not shown to be confined. {reason} The page may run scripts and ask "
@@ -107,20 +114,6 @@ def _page_of(contents: Contents, shares: bool = False) -> bytes:
     return report_html(received.manifest, files, products, log, shares)
 
 
-def _require_judgeable(contents: Contents) -> None:
-    """Looks whether a genuine page could have other bytes than the one that was made here.
-
-    Raises:
-        Unsure: It could.
-    """
-    received = contents.received
-    if not received.is_by_this_version:
-        raise Unsure(f"It is by tracecloak {received.version}, which alone can make it again.")
-    if None in contents.products.values():
-        raise Unsure("This installation cannot read back all that the page was made of.")
-    contents.require_names()
-
-
 def check_pictures(contents: Contents) -> str:
     """Each picture and each model is made again of its product, and has the same bytes.
 
@@ -132,11 +125,20 @@ def check_pictures(contents: Contents) -> str:
             installation lacks.
         NotApplicable: There is neither a picture nor a model.
     """
-    received = contents.received
-    others = [path for path in received.paths if path not in _known(contents)]
+    received, manifest = contents.received, contents.received.manifest
+    # The files that other checks look at.
+    known = {STATEMENT_NAME, REPORT_NAME, *(path for form in contents.logs for path in form.paths)}
+    known |= {f"{name}.{ending}" for name in contents.products for ending in ("parquet", "json")}
+    known |= {DFG_NAME} if contents.logs else set()
+    others = [path for path in received.paths if path not in known]
     if not others:
         raise NotApplicable("There is no picture of a graph or tree, and no model.")
-    expected = _expected_files(contents)
+    expected: dict[str, bytes] = {}
+    for name, product in contents.products.items():
+        if product is not None:
+            title = f"{manifest.release_id}: {name}"
+            files = kind_of(product).further_files(product, title, manifest.guarantee.sentence)
+            expected |= {f"{name}.{ending}": data for ending, data in files.items()}
     unlike = [
         path for path in others if path in expected and received.folder.read(path) != expected[path]
     ]
@@ -159,25 +161,6 @@ def check_pictures(contents: Contents) -> str:
     return (
         f"Pictures and models were made again of the data: {len(others):,} files, the same bytes."
     )
-
-
-def _expected_files(contents: Contents) -> dict[str, bytes]:
-    """The pictures and models of the products that can be read back, by path."""
-    manifest = contents.received.manifest
-    files_by_path: dict[str, bytes] = {}
-    for name, product in contents.products.items():
-        if product is not None:
-            title = f"{manifest.release_id}: {name}"
-            files = kind_of(product).further_files(product, title, manifest.guarantee.sentence)
-            files_by_path |= {f"{name}.{ending}": data for ending, data in files.items()}
-    return files_by_path
-
-
-def _known(contents: Contents) -> set[str]:
-    """The paths of the files that other checks look at."""
-    known = {STATEMENT_NAME, REPORT_NAME, *(path for form in contents.logs for path in form.paths)}
-    known |= {f"{name}.{ending}" for name in contents.products for ending in ("parquet", "json")}
-    return known | {DFG_NAME} if contents.logs else known
 
 
 # --- All checks of a received release, one after the other: none stands in the way of the others. -
@@ -247,21 +230,21 @@ def verify(path: str, key: str | None = None) -> Verification:
     """
     trusted = None if key is None else PublicKey.given(key)
     folder = ReceivedFolder.at(path)
-    release: Received | None = None
+    valid: list[Received] = []
 
     def check_manifest() -> str:
-        nonlocal release
-        release = Received.of(folder)
+        valid.append(Received.of(folder))
         return f"{MANIFEST_NAME} is as its schema asks."
 
     findings = [
         _finding("manifest", check_manifest),
-        _finding("signature", lambda: check_signature(folder, trusted)),
+        _finding("signature", partial(check_signature, folder, trusted)),
     ]
-    if release is None:
+    if not valid:
         reason = f"{MANIFEST_NAME} cannot be relied on."
         findings += [Finding(check, "not applicable", reason) for check in _OF_MANIFEST]
         return Verification(folder.path, tuple(findings), None)
+    [release] = valid
     files = _finding("files", release.check_files)
     findings += [files, _finding("leftovers", partial(check_leftovers, release))]
     changed = "The files are not those that were released."
@@ -270,8 +253,11 @@ def verify(path: str, key: str | None = None) -> Verification:
             findings.append(Finding(check, "not applicable", changed))
         else:
             findings.append(_finding(check, does))
+    warning = ""
+    with contextlib.suppress(Exception):  # made to break readers, which checks have found
+        warning = caution(release.manifest.guarantee)
     sentence = release.body["guarantee"]["sentence"]
-    return Verification(folder.path, tuple(findings), sentence, _caution(release), release)
+    return Verification(folder.path, tuple(findings), sentence, warning, release)
 
 
 _OF_MANIFEST = (
@@ -280,17 +266,7 @@ _OF_MANIFEST = (
 )
 
 
-def _caution(release: Received) -> str:
-    try:
-        return caution(release.manifest.guarantee)
-    except Exception:  # of a manifest that was made to break readers, which checks have found
-        return ""
-
-
 def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:
-    from tracecloak.pipelines.verification import promise
-    from tracecloak.pipelines.verification.data import check_steps
-
     of_promise: dict[str, Callable[[], str]] = {
         "statement": partial(promise.check_statement, release),
         "copies": partial(promise.check_copies, release),

@@ -262,9 +262,18 @@ class Yield:
         text = ", ".join(part for part in counts if part)
         if not text:
             return ""
-        sentences = [f"{text} came out{self._of_figures}."]
+        n_noise = round((self.n_figures or 0) * (self.unclear_share or 0.0))
+        sentences = [f"{text} came out{f', {n_noise:,} of them noise' * bool(n_noise)}."]
         if self.is_unclear and not self.is_empty:
-            sentences.insert(0, self._unclear_sentence)
+            what = "all that is counted is in counts whose grade is noise"
+            fewer = "fewer activities or groups of them,"
+            if self.n_figures is not None:
+                what, fewer = "the figures are noise", "fewer figures, tighter bounds"
+            sentences.insert(
+                0,
+                f"NOT USABLE: {self.unclear_share:.0%} of {what}. More cases, {fewer} or a larger "
+                "epsilon would help.",
+            )
         if self.named_share is not None and 0 < self.named_share < _ALL:
             sentences.append(
                 f"{self.named_share:.0%} of all occurrences have the name of an activity, the "
@@ -286,27 +295,6 @@ class Yield:
                 why = "no activity has its name in it, so nobody can tell what happened"
             sentences.append(f"Nothing of it is of use: {why}.")
         return " ".join(sentences)
-
-    @property
-    def _of_figures(self) -> str:
-        """How many of the figures are noise, as a part of a sentence."""
-        if self.n_figures is None or self.unclear_share is None:
-            return ""
-        n = round(self.n_figures * self.unclear_share)
-        return f", {n:,} of them noise" if n else ""
-
-    @property
-    def _unclear_sentence(self) -> str:
-        if self.n_figures is not None:
-            return (
-                f"NOT USABLE: {self.unclear_share:.0%} of the figures are noise. "
-                "More cases, fewer figures, tighter bounds or a larger epsilon would help."
-            )
-        return (
-            f"NOT USABLE: {self.unclear_share:.0%} of all that is counted is in counts whose "
-            "grade is noise. More cases, fewer activities or groups of "
-            "them, or a larger epsilon would help."
-        )
 
     def sentence_of(self, params: Mapping[str, Any]) -> str:
         """Returns what came out, in words, and which limits on what counts are likely to matter.

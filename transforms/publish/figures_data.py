@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from tracecloak.schemas.published.figures import (
     LEGEND,
     MODELLED,
     Figure,
-    Grade,
     ReleasedFigures,
     grades,
 )
@@ -165,31 +163,14 @@ _N_ROWS = 200
 _UNITS = ("day", 86400.0), ("hour", 3600.0), ("minute", 60.0), ("second", 1.0)
 
 
-@dataclass(frozen=True)
-class ShownFigure:
-    """A figure as a page prints it.
-
-    Attributes:
-        name: What it is of.
-        text: The number, with its interval.
-        kind: Its kind.
-        grade: How sure it is.
-    """
-
-    name: str
-    text: str
-    kind: str
-    grade: Grade
-
-
 def figures_data(figures: ReleasedFigures) -> dict[str, Any]:
     """Returns totals, those of each activity, times, and the limit of what is hidden.
 
     Returns:
         `legend`, what the grades mean; `totals`, `activities`, the most frequent first, `times`,
         the surest first, and of a log `durations`, `waits`, likewise, and `starts`: lists of
-        `ShownFigure`; `most_hidden`, the limit of a path that is not shown, as a text, empty where
-        none is known.
+        figures as they are printed, with name, text, kind and grade; `most_hidden`, the limit of a
+        path that is not shown, as a text, empty where none is known.
     """
     rows = figures.rows()
     activities = sorted((r for r in rows if r.name == "activity"), key=lambda row: -row.value)
@@ -297,13 +278,15 @@ def duration_in_words(us: int) -> str:
     return f"{number} {name}{'' if number == '1' else 's'}"
 
 
-def _between(figure: Figure) -> ShownFigure:
+def _between(figure: Figure) -> dict[str, str]:
     return _shown(figure, " → ".join(map(plain_name, figure.of)), duration_in_words)
 
 
-def _shown(figure: Figure, name: str, words: Callable[[int], str] = "{:,}".format) -> ShownFigure:
+def _shown(
+    figure: Figure, name: str, words: Callable[[int], str] = "{:,}".format
+) -> dict[str, str]:
     text = f"{words(figure.value)} ({words(figure.low)}\u2013{words(figure.high)})"
-    return ShownFigure(name, text, figure.kind, figure.grade)
+    return {"name": name, "text": text, "kind": figure.kind, "grade": figure.grade}
 
 
 # ---

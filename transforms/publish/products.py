@@ -53,19 +53,13 @@ class ProductKind:
 
     def further_files(self, product: ReleasedProduct, title: str, promise: str) -> dict[str, bytes]:
         """Returns what `forms` returns."""
-        if self.forms is None:
-            return {}
-        files: dict[str, bytes] = load(self.forms)(product, title, promise)
-        return files
+        return {} if self.forms is None else dict(load(self.forms)(product, title, promise))
 
     def products_of_log(
         self, product: ReleasedProduct, log: LogCounts
     ) -> dict[str, ReleasedProduct]:
         """Returns what `of_log` returns."""
-        if self.of_log is None:
-            return {}
-        products: dict[str, ReleasedProduct] = load(self.of_log)(product, log)
-        return products
+        return {} if self.of_log is None else dict(load(self.of_log)(product, log))
 
     def parts_of_page(
         self, product: ReleasedProduct, params: Mapping[str, Any]

@@ -7,7 +7,6 @@ input. A repetition gives the same bytes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -91,19 +90,6 @@ _BY_ENDING = {
 }
 
 
-@dataclass(frozen=True)
-class Opening:
-    """How to open a file with something.
-
-    Attributes:
-        title: With what.
-        code: What to type or do.
-    """
-
-    title: str
-    code: str
-
-
 def what_is(path: str) -> str:
     """Returns what a file of a release is, in a few words."""
     if path in _EXACT:
@@ -116,32 +102,32 @@ def what_is(path: str) -> str:
     return next((text for end, text in _BY_ENDING.items() if path.endswith(end)), "")
 
 
-def openings_of(paths: Sequence[str]) -> list[Opening]:
-    """Returns how to open what a release has, from its folder."""
+def openings_of(paths: Sequence[str]) -> list[tuple[str, str]]:
+    """Returns with what to open what a release has, and what to type or do in its folder."""
     has_parts = any(path.startswith("log/") for path in paths)
     tables = [path for path in paths if path.endswith(".parquet") and not path.startswith("log/")]
     openings = []
     if has_parts:
         openings += [
-            Opening("pandas", 'import pandas\n\nlog = pandas.read_parquet("log")'),
-            Opening("polars", 'import polars\n\nlog = polars.read_parquet("log/*.parquet")'),
-            Opening("DuckDB", "SELECT activity, count(*) FROM 'log/*.parquet' GROUP BY activity;"),
+            ("pandas", 'import pandas\n\nlog = pandas.read_parquet("log")'),
+            ("polars", 'import polars\n\nlog = polars.read_parquet("log/*.parquet")'),
+            ("DuckDB", "SELECT activity, count(*) FROM 'log/*.parquet' GROUP BY activity;"),
         ]
     if any(path.endswith(".xes.gz") for path in paths):
         openings += [
-            Opening("pm4py", 'import pm4py\n\nlog = pm4py.read_xes("log.xes.gz")'),
-            Opening("ProM, Disco, Celonis", "Import log.xes.gz as an event log."),
+            ("pm4py", 'import pm4py\n\nlog = pm4py.read_xes("log.xes.gz")'),
+            ("ProM, Disco, Celonis", "Import log.xes.gz as an event log."),
         ]
     if tables and not has_parts:
         first = tables[0]
         openings += [
-            Opening("pandas", f'import pandas\n\ntable = pandas.read_parquet("{first}")'),
-            Opening("polars", f'import polars\n\ntable = polars.read_parquet("{first}")'),
-            Opening("DuckDB", f"SELECT * FROM '{first}';"),
+            ("pandas", f'import pandas\n\ntable = pandas.read_parquet("{first}")'),
+            ("polars", f'import polars\n\ntable = polars.read_parquet("{first}")'),
+            ("DuckDB", f"SELECT * FROM '{first}';"),
         ]
     if any(path.endswith(".ptml") for path in paths):
         trees = [path for path in paths if path.endswith(".ptml")]
-        openings.append(Opening("pm4py", f'import pm4py\n\ntree = pm4py.read_ptml("{trees[0]}")'))
+        openings.append(("pm4py", f'import pm4py\n\ntree = pm4py.read_ptml("{trees[0]}")'))
     return openings
 
 
@@ -185,8 +171,10 @@ def report_html(
         "is_compared": False,
         "promise": promise,
         "guesses": promise
-        and [(_percent(p), statement.posterior(p, statement.exact(epsilon))) for p in _PRIORS],
-        "references": references_beside(manifest),
+        and [
+            (f"{decimal_text(p * 100)} %", statement.posterior(p, statement.exact(epsilon)))
+            for p in _PRIORS
+        ],
         "shown": shown,
         "told": told,
         "page_parts": [(part.template, part.context) for part in parts],
@@ -258,10 +246,6 @@ _LIBRARIES = {
 
 def _needed(table: Mapping[str, Sequence[str]], shown: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name, of in table.items() if any(shown[one] for one in of))
-
-
-def _percent(share: Fraction) -> str:
-    return f"{decimal_text(share * 100)} %"
 
 
 def facts_of(manifest: ReleaseManifest) -> dict[str, Any]:
@@ -403,68 +387,3 @@ def _curve(epsilon: float) -> list[dict[str, float]]:
         {"prior": round(float(before), 4), "posterior": round(float(to), 4)}
         for before, to in zip(priors, after, strict=True)
     ]
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A release whose epsilon is known.
-
-    Attributes:
-        epsilon: Its epsilon, in the publisher's definition.
-        unit: What one was protected.
-        release: What was released.
-        source: Where the value was published.
-        is_own: Whether it is the release in question.
-    """
-
-    epsilon: float
-    unit: str
-    release: str
-    source: str
-    is_own: bool = False
-
-
-_PUBLISHED = (
-    Reference(
-        1,
-        "person and day",
-        "Wikimedia: page views by country and day",
-        "Adeleye et al., Publishing Wikipedia usage data with strong privacy guarantees, 2023",
-    ),
-    Reference(
-        2.64,
-        "person and day",
-        "Google: Community Mobility Reports",
-        "Aktay et al., Google COVID-19 Community Mobility Reports: Anonymization Process "
-        "Description, 2020",
-    ),
-    Reference(
-        4,
-        "person and day",
-        "Apple: emoji that are popular (noise is added on the device)",
-        "Apple, Differential Privacy Overview, 2017",
-    ),
-    Reference(
-        9.98,
-        "birth",
-        "Israel's Ministry of Health: registry of live births of 2014",
-        "Hod and Canetti, Differentially Private Release of Israel's National Registry of Live "
-        "Births, 2024",
-    ),
-    Reference(
-        17.14,
-        "person",
-        "U.S. Census Bureau: redistricting data of 2020, persons",
-        "U.S. Census Bureau, Census Bureau Sets Key Parameters to Protect Privacy in 2020 Census "
-        "Results, 9 June 2021",
-    ),
-)
-
-
-def references_beside(manifest: ReleaseManifest) -> tuple[Reference, ...]:
-    """Returns the published values in ascending order, with that of a release among them."""
-    guarantee = manifest.guarantee
-    if guarantee.epsilon is None:
-        return _PUBLISHED
-    ours = Reference(guarantee.epsilon, guarantee.unit, "this release", "this page", is_own=True)
-    return tuple(sorted((*_PUBLISHED, ours), key=lambda reference: reference.epsilon))

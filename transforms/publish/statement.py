@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -57,10 +57,6 @@ def _ceiling(value: Decimal, n_digits: int) -> str:
     rounded = Context(prec=n_digits, rounding=ROUND_CEILING).plus(value)
     # Without the zeros that the precision adds to short numbers.
     return f"{rounded.normalize():,f}"
-
-
-def _advantage(value: float) -> str:
-    return f"{Decimal(value).quantize(Decimal('0.0001'), rounding=ROUND_CEILING):f}"
 
 
 def posterior(prior: Fraction, epsilon: Fraction) -> str:
@@ -112,7 +108,7 @@ class Bound:
         return cls(
             decimal_text(epsilon),
             delta,
-            _advantage(advantage),
+            f"{Decimal(advantage).quantize(Decimal('0.0001'), rounding=ROUND_CEILING):f}",
             tuple(posterior(prior, epsilon) for prior in PRIORS),
         )
 
@@ -282,11 +278,6 @@ def params_in_words(params: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def sum_of(spends: Sequence[Mapping[str, Any]], name: str) -> str:
-    """The sum of `epsilon` or `delta` of all parts."""
-    return decimal_text(sum((Fraction(part[name]) for part in spends), Fraction(0)))
-
-
 _LONGEST_LINE = 300
 _MOST_INPUTS = 20
 
@@ -393,7 +384,12 @@ def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> st
             "priors": [f"{decimal_text(prior * 100)} %" for prior in PRIORS],
             "mechanisms": MECHANISMS,
             "joint_sentence": joint_sentence,
-            "parts_sum": {name: sum_of(manifest.spends, name) for name in ("epsilon", "delta")},
+            "parts_sum": {
+                name: decimal_text(
+                    sum((Fraction(part[name]) for part in manifest.spends), Fraction(0))
+                )
+                for name in ("epsilon", "delta")
+            },
             "has_error_bars": has_error_bars,
         },
     )
@@ -420,16 +416,6 @@ def _without_secrets(value: Any) -> Any:
     return without_secrets(str(value))
 
 
-def _configuration_lines(configuration: Mapping[str, Any]) -> list[_Markdown]:
-    """A line for each key with its value in JSON; none is all backticks, so none ends the block."""
-    lines = []
-    for name, value in _without_secrets(configuration).items():
-        text = f"{name}: {json.dumps(value, ensure_ascii=False)}"
-        line = escaped(text, escape=in_json)
-        lines.append(_Markdown(shortened(line, _LONGEST_LINE)))
-    return lines
-
-
 def internal_statement(manifest: ReleaseManifest, facts: InternalFacts) -> str:
     """Returns the operator's record of a release, as Markdown; not for publication.
 
@@ -440,20 +426,19 @@ def internal_statement(manifest: ReleaseManifest, facts: InternalFacts) -> str:
         manifest: The release's.
         facts: What its operator knows beside it.
     """
-    shown = {
-        field.name: getattr(facts, field.name)
-        for field in fields(facts)
-        if field.name != "configuration"
-    }
-    shown["inputs"] = facts.inputs[:_MOST_INPUTS]
+    shown = _without_secrets(vars(facts) | {"inputs": facts.inputs[:_MOST_INPUTS]})
+    # A line for each key with its value in JSON; none is all backticks, so none ends the block.
+    configuration = shown.pop("configuration")
+    texts = (f"{n}: {json.dumps(v, ensure_ascii=False)}" for n, v in configuration.items())
+    lines = [_Markdown(shortened(escaped(text, escape=in_json), _LONGEST_LINE)) for text in texts]
     return _render(
         "internal_statement.md.j2",
         {
             "release_id": manifest.release_id,
             "method": manifest.method,
             "sentence": manifest.guarantee.sentence,
-            "facts": _without_secrets(shown),
+            "facts": shown,
             "n_more_inputs": max(0, len(facts.inputs) - _MOST_INPUTS),
-            "configuration": _configuration_lines(facts.configuration),
+            "configuration": lines,
         },
     )
