@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from decimal import Decimal
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -26,7 +25,6 @@ from tracecloak.anonymizers.indicators.params import IndicatorParams, Known, qua
 from tracecloak.anonymizers.indicators.quantiles import NoisyNumber, rank_half_width
 from tracecloak.anonymizers.indicators.summands import Population, bounds_of
 from tracecloak.anonymizers.indicators.terms import BinsOf, EventsOf, SumOf, Term
-from tracecloak.anonymizers.rigorous.budget import Budget
 from tracecloak.anonymizers.rigorous.parts_method import (
     Given,
     Part,
@@ -67,14 +65,15 @@ def figure_errors(params: IndicatorParams, n_cases: int) -> tuple[FigureError, .
     Raises:
         UsageError: Noise so wide cannot be drawn.
     """
-    estimates = _ErrorEstimates(params, n_cases, budget_of_parts(parts_of(params), *params.budget))
+    estimates = _ErrorEstimates(params, n_cases)
     return tuple(estimates.error(indicator) for indicator in params.indicators)
 
 
 class _ErrorEstimates:
-    def __init__(self, params: IndicatorParams, n_cases: int, budget: Budget) -> None:
-        self.params, self.n_cases, self.budget = params, n_cases, budget
-        self.measuring = measuring_of(params, budget.means)
+    def __init__(self, params: IndicatorParams, n_cases: int) -> None:
+        self.params, self.n_cases = params, n_cases
+        self.budget = budget_of_parts(parts_of(params), *params.budget)
+        self.measuring = measuring_of(params, self.budget.means)
         # Only the noise of the numbers matters.
         self.numbers = NumbersOfCases(params, lambda term, _: NoisyNumber(0.0, {term.name: 1.0}))
 
@@ -146,46 +145,35 @@ class _ErrorEstimates:
         return max(rank_half_width(epsilon, quantile, m) for quantile in indicator.quantiles)
 
 
-@dataclass(frozen=True)
-class LeastEpsilon:
-    """The least epsilon for the errors that are wanted, and how it is to be divided.
-
-    Attributes:
-        epsilon: The epsilon, rounded up to three digits; None where none up to 1,000 is enough.
-        priorities: The priority of each indicator, in their order, that the errors need.
-    """
-
-    epsilon: Decimal | None
-    priorities: tuple[Decimal, ...]
-
-
-def least_epsilon(params: IndicatorParams, n_cases: int) -> LeastEpsilon | None:
-    """Returns the least epsilon for the wanted errors in a log of so many cases.
+def least_epsilon(
+    params: IndicatorParams, n_cases: int
+) -> tuple[Decimal, tuple[Decimal, ...]] | None:
+    """Returns the least epsilon for the wanted errors in a log of so many cases; one is wanted.
 
     Priorities and epsilon are moved until each wanted error is met and none is met by more than the
     others. An indicator of which nothing is wanted has the median of their priorities.
 
     Returns:
-        None: no indicator has a wanted error.
+        Epsilon, rounded up to three digits, and the priority of each indicator that the errors
+        need; None where no epsilon up to 1,000 is enough.
     """
-    wanted = [indicator.wanted_error for indicator in params.indicators]
-    if all(error is None for error in wanted):
-        return None
-    epsilon, weights = float(params.epsilon), [1.0 for _ in wanted]
+    epsilon, weights = float(params.epsilon), [1.0 for _ in params.indicators]
     for _ in range(_STEPS):
         tried = _with(params, epsilon, weights)
         try:
-            budget = budget_of_parts(parts_of(tried), *tried.budget)
-            ratios = list(_ratios(_ErrorEstimates(tried, n_cases, budget)))
+            estimates = _ErrorEstimates(tried, n_cases)
+            errors = [estimates.error(indicator) for indicator in tried.indicators]
         except UsageError:
             epsilon *= 4
             if epsilon > _LARGEST_EPSILON:
-                return LeastEpsilon(None, ())
+                return None
             continue
+        # How many times as large as it is wanted each error is.
+        ratios = [None if one.wanted is None else one.half_width / one.wanted for one in errors]
         known = [ratio for ratio in ratios if ratio is not None]
         if max(known) <= 1 and max(known) >= 1 - 5 * _CLOSE and min(known) >= 1 - 10 * _CLOSE:
             break
-        power = 1.0 if budget.deviation is None else 2.0
+        power = 1.0 if estimates.budget.deviation is None else 2.0
         middle = math.exp(sum(math.log(ratio) for ratio in known) / len(known))
         moved = [
             weight if ratio is None else weight * (ratio / middle) ** (power / 2)
@@ -197,17 +185,17 @@ def least_epsilon(params: IndicatorParams, n_cases: int) -> LeastEpsilon | None:
         ]
         epsilon *= math.exp(0.7 * math.log(max(max(known), 1e-3))) * (1 + _CLOSE)
         if epsilon > _LARGEST_EPSILON:
-            return LeastEpsilon(None, ())
+            return None
     shares = tuple(Decimal(f"{weight:.3g}") for weight in _scaled(weights))
     while epsilon <= _LARGEST_EPSILON:
         digits = 2 - math.floor(math.log10(epsilon))
         up = Decimal(math.ceil(epsilon * 10**digits)) / Decimal(10) ** digits
         # Rounded shares, or a search that has not come to its end, may need a little more.
-        errors = figure_errors(_with(params, float(up), list(map(float, shares))), n_cases)
-        if all(error.wanted is None or error.half_width <= error.wanted for error in errors):
-            return LeastEpsilon(up, shares)
+        found = figure_errors(_with(params, float(up), list(map(float, shares))), n_cases)
+        if all(error.wanted is None or error.half_width <= error.wanted for error in found):
+            return up, shares
         epsilon = float(up) * (1 + 5 * _CLOSE)
-    return LeastEpsilon(None, ())
+    return None
 
 
 def target_sentences(params: IndicatorParams) -> tuple[str, ...]:
@@ -231,16 +219,16 @@ def target_sentences(params: IndicatorParams) -> tuple[str, ...]:
     larger = f"these errors are larger than wanted: {', '.join(missed)}."
     now += larger if missed else "all errors are as small as wanted."
     least = least_epsilon(params, n_cases)
-    assert least is not None
-    if least.epsilon is None:
+    if least is None:
         return now, "No epsilon up to 1,000 makes all of them as small as wanted."
-    if len(set(least.priorities)) == 1:
-        return now, f"The least epsilon for the wanted errors is {least.epsilon}."
+    epsilon, priorities = least
+    if len(set(priorities)) == 1:
+        return now, f"The least epsilon for the wanted errors is {epsilon}."
     shares = ", ".join(
         f"{indicator.title}: priority={priority}"
-        for indicator, priority in zip(params.indicators, least.priorities, strict=True)
+        for indicator, priority in zip(params.indicators, priorities, strict=True)
     )
-    return now, f"The least epsilon for the wanted errors is {least.epsilon}, with {shares}."
+    return now, f"The least epsilon for the wanted errors is {epsilon}, with {shares}."
 
 
 def _with(params: IndicatorParams, epsilon: float, weights: list[float]) -> IndicatorParams:
@@ -256,13 +244,6 @@ def _scaled(weights: list[float]) -> list[float]:
     """The weights with 100 for the largest; none is too small to be a priority."""
     top = max(weights)
     return [max(100 * weight / top, 0.01) for weight in weights]
-
-
-def _ratios(estimates: _ErrorEstimates) -> Iterator[float | None]:
-    """How many times as large as it is wanted each error is; of quantiles in ranks."""
-    for indicator in estimates.params.indicators:
-        error = estimates.error(indicator)
-        yield None if error.wanted is None else error.half_width / error.wanted
 
 
 # ---
