@@ -11,7 +11,7 @@ import json
 import logging
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -75,29 +75,15 @@ _PRIOR = 0.1
 _NOT_READ = ("max_cases_per_individual", "attributes")
 
 
-@dataclass(frozen=True)
-class CurvePoint:
-    """What one epsilon gives.
-
-    Attributes:
-        epsilon: It, as text.
-        risk: What a guess of 10 % can rise to.
-        error: Median relative error of the directly-follows graph.
-        is_own: Whether it is the epsilon of the release.
-    """
-
-    epsilon: str
-    risk: float
-    error: float
-    is_own: bool
-
-
 def risk_curve(
     manifest: ReleaseManifest,
     original: TraceBatch,
     epsilons: Sequence[str],
-) -> list[CurvePoint]:
+) -> list[dict[str, Any]]:
     """Returns a point for each epsilon, in ascending order.
+
+    That is the epsilon, as text; risk, what a guess of 10 % can rise to; error, the median relative
+    error of the directly-follows graph; and is_own, whether it is the epsilon of the release.
 
     None of a method without that parameter, and of one that releases neither log, graph nor
     variants, such as a tree.
@@ -136,12 +122,12 @@ def risk_curve(
             errors.append(error)
         growth = float(np.exp(min(float(epsilon), 500)))
         points.append(
-            CurvePoint(
-                epsilon,
-                _PRIOR * growth / (_PRIOR * growth + 1 - _PRIOR),
-                statistics.median(errors),
-                float(epsilon) == float(released_epsilon),
-            )
+            {
+                "epsilon": epsilon,
+                "risk": _PRIOR * growth / (_PRIOR * growth + 1 - _PRIOR),
+                "error": statistics.median(errors),
+                "is_own": float(epsilon) == float(released_epsilon),
+            }
         )
     return points
 
@@ -237,19 +223,19 @@ def internal_report(inputs: ReportInputs) -> bytes:
     report = evaluation_of(inputs.original, inputs.release, inputs.noted_share)
     original, tally = _read(inputs.original)
     released = Contents(inputs.release).whole()
-    shown = _Shown.of(inputs.release, released, original)
+    shown = _shown(inputs.release, released, original)
     linkages: list[Linkage] = []
     if inputs.has_linkage and released is not None:
         _LOG.info("looking for cases that are singled out")
         linkages = _linked(original, released, has_times(body["operations"]))
     curve = risk_curve(manifest, original, inputs.curve) if inputs.curve else []
-    no_times = NO_TIMES if shown.variants and not has_times(manifest.operations) else ""
+    no_times = NO_TIMES if shown["variants"] and not has_times(manifest.operations) else ""
     title = f"{manifest.about.get('title') or manifest.release_id}: beside its log"
     sections = (
         ("measures", "Measures", True),
-        ("process", "Process", shown.map is not None),
-        ("ways", "Variants", shown.variants is not None),
-        ("times", "Times", bool(shown.times or no_times)),
+        ("process", "Process", shown["map"] is not None),
+        ("ways", "Variants", shown["variants"] is not None),
+        ("times", "Times", bool(shown["times"] or no_times)),
         ("curve", "Risk and use", bool(curve)),
         ("linkage", "Singled out", bool(linkages)),
         ("attack", "Attack", inputs.attack is not None),
@@ -281,12 +267,10 @@ def internal_report(inputs: ReportInputs) -> bytes:
         "entries": _entries(inputs.entries or (), manifest),
         "promise": Promise.of(manifest.guarantee),
     }
-    of_curve = {"measure": "relative error of the graph", "rows": [asdict(one) for one in curve]}
+    of_curve = {"measure": "relative error of the graph", "rows": curve}
     data = {
         "file_name": f"{manifest.release_id}-beside-its-log",
-        "map": shown.map,
-        "variants": shown.variants,
-        "times": shown.times,
+        **shown,
         "tree": None,
         "guess": None,
         "curve": of_curve if curve else None,
@@ -303,8 +287,8 @@ def internal_report(inputs: ReportInputs) -> bytes:
     }
     scripts = [
         "chart.js",
-        *(["graphviz.js", "layout.js", "labels.js", "bpmn.js", "map.js"] if shown.map else []),
-        *(["variants.js"] if shown.variants is not None else []),
+        *(["graphviz.js", "layout.js", "labels.js", "bpmn.js", "map.js"] if shown["map"] else []),
+        *(["variants.js"] if shown["variants"] is not None else []),
         "charts.js",
         "assessment.js",
     ]
@@ -327,35 +311,32 @@ def _read(source: EventSource) -> tuple[TraceBatch, ReadTally]:
     return traces, ReadTally.merge(tallies)
 
 
-@dataclass
-class _Shown:
-    """What the page shows of the two logs, or of a graph and a log."""
-
-    map: dict[str, Any] | None = None
-    variants: dict[str, Any] | None = None
-    times: dict[str, Any] | None = None
-
-    @classmethod
-    def of(cls, release: Received, released: TraceBatch | None, original: TraceBatch) -> _Shown:
-        shown, body = cls(), release.body
-        truth = graph_of_log(DirectlyFollows.from_traces(original), original.vocabulary)
-        if released is not None:
-            times, is_timed = LogTimes.from_traces(released), has_times(body["operations"])
-            graph = graph_of_log(DirectlyFollows.from_traces(released), released.vocabulary)
-            shown.map = map_with_original(
-                map_data(graph, times.medians_s() if is_timed else {}), truth
-            )
-            after = variants_of_log(VariantHistogram.from_traces(released), released.vocabulary)
-            true = variants_of_log(VariantHistogram.from_traces(original), original.vocabulary)
-            shown.variants = variants_with_original(
-                variants_data(after, names_of_map(shown.map)), true
-            )
-            if is_timed:
-                both = times, LogTimes.from_traces(original)
-                shown.times = times_data(*both, has_starts=has_starts(body["operations"]))
-        elif DFG_NAME in release.paths and (edges := graph_of(release)["edges"]):
-            shown.map = map_with_original(map_data(ReleasedGraph.of_edges(edges), {}), truth)
+def _shown(
+    release: Received, released: TraceBatch | None, original: TraceBatch
+) -> dict[str, dict[str, Any] | None]:
+    """The map, the variants and the times that the page shows of the two logs, or a map alone."""
+    shown: dict[str, dict[str, Any] | None] = dict.fromkeys(("map", "variants", "times"))
+    operations = release.body["operations"]
+    truth = graph_of_log(DirectlyFollows.from_traces(original), original.vocabulary)
+    if released is None:
+        if DFG_NAME in release.paths and (edges := graph_of(release)["edges"]):
+            shown["map"] = map_with_original(map_data(ReleasedGraph.of_edges(edges), {}), truth)
         return shown
+    times, is_timed = LogTimes.from_traces(released), has_times(operations)
+    graph = graph_of_log(DirectlyFollows.from_traces(released), released.vocabulary)
+    shown = {
+        "map": map_with_original(map_data(graph, times.medians_s() if is_timed else {}), truth)
+    }
+    after, true = (
+        variants_of_log(VariantHistogram.from_traces(log), log.vocabulary)
+        for log in (released, original)
+    )
+    data = variants_data(after, names_of_map(shown["map"]))
+    shown["variants"] = variants_with_original(data, true)
+    if is_timed:
+        both = times, LogTimes.from_traces(original)
+        shown["times"] = times_data(*both, has_starts=has_starts(operations))
+    return shown
 
 
 def _linked(original: TraceBatch, released: TraceBatch, is_timed: bool) -> list[Linkage]:

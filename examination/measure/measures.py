@@ -36,19 +36,11 @@ class EdgeWeights:
         target: int32[n_edges], activity that follows.
         weight: int64[n_edges] or float64[n_edges], a frequency or a total duration; released ones
             may be negative.
-
-    Raises:
-        ValueError: The arrays differ in length.
     """
 
     source: npt.NDArray[np.int32]
     target: npt.NDArray[np.int32]
     weight: npt.NDArray[np.int64] | npt.NDArray[np.float64]
-
-    def __post_init__(self) -> None:
-        sizes = (self.source.size, self.target.size, self.weight.size)
-        if len(set(sizes)) > 1:
-            raise ValueError(f"source, target and weight must be of one length, got {sizes}")
 
     @classmethod
     def of(cls, graph: DirectlyFollows) -> EdgeWeights:
@@ -146,15 +138,6 @@ def _edge_keys(
     return (source.astype(np.int64) << 32) + target
 
 
-def _sorted_difference(a: EdgeWeights, b: EdgeWeights) -> float:
-    """Returns the Wasserstein distance of the two samples of weights over the union of edges."""
-    weights = aligned_edges(a, b)
-    if weights.size == 0:
-        return 0.0
-    # Between samples of one size it pairs the sorted values (scipy.stats.wasserstein_distance).
-    return float(np.abs(np.diff(np.sort(weights, axis=1), axis=0)).mean())
-
-
 def edge_frequency_emd(a: EdgeWeights, b: EdgeWeights) -> float:
     """Returns the earth mover's distance of the edge frequencies, in events per edge.
 
@@ -165,7 +148,9 @@ def edge_frequency_emd(a: EdgeWeights, b: EdgeWeights) -> float:
     Blind to which edge has which frequency: exchange the counts of two edges and it stays 0. It
     compares how the frequencies are distributed; `edge_mean_absolute_error` compares the edges.
     """
-    return _sorted_difference(a, b)
+    weights = np.sort(aligned_edges(a, b), axis=1)
+    # Between samples of one size it pairs the sorted values (scipy.stats.wasserstein_distance).
+    return float(np.abs(np.diff(weights, axis=0)).mean()) if weights.size else 0.0
 
 
 def edge_time_emd(hours_a: EdgeWeights, hours_b: EdgeWeights) -> float:
@@ -177,7 +162,7 @@ def edge_time_emd(hours_a: EdgeWeights, hours_b: EdgeWeights) -> float:
     Blind to which edge has which total, to how the total is spread over events, and to events that
     follow within an hour, as these count 0 hours.
     """
-    return _sorted_difference(hours_a, hours_b) / HOURS_PER_MONTH
+    return edge_frequency_emd(hours_a, hours_b) / HOURS_PER_MONTH
 
 
 def edge_hours(

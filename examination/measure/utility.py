@@ -226,7 +226,7 @@ def activity_mix_distance(a: TraceBatch, b: TraceBatch) -> float:
     )
 
 
-N_TOP = 10
+_N_TOP = 10
 # A mean duration below a hundredth of a day, or a mean wait below a second, is as good as none: an
 # error is taken relative to that.
 _LEAST_DURATION_US = 0.01 * 24 * _HOUR_US
@@ -234,19 +234,6 @@ _LEAST_WAIT_US = 1e6
 # A pair is big if at least so many cases show it, and so large a share of them.
 _BIG_CASES = 20
 _BIG_SHARE = 0.02
-
-
-def top_variants(traces: TraceBatch, n: int = N_TOP) -> VariantHistogram:
-    """Returns the n variants that most cases follow; of equally many the first by their codes."""
-    histogram = VariantHistogram.from_traces(traces)
-    top = np.sort(np.argsort(-histogram.counts, kind="stable")[:n])
-    return VariantHistogram(histogram.sequences.take(top), histogram.counts[top])
-
-
-def classes_of(traces: TraceBatch, top: VariantHistogram) -> np.ndarray:
-    """Returns int64[n_cases], the number of each case's variant in `top`, else its size."""
-    rows = top.find(traces)
-    return np.where(rows < 0, top.n_variants, rows)
 
 
 def distance_over_mean(a: np.ndarray, b: np.ndarray) -> float | None:
@@ -264,35 +251,6 @@ def distance_over_mean(a: np.ndarray, b: np.ndarray) -> float | None:
     if not (len(a) and len(b) and a.any()):
         return None
     return float(wasserstein_distance(a, b) / a.mean())
-
-
-def mean_relative_error(
-    a: np.ndarray,
-    classes_a: np.ndarray,
-    b: np.ndarray,
-    classes_b: np.ndarray,
-    n_classes: int,
-    least: float,
-) -> float | None:
-    """Returns the mean over the classes of |mean of b - mean of a| / max(mean of a, least).
-
-    A class that b lacks counts 1, as if nothing was known of it.
-
-    Args:
-        a: float64[n], values of the original.
-        classes_a: int64[n], the class of each; those from n_classes on are not looked at.
-        b: float64[m], values of the release.
-        classes_b: int64[m], likewise.
-        n_classes: Number of classes.
-        least: The smallest denominator.
-
-    Returns:
-        None if the original has no class.
-    """
-    means, counts = _means(a, classes_a, n_classes)
-    others, counts_b = _means(b, classes_b, n_classes)
-    errors = np.where(counts_b > 0, np.abs(others - means) / np.maximum(means, least), 1.0)
-    return float(errors[counts > 0].mean()) if counts.any() else None
 
 
 def eta_squared(values: np.ndarray, classes: np.ndarray) -> float | None:
@@ -434,7 +392,10 @@ class CaseTimes:
 
     @cached_property
     def _top(self) -> VariantHistogram:
-        return top_variants(self.original)
+        """The ten variants that most cases follow; of equally many the first by their codes."""
+        histogram = VariantHistogram.from_traces(self.original)
+        top = np.sort(np.argsort(-histogram.counts, kind="stable")[:_N_TOP])
+        return VariantHistogram(histogram.sequences.take(top), histogram.counts[top])
 
     @cached_property
     def _of_original(self) -> tuple[np.ndarray, np.ndarray]:
@@ -445,19 +406,30 @@ class CaseTimes:
         return PairWaits.of(self.original)
 
     def _seen(self, traces: TraceBatch) -> tuple[np.ndarray, np.ndarray]:
-        """The duration of each case, and the class of its variant."""
-        return case_durations_us(traces), classes_of(traces, self._top)
+        """The duration of each case, and the number of its variant, ten of any other."""
+        rows = self._top.find(traces)
+        return case_durations_us(traces), np.where(rows < 0, self._top.n_variants, rows)
+
+    def _duration_error(self, others: np.ndarray, other_classes: np.ndarray) -> float | None:
+        """The mean over the top variants of how far the means of durations are apart.
+
+        Relative to the original's, or to a hundredth of a day; 1 of a variant that the release
+        lacks, as if nothing was known of it.
+        """
+        n = self._top.n_variants
+        means, counts = _means(*self._of_original, n)
+        theirs, their_counts = _means(others, other_classes, n)
+        errors = np.abs(theirs - means) / np.maximum(means, _LEAST_DURATION_US)
+        errors = np.where(their_counts > 0, errors, 1.0)
+        return float(errors[counts > 0].mean()) if counts.any() else None
 
     def figures(self, released: TraceBatch) -> dict[str, float | None]:
         """Returns the measures of a released log by their names in the registry."""
-        durations, classes = self._of_original
         others, other_classes = self._seen(released)
         waits, other_waits = self._waits, PairWaits.of(released)
         return {
-            "case_duration_distance": distance_over_mean(durations, others),
-            "top_variant_duration_error": mean_relative_error(
-                durations, classes, others, other_classes, self._top.n_variants, _LEAST_DURATION_US
-            ),
+            "case_duration_distance": distance_over_mean(self._of_original[0], others),
+            "top_variant_duration_error": self._duration_error(others, other_classes),
             "duration_eta_squared": eta_squared(np.log1p(others / _HOUR_US), other_classes),
             "big_pair_wait_error": big_pair_wait_error(waits, other_waits, self.original.n_cases),
             "misplaced_waiting_time": misplaced_waiting_time(waits, other_waits),

@@ -194,12 +194,6 @@ def test_variant_emd_keeps_all_codes_apart():
         assert variant_emd(log({(x, 5): 1}), log({(y, 5): 1})) == pytest.approx(0.5)
 
 
-def test_edge_arrays_must_fit():
-    ends = np.array([1, 2], dtype=np.int32)
-    with pytest.raises(ValueError, match=r"one length, got \(2, 2, 1\)"):
-        EdgeWeights(ends, ends, np.array([1]))
-
-
 def test_what_is_called_a_share_goes_to_one() -> None:
     """Catches an F-score of 1.26 and a fitness of 1.70."""
     for name, measure in MEASURES.items():
