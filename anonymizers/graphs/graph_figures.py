@@ -217,7 +217,16 @@ def _released_medians(durations: ReleasedDurations, first: np.ndarray) -> np.nda
     half = (before + below[ends - 1]) / 2
     rows = np.searchsorted(below, half, side="left")
     share = (half - (below[rows] - durations.counts[rows])) / durations.counts[rows]
-    return _inside(durations.edges_us, durations.bins[rows], share)
+    edges_us, bins = durations.edges_us, durations.bins[rows]
+    lower = np.concatenate([[0], edges_us])[bins].astype(np.float64)
+    upper = np.append(edges_us, edges_us[-1])[bins].astype(np.float64)
+    # The first bin begins at 0, which has no logarithm: it is gone through evenly.
+    is_first = bins == 0
+    ratio = np.where(
+        is_first | (bins == len(edges_us)), 1.0, upper / np.where(is_first, 1.0, lower)
+    )
+    grown = lower * elementary.power(ratio, share)
+    return np.rint(np.where(is_first, upper * share, grown)).astype(np.int64)
 
 
 def _limits(
@@ -246,15 +255,3 @@ def _limits(
     lower = np.concatenate([[0], edges_us])
     upper = np.append(edges_us, edges_us[-1] * _NO_LIMIT)
     return lower[lowest], upper[highest]
-
-
-def _inside(edges_us: np.ndarray, bins: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """int64[n]: times at so large a share of the way through bins, evenly in the logarithm."""
-    is_last = bins == len(edges_us)
-    lower = np.concatenate([[0], edges_us])[bins].astype(np.float64)
-    upper = np.append(edges_us, edges_us[-1])[bins].astype(np.float64)
-    # The first bin begins at 0, which has no logarithm: it is gone through evenly.
-    is_first = bins == 0
-    ratio = np.where(is_first | is_last, 1.0, upper / np.where(is_first, 1.0, lower))
-    grown = lower * elementary.power(ratio, shares)
-    return np.rint(np.where(is_first, upper * shares, grown)).astype(np.int64)

@@ -102,6 +102,8 @@ class Indicator(pydantic.BaseModel):
     steps: ClassVar[str | None] = None
     """Of what a case can have several, and that it can be told apart by: activities, pairs or
     nothing."""
+    is_of_a_step: ClassVar[bool] = False
+    """Whether it needs one, named or told apart by."""
     is_of_all: ClassVar[bool] = True
     """Whether every case has a number of it."""
     unit: ClassVar[str] = SHARE
@@ -145,6 +147,9 @@ class Indicator(pydantic.BaseModel):
             raise ValueError("groups must be texts")
         if not all(self.activities):
             raise ValueError("the name of an activity must not be empty")
+        named = getattr(self, "activity", None)
+        if self.is_of_a_step and (named is None) == (self.by != self.steps):
+            raise ValueError(f"needs either {ACTIVITY} or by={self.steps}")
         return self
 
     def _check_by(self) -> None:
@@ -359,25 +364,16 @@ class Rework(Indicator):
         return "share with rework" + (f" of {self.activity}" if self.activity else "")
 
 
-def _one_of_two(named: str | None, by: str | None, steps: str) -> None:
-    if (named is None) == (by != steps):
-        raise ValueError(f"needs either {ACTIVITY} or by={steps}")
-
-
 class Frequency(Indicator):
     """How often an activity occurs in all cases together."""
 
     indicator: Literal["frequency"]
+    is_of_a_step: ClassVar[bool] = True
     steps: ClassVar[str | None] = ACTIVITY
     activity: str | None = None
     """Which activity, unless it is told apart by activity."""
     at_most: int = Field(default=1, ge=1, le=10_000)
     """Of one case so many count; with 1, cases that have it are counted."""
-
-    @pydantic.model_validator(mode="after")
-    def _check(self) -> Frequency:
-        _one_of_two(self.activity, self.by, ACTIVITY)
-        return self
 
     @property
     def words(self) -> str:
@@ -440,6 +436,7 @@ class Waiting(Timed):
     """How long cases wait between an activity and the one right after it, the first time."""
 
     indicator: Literal["waiting"]
+    is_of_a_step: ClassVar[bool] = True
     steps: ClassVar[str | None] = PAIR
     activity: str | None = None
     """The activity before, unless it is told apart by pair."""
@@ -450,7 +447,6 @@ class Waiting(Timed):
     def _check(self) -> Waiting:
         if (self.activity is None) != (self.then is None):
             raise ValueError("activity and then go together")
-        _one_of_two(self.activity, self.by, PAIR)
         return self
 
     @property
@@ -471,14 +467,10 @@ class Working(Timed):
     """How long an activity is worked on in a case altogether, where starts are known."""
 
     indicator: Literal["working"]
+    is_of_a_step: ClassVar[bool] = True
     steps: ClassVar[str | None] = ACTIVITY
     activity: str | None = None
     """Which activity, unless it is told apart by activity."""
-
-    @pydantic.model_validator(mode="after")
-    def _check(self) -> Working:
-        _one_of_two(self.activity, self.by, ACTIVITY)
-        return self
 
     @property
     def words(self) -> str:

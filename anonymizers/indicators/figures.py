@@ -31,7 +31,7 @@ from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, onto_simplex
 from tracecloak.anonymizers.rigorous import bought
 from tracecloak.anonymizers.rigorous.budget import Allowances, Choice, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsDecision, choose_quantile
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, choose_quantile
 from tracecloak.anonymizers.times.time_range import time_range_part
 from tracecloak.schemas.calendar.durations import duration_text
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
@@ -267,11 +267,7 @@ class NoisySums(contract.Decision):
 
 def unfold_decisions(decisions: contract.Decisions) -> dict[str, Any]:
     """Returns what the parts decided, by their names."""
-    decided: dict[str, Any] = {}
-    for decision in decisions.values():
-        assert isinstance(decision, PartsDecision)
-        decided |= decision.parts
-    return decided
+    return {name: part for one in decisions.values() for name, part in one.parts.items()}
 
 
 def noise_of(term: terms.Term, means: Allowances, params: IndicatorParams) -> SumNoise:
@@ -530,17 +526,13 @@ class _Figures:
     ) -> Iterator[IndicatorRow]:
         kind, bounds = DERIVED, _NO_BOUNDS
         n_steps = self.params.n_steps_of(indicator)
-        if isinstance(indicator, declared.Cases | declared.Workload):
-            population = summands.Population.of(indicator)
-            if isinstance(indicator, declared.Workload):
-                number = self.number(terms.EventsOf(indicator, n_steps), place)
-            else:
-                number = self.numbers.cases(population, group)
-            is_derived = (
-                isinstance(indicator, declared.Cases) and terms.CasesOf(population).is_centred
-            )
-            kind = DERIVED if is_derived else MEASURED
+        if isinstance(indicator, declared.Workload):
+            kind, number = MEASURED, self.number(terms.EventsOf(indicator, n_steps), place)
             interval = quantiles.number_of(number, self.measuring)
+        elif isinstance(indicator, declared.Cases):
+            population = summands.Population.of(indicator)
+            kind = DERIVED if terms.CasesOf(population).is_centred else MEASURED
+            interval = quantiles.number_of(self.numbers.cases(population, group), self.measuring)
         else:
             term = terms.SumOf(indicator, n_steps)
             summand = term.summand(self.known)

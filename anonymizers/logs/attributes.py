@@ -43,7 +43,7 @@ import pyarrow as pa
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_clipped, of_one_cell
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
-from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
+from tracecloak.anonymizers.noise.randomness import CellLaws, Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import (
     traces_in_domain,
@@ -447,36 +447,3 @@ def _handed_over(
         rows = activities[events] * following.n_cells + cells[events - 1]
         cells[events] = following.draw(rows, uniforms[events])
     return cells
-
-
-@dataclass(frozen=True, eq=False)
-class CellLaws:
-    """Laws of a cell, many at once, that cells are drawn by.
-
-    Attributes:
-        ends: float64[n * n_cells], of each cell the chance of it or a lower one, plus the number of
-            its row: rows lie one after the other, and each ends at a whole number.
-        n_cells: Cells of a row.
-    """
-
-    ends: np.ndarray
-    n_cells: int
-
-    @classmethod
-    def of(cls, shares: np.ndarray) -> CellLaws:
-        """Takes float64[n, n_cells], not negative, of which no row is all zeros."""
-        ends = np.cumsum(shares, axis=1)
-        ends /= ends[:, -1:]
-        ends += np.arange(len(ends))[:, None]
-        return cls(ends.ravel(), shares.shape[1])
-
-    def draw(self, rows: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
-        """Returns int64[m], a cell by each row's law; never one that has no share.
-
-        Args:
-            rows: int[m], the row of each.
-            uniforms: float64[m] in [0, 1).
-        """
-        at = rows + np.minimum(uniforms, 1 - 1e-9)  # a sum may be rounded up to the next row
-        cells: np.ndarray = np.searchsorted(self.ends, at, side="right") - rows * self.n_cells
-        return cells

@@ -80,7 +80,12 @@ def cells_of_service(traces: TraceBatch, decisions: contract.Decisions, time: Lo
     grid = time.grid(decisions)
     borders = borders_of(grid)
     k, n = len(borders) + 1, len(traces.vocabulary)
-    kinds, service, gap_bins = _kinds_of_events(traces, grid, borders)
+    work, stamps = IntervalTimes.of(traces), grid.ticks(traces.times)
+    service = stamps - grid.ticks(traces.times - work.service_us)
+    kinds = _FIRST_BIN + np.searchsorted(borders, service, side="right")
+    kinds[~traces.is_first & (stamps == np.roll(stamps, 1))] = _NO_GAP
+    kinds[~work.is_known] = _UNKNOWN
+    gap_bins = _bins_of_gaps(traces, stamps, borders)
     begins, ends = _ends(borders, grid.n_ticks)
     bins = np.maximum(kinds - _FIRST_BIN, 0)
     places = (service - begins[bins]) * _PARTS // np.maximum(ends[bins] - begins[bins], 1)
@@ -98,18 +103,6 @@ def cells_of_service(traces: TraceBatch, decisions: contract.Decisions, time: Lo
     entries, counts = entries[counts > 0], counts[counts > 0]
     cases, cells = np.divmod(entries, n_keys)
     return CaseCells(cases, cells, counts, sum_groups(cases, counts**2, traces.n_cases), n_keys)
-
-
-def _kinds_of_events(
-    traces: TraceBatch, grid: TimeGrid, borders: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Three int64[n_events]: the kind of each service time, that time in ticks, the gap's bin."""
-    work, ends = IntervalTimes.of(traces), grid.ticks(traces.times)
-    service = ends - grid.ticks(traces.times - work.service_us)
-    kinds = _FIRST_BIN + np.searchsorted(borders, service, side="right")
-    kinds[~traces.is_first & (ends == np.roll(ends, 1))] = _NO_GAP
-    kinds[~work.is_known] = _UNKNOWN
-    return kinds, service, _bins_of_gaps(traces, ends, borders)
 
 
 def _bins_of_gaps(traces: TraceBatch, ends: np.ndarray, borders: np.ndarray) -> np.ndarray:
@@ -199,25 +192,17 @@ def weights_of(law: np.ndarray, of_gaps: np.ndarray) -> np.ndarray:
 
 
 def _estimated(rows: np.ndarray, deviation: float) -> np.ndarray:
-    """float64[n, m], shares of noisy rows, of which what noise can be is drawn to the log's."""
-    is_large = rows > time_bins.largest_noise(rows.size) * deviation
-    return time_bins.estimated_shares(rows, deviation, _of_log(rows, deviation, is_large), is_large)
+    """float64[n, m], shares of noisy rows, of which what noise can be is drawn to the log's.
 
-
-def _of_log(kinds: np.ndarray, deviation: float, is_large: np.ndarray) -> np.ndarray:
-    """float64[m], shares of kinds or bins in the whole log; all of the first if none stands out.
-
-    Args:
-        kinds: float64[n, m], noisy sums by activity.
-        deviation: Of the noise of each.
-        is_large: bool[n, m], those that are beyond all noise.
+    Those are all of the first kind or bin if none stands out.
     """
-    sums = kinds.sum(axis=0)
-    is_kept = sums > _LEAST_DEVIATIONS * deviation * math.sqrt(len(kinds))
-    total = np.where(is_kept, sums, np.where(is_large, kinds, 0).sum(axis=0))
+    is_large = rows > time_bins.largest_noise(rows.size) * deviation
+    sums = rows.sum(axis=0)
+    is_kept = sums > _LEAST_DEVIATIONS * deviation * math.sqrt(len(rows))
+    total = np.where(is_kept, sums, np.where(is_large, rows, 0).sum(axis=0))
     if not total.any():
         total[0] = 1.0
-    return total / total.sum()
+    return time_bins.estimated_shares(rows, deviation, total / total.sum(), is_large)
 
 
 def with_starts(
@@ -252,40 +237,17 @@ def with_starts(
     unknown = decision.unknown[rows]
     is_known = chance >= unknown
     rank = np.clip((chance - unknown) / np.maximum(1 - unknown, 1e-9), 0, 1 - 1e-9)
-    service = _service_at(decision, rows, gap_bins, (rank, place), grid.n_ticks)
-    starts = np.minimum(grid.at_us(ends - np.minimum(service, gaps)), traces.times)
-    column = pa.array(starts, mask=~is_known).cast(START_TYPE)
-    return replace(traces, attributes={START_TIMESTAMP: column, **traces.attributes})
-
-
-def _service_at(
-    decision: ServiceDecision,
-    rows: np.ndarray,
-    gap_bins: np.ndarray,
-    uniforms: tuple[np.ndarray, np.ndarray],
-    n_ticks: int,
-) -> np.ndarray:
-    """int64[m], service times in ticks, of those in no higher bin than the gap.
-
-    Args:
-        decision: What from.
-        rows: int64[m], activities.
-        gap_bins: int64[m], the bin of the time since the event before.
-        uniforms: Two float64[m] in [0, 1), for the bin and for the place in it.
-        n_ticks: Of the range.
-    """
-    n, width = decision.reached.shape
-    rank, place = uniforms
-    most = decision.reached[rows, gap_bins]
-    reached = (decision.reached + np.arange(n)[:, None]).ravel()
-    at = rows + np.minimum(rank * most, 1 - 1e-9)
-    bins = np.searchsorted(reached, at, side="right") - rows * width
-    begins, ends = _ends(decision.borders, n_ticks)
+    # Service times are of those in no higher bin than the gap.
+    bins = time_bins.bins_at(decision.reached, rows, rank * decision.reached[rows, gap_bins])
+    begin, end = (of_bins[bins] for of_bins in _ends(decision.borders, grid.n_ticks))
     # The mean of u^(1/m - 1) is m.
     powers = 1 / decision.places[rows, bins] - 1
     within = elementary.power(np.maximum(place, 2.0**-64), powers)
-    service = begins[bins] + np.floor((ends - begins)[bins] * within).astype(np.int64)
-    return np.where(bins == 0, 0, np.clip(service, begins[bins], ends[bins] - 1))
+    service = begin + np.floor((end - begin) * within).astype(np.int64)
+    service = np.where(bins == 0, 0, np.clip(service, begin, end - 1))
+    starts = np.minimum(grid.at_us(ends - np.minimum(service, gaps)), traces.times)
+    column = pa.array(starts, mask=~is_known).cast(START_TYPE)
+    return replace(traces, attributes={START_TIMESTAMP: column, **traces.attributes})
 
 
 def service_part(params: PrivateLogParams, share: Fraction) -> Part:

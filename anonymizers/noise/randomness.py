@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NoReturn
 
@@ -231,3 +232,36 @@ def hex_ids(words: np.ndarray) -> pa.StringArray:
     data = np.ascontiguousarray(_HEX[raw]).tobytes()
     offsets = np.arange(len(words) + 1, dtype=np.int32) * (2 * _ID_BYTES)
     return pa.StringArray.from_buffers(len(words), pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+@dataclass(frozen=True, eq=False)
+class CellLaws:
+    """Laws of a cell, many at once, that cells are drawn by.
+
+    Attributes:
+        ends: float64[n * n_cells], of each cell the chance of it or a lower one, plus the number of
+            its row: rows lie one after the other, and each ends at a whole number.
+        n_cells: Cells of a row.
+    """
+
+    ends: np.ndarray
+    n_cells: int
+
+    @classmethod
+    def of(cls, shares: np.ndarray) -> CellLaws:
+        """Takes float64[n, n_cells], not negative, of which no row is all zeros."""
+        ends = np.cumsum(shares, axis=1)
+        ends /= ends[:, -1:]
+        ends += np.arange(len(ends))[:, None]
+        return cls(ends.ravel(), shares.shape[1])
+
+    def draw(self, rows: np.ndarray, uniforms: np.ndarray) -> np.ndarray:
+        """Returns int64[m], a cell by each row's law; never one that has no share.
+
+        Args:
+            rows: int[m], the row of each.
+            uniforms: float64[m] in [0, 1).
+        """
+        at = rows + np.minimum(uniforms, 1 - 1e-9)  # a sum may be rounded up to the next row
+        cells: np.ndarray = np.searchsorted(self.ends, at, side="right") - rows * self.n_cells
+        return cells

@@ -241,28 +241,11 @@ def length_grid() -> np.ndarray:
     return np.unique(np.rint(elementary.power(_GRID_RATIO, np.arange(n_steps))).astype(np.int64))
 
 
-def choose_length(
-    lengths: TraceLengths,
-    allowance: Allowance,
-    quantile: Fraction,
-    max_units: int,
-    randomness: Randomness,
-) -> LengthDecision:
-    """Chooses a length that about a share `quantile` of the cases does not exceed.
-
-    The shortest of the grid that no more than the rest of the noisy number of cases exceeds; how
-    many exceed each is known with noise as in `clip_by_rank`.
-    """
-    grid = length_grid()
-    noise = allowance.noise(changed_ranks(len(grid) + 1, max_units), RANK_UNITS)
-    longer = noisy_cases_from(lengths.histogram(grid), noise, randomness, "length")
-    rest = float(1 - quantile) * max(float(longer[0]), 0.0)
-    places = np.flatnonzero(longer[1:] <= rest)
-    return LengthDecision(int(grid[places[0]] if len(places) else grid[-1]))
-
-
 def length_part(quantile: Fraction, max_units: int, verb: str, round_name: str = "length") -> Part:
     """Returns the part that buys the length at which cases are cut.
+
+    It is the shortest of the grid that no more than the rest of the noisy number of cases exceeds;
+    how many exceed each is known with noise as in `clip_by_rank`.
 
     Args:
         quantile: Share of the cases that it shall not cut.
@@ -273,12 +256,16 @@ def length_part(quantile: Fraction, max_units: int, verb: str, round_name: str =
 
     def decide(given: Given) -> LengthDecision:
         lengths: TraceLengths = given.statistics["lengths"]
-        return choose_length(lengths, given.means["length"], quantile, max_units, given.randomness)
+        noise = given.means["length"].noise(changed, RANK_UNITS)
+        longer = noisy_cases_from(lengths.histogram(grid), noise, given.randomness, "length")
+        rest = float(1 - quantile) * max(float(longer[0]), 0.0)
+        places = np.flatnonzero(longer[1:] <= rest)
+        return LengthDecision(int(grid[places[0]] if len(places) else grid[-1]))
 
-    share = decimal_text(quantile)
+    grid, share = length_grid(), decimal_text(quantile)
     sentence = f"chooses the length that about a share of {share} of the cases {verb}"
     counters = {"lengths": LENGTHS_OF_CASES}
-    changed = changed_ranks(len(length_grid()) + 1, max_units)
+    changed = changed_ranks(len(grid) + 1, max_units)
     needs = (Sums("length", LENGTH_SHARE, changed, RANK_UNITS, is_l2=True),)
     return Part(
         "length", needs, lambda means: sentence, decide, counters, round_name, chosen="length"

@@ -37,7 +37,6 @@ from tracecloak.anonymizers.times.time_bins import bins_text, time_borders, time
 from tracecloak.anonymizers.times.time_range import LogTime, grid_clock
 from tracecloak.schemas.arrays.merging import sum_by_key, sum_groups
 from tracecloak.schemas.calendar.working_time import GRANULARITIES, GRID_US, Granularity
-from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import DURATION, TIME_OF_PAIR
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -526,26 +525,6 @@ def decide_pair_times(
     return PairTimesDecision(noisy, noise.deviation, clip, is_pure)
 
 
-def _pair_times_note(
-    decision: PairTimesDecision,
-    variants: ReleasedVariants,
-    names: ActivityVocabulary,
-    tick_us: int,
-    randomness: Randomness,
-) -> None:
-    """Notes the sums of pairs that the released variants have, which are far fewer than all."""
-    codes = names.codes(variants.names.take(pa.array(variants.codes)))
-    arcs = DirectlyFollows.from_rows(variants.offsets, codes, variants.counts, names).inner(names)
-    pairs = arcs.sources.astype(np.int64) * len(names) + arcs.targets
-
-    def of() -> list[tuple[str, ...]]:
-        labels = names.labels
-        return [(labels[a], labels[b]) for a, b in (divmod(p, len(names)) for p in pairs.tolist())]
-
-    unit = float(decision.clip) * tick_us
-    note(randomness, TIME_OF_PAIR, of, decision.sums[pairs] * unit, decision.deviation * unit)
-
-
 def pair_times_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`; its round comes after that of spans."""
     is_pure, detail = params.delta == 0, params.detail
@@ -570,11 +549,21 @@ def pair_times_part(params: PrivateLogParams, share: Fraction) -> Part:
             is_pure=is_pure,
         )
         is_always = params.log_time.calendar.is_always  # else stamps are further apart
-        if is_always and not detail.is_of_all:
-            tick_us = GRID_US[params.log_time.grid(given.decisions).granularity]
-            _pair_times_note(
-                decision, given.decisions["variants"], names, tick_us, given.randomness
-            )
+        if not is_always or detail.is_of_all:
+            return decision
+        # The sums of pairs that the released variants have are far fewer than all.
+        shown: ReleasedVariants = given.decisions["variants"]
+        codes = names.codes(shown.names.take(pa.array(shown.codes)))
+        arcs = DirectlyFollows.from_rows(shown.offsets, codes, shown.counts, names).inner(names)
+        pairs = arcs.sources.astype(np.int64) * len(names) + arcs.targets
+
+        def of() -> list[tuple[str, ...]]:
+            labels, ends = names.labels, (arcs.sources.tolist(), arcs.targets.tolist())
+            return [(labels[a], labels[b]) for a, b in zip(*ends, strict=True)]
+
+        unit = float(decision.clip) * GRID_US[params.log_time.grid(given.decisions).granularity]
+        values, deviation = decision.sums[pairs] * unit, decision.deviation * unit
+        note(given.randomness, TIME_OF_PAIR, of, values, deviation)
         return decision
 
     needs = (Sums("pair times", share, changed, UNITS),)

@@ -41,7 +41,7 @@ from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, CaseClasses
 from tracecloak.anonymizers.times.case_spans import SpansDecision, bins_of_spans
 from tracecloak.anonymizers.times.case_starts import Periods
-from tracecloak.anonymizers.times.time_bins import is_reached
+from tracecloak.anonymizers.times.time_bins import bins_at, is_reached
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import sum_groups
@@ -347,15 +347,7 @@ def sample_periods(
     """
     ranks = uniform(randomness.words("period of a case", cell_numbers(case_numbers))[:, 0])
     n_classes = len(decision.spans)
-    return _bins_at(decision.periods, classes + n_classes * ~is_single, ranks)
-
-
-def _bins_at(reached: np.ndarray, rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
-    """int64[m], the bin of each rank in its row of float64[n, k]."""
-    n, k = reached.shape
-    # The rows lie one after the other, each ending at a whole number.
-    ends = (reached + np.arange(n)[:, None]).ravel()
-    return np.searchsorted(ends, rows + np.minimum(ranks, 1 - 1e-9), side="right") - rows * k
+    return bins_at(decision.periods, classes + n_classes * ~is_single, ranks)
 
 
 def wide_bins_at(
@@ -371,7 +363,7 @@ def wide_bins_at(
     """
     n_classes, n_periods, k = decision.spans.shape
     reached = decision.spans.reshape(n_classes * n_periods, k)
-    return _bins_at(reached, classes * n_periods + periods, ranks)
+    return bins_at(reached, classes * n_periods + periods, ranks)
 
 
 def ranks_among_all(of_all: SpansDecision, bins: np.ndarray, ranks: np.ndarray) -> np.ndarray:

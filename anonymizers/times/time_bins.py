@@ -170,6 +170,14 @@ def _beyond_noise(rows: np.ndarray, deviation: float, shares: np.ndarray) -> np.
     return together > least * deviation * np.sqrt(squares)
 
 
+def bins_at(reached: np.ndarray, rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
+    """Returns int64[m], the bin of each rank in its row of float64[n, k]."""
+    n, k = reached.shape
+    # The rows lie one after the other, each ending at a whole number.
+    ends = (reached + np.arange(n)[:, None]).ravel()
+    return np.searchsorted(ends, rows + np.minimum(ranks, 1 - 1e-9), side="right") - rows * k
+
+
 def times_at(
     reached: np.ndarray, rows: np.ndarray, borders: np.ndarray, n_ticks: int, ranks: np.ndarray
 ) -> np.ndarray:
@@ -189,11 +197,8 @@ def times_at(
     Returns:
         int64[m], ticks.
     """
-    n, k = reached.shape
-    # The rows lie one after the other, each ending at a whole number.
-    ends = (reached + np.arange(n)[:, None]).ravel()
-    cells = np.searchsorted(ends, rows + np.minimum(ranks, 1 - 1e-9), side="right")
-    bins = cells - rows * k
+    k, bins = reached.shape[1], bins_at(reached, rows, ranks)
+    cells = rows * k + bins
     shares = np.diff(reached, axis=1, prepend=0).ravel()
     before = np.where(bins > 0, reached.ravel()[cells - 1], 0.0)
     places = _places(shares, cells, k, np.clip((ranks - before) / shares[cells], 0, 1))

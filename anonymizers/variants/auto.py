@@ -227,11 +227,7 @@ class AutoVariants(JointVariants):
             *(f"{self.name}/histogram", "variant-histogram", Fraction(1), names),
             delta_share=_OF_DELTA,
         )
-        return (Choice(self._choice, _CHOICE), *joint, *tree, cases)
-
-    @property
-    def _choice(self) -> str:
-        return f"{self.name} choice"
+        return (Choice(f"{self.name} choice", _CHOICE), *joint, *tree, cases)
 
     def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what it does."""
@@ -253,7 +249,12 @@ class AutoVariants(JointVariants):
         """Returns the variants of the way that was chosen."""
         if not self._has_others(means):
             return super().answer(counted, domain, means, randomness)
-        profile, scale = self._profile(counted, domain, means, randomness)
+        changed = of_one_cell(domain.max_units)
+        width = drawable(laplace_scale(means[f"{self.name} choice"].epsilon, changed))
+        exact = Profile.of(counted, means[f"{self.name}/histogram"].threshold(changed))
+        cells = cell_numbers(np.arange(len(exact.cases)))
+        noise = draw_laplace(CellStream(randomness, f"{self.name}/choice", cells), *width)
+        profile, scale = replace(exact, cases=exact.cases + noise), float(Fraction(*width))
         for_chain = means[self.name].part(REPEATED.chain)
         distances = expected_distances(profile.features(scale, domain, for_chain))
         way = min(distances, key=lambda name: distances[name])
@@ -277,17 +278,6 @@ class AutoVariants(JointVariants):
 
     def _has_others(self, means: Allowances) -> bool:
         return bool(means[f"{self.name}/histogram"].epsilon)
-
-    def _profile(
-        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
-    ) -> tuple[Profile, float]:
-        """The profile with noise, and its scale."""
-        changed = of_one_cell(domain.max_units)
-        scale = drawable(laplace_scale(means[self._choice].epsilon, changed))
-        exact = Profile.of(counted, means[f"{self.name}/histogram"].threshold(changed))
-        cells = cell_numbers(np.arange(len(exact.cases)))
-        noise = draw_laplace(CellStream(randomness, f"{self.name}/choice", cells), *scale)
-        return replace(exact, cases=exact.cases + noise), float(Fraction(*scale))
 
 
 _CELLS = 2_000_000

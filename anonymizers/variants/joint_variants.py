@@ -287,9 +287,17 @@ class Measured:
         exact = flows.sums(cells, clip_units, units)
         chain = noisy_sums(exact, chain_noise, f"{name}/chain", cells.possible, randomness)
 
-        for_marginals = whole.part(division.marginals)
-        marginals = _noisy_marginals(counted, domain, for_marginals, name, randomness)
-        n_cases, deviation = _with_chain(number, chain, chain_noise, cells)
+        marginals = MarginalCells(n_names, domain.max_length)
+        row, cell = marginals.entries(counted)
+        changed = of_distinct_cells(marginals.n_of_case, m)
+        noise = whole.part(division.marginals).noise(changed)
+        exact = sum_groups(cell, counted.counts[row], marginals.size) * noise.units
+        places = np.arange(marginals.size)
+        counts = noisy_sums(exact, noise, f"{name}/marginals", places, randomness)
+        # About how many cases there are: of two noisy numbers together.
+        of_chain = chain[int(np.searchsorted(cells.possible, cells.cases))] / chain_noise.units
+        weights = 1 / np.array([variance_of(number[1]), variance_of(chain_noise)])
+        together = float((np.array([number[0], of_chain]) * weights).sum() / weights.sum())
         return cls(
             seen,
             seen_noise,
@@ -297,9 +305,11 @@ class Measured:
             clip_units,
             chain,
             chain_noise,
-            *marginals,
-            n_cases,
-            deviation,
+            marginals,
+            counts,
+            noise,
+            max(round(together), 1),
+            1 / math.sqrt(weights.sum()),
         )
 
     def chain_alone(self) -> markov.Chain | None:
@@ -396,7 +406,12 @@ class Measured:
         randomness: Randomness,
     ) -> Iterator[Block]:
         """Yields blocks of columns: rows, columns and values of entries, the sums, their noise."""
-        yield (*self._of_chain(proposals), self.chain_noise)
+        flows, units = VariantFlows.of_variants(proposals, self.cells), self.chain_noise.units
+        values = flows.clipped(self.clip_units, units) / units
+        reached, column = distinct_places(flows.keys)
+        sums = self.chain[np.searchsorted(self.cells.possible, reached)] / units
+        yield flows.rows, column, values, sums, self.chain_noise
+        del flows, column, values
         noise = self.marginals_noise
         row, cell = self.marginals.entries(proposals)
         used, place = distinct_places(cell)
@@ -410,32 +425,6 @@ class Measured:
         for of in beside:
             rows, columns, values, measured, noise = of(proposals)
             yield rows, columns, values, measured / noise.units, noise
-
-    def _of_chain(
-        self, proposals: VariantHistogram
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        flows = VariantFlows.of_variants(proposals, self.cells)
-        units = self.chain_noise.units
-        clipped = flows.clipped(self.clip_units, units)
-        reached, column = distinct_places(flows.keys)
-        measured = self.chain[np.searchsorted(self.cells.possible, reached)]
-        return flows.rows, column, clipped / units, measured / units
-
-
-def _noisy_marginals(
-    counted: VariantHistogram,
-    domain: Domain,
-    allowance: Allowance,
-    name: str,
-    randomness: Randomness,
-) -> tuple[MarginalCells, np.ndarray, SumNoise]:
-    """The partitions, the noisy cases in each of their cells, and the noise of these."""
-    marginals = MarginalCells(len(domain.vocabulary), domain.max_length)
-    row, cell = marginals.entries(counted)
-    noise = allowance.noise(of_distinct_cells(marginals.n_of_case, domain.max_units))
-    exact = sum_groups(cell, counted.counts[row], marginals.size) * noise.units
-    places = np.arange(marginals.size)
-    return marginals, noisy_sums(exact, noise, f"{name}/marginals", places, randomness), noise
 
 
 def pair_deviations(n_cases: float, domain: Domain, for_chain: Allowance) -> float:
@@ -486,18 +475,6 @@ def noisy_number(
     number = np.array([noisy / noise.units])
     note(randomness, CASES, lambda: [("variants",)], number, noise.deviation)
     return float(number[0]), noise
-
-
-def _with_chain(
-    number: tuple[float, SumNoise], chain: np.ndarray, chain_noise: SumNoise, cells: FlowCells
-) -> tuple[int, float]:
-    """About how many cases there are, and the deviation: of two noisy numbers together."""
-    noisy, noise = number
-    of_chain = chain[int(np.searchsorted(cells.possible, cells.cases))]
-    values = np.array([noisy, of_chain / chain_noise.units])
-    weights = 1 / np.array([variance_of(noise), variance_of(chain_noise)])
-    together = (values * weights).sum() / weights.sum()
-    return max(round(float(together)), 1), 1 / math.sqrt(weights.sum())
 
 
 def _seen_share(

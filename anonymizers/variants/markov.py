@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.accounting.sensitivity import of_clipped_cells
-from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
+from tracecloak.anonymizers.noise.randomness import CellLaws, Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous import clips
@@ -52,8 +52,6 @@ GOES_ON = 2.0**-40
 # what lacks is made up from how often activities occur. To tell it, walks are followed for so many
 # times as many events as a case has of these.
 _MOST_LACKING, _FOLLOWED = 0.3, 8
-# A uniform number is kept so far below 1 that adding the number of a row does not reach the next.
-_BELOW_ONE = 1 - 1e-9
 
 
 @dataclass(frozen=True)
@@ -350,7 +348,7 @@ def draw_walks(
     lengths = np.zeros(n, np.int64)
     at, come = np.arange(n), np.zeros(n, np.int64)
     taken: list[tuple[np.ndarray, np.ndarray]] = []
-    block, ends = 0, _ends_of(np.append(chain.starts, 0.0)[None])
+    block, laws = 0, CellLaws.of(np.append(chain.starts, 0.0)[None])
     for position in range(length):
         if not len(at):
             break
@@ -361,8 +359,8 @@ def draw_walks(
         ranks = np.arange(len(at)) - heads[group] + uniform(words[:, 0])[group]
         if position > 0 and chain.cells.blocks[position] != block:
             block = int(chain.cells.blocks[position])
-            ends = _ends_of(chain.steps[block - 2])
-        went = _choose(ends, come, ranks / sizes[group])
+            laws = CellLaws.of(chain.steps[block - 2])
+        went = laws.draw(come, ranks / sizes[group])
         is_first[at[1:]] |= went[1:] != went[:-1]
         goes_on = went != end
         at, come = at[goes_on], went[goes_on]
@@ -382,19 +380,6 @@ def draw_walks(
         codes[ranges(offsets[first], walk_lengths)],
         np.diff(np.array(shares, np.int64)),
     )
-
-
-def _ends_of(rows: np.ndarray) -> np.ndarray:
-    """Where each weight of a row ends, from the number of the row to the next; the rows' shape."""
-    ends = np.cumsum(rows, axis=1)
-    ends /= ends[:, -1:]
-    return np.asarray(ends + np.arange(len(rows))[:, None])
-
-
-def _choose(ends: np.ndarray, row: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """int64[n], the place in its row of weights, see `_ends_of`, that each number falls on."""
-    places = np.searchsorted(ends.ravel(), row + np.minimum(numbers, _BELOW_ONE), side="right")
-    return places - row * ends.shape[1]
 
 
 def walks_beside(
@@ -517,8 +502,7 @@ class MarkovVariants(VariantGenerator):
     ) -> ReleasedVariants:
         """Returns cases drawn from the chain."""
         cells = self.cells_of(domain)
-        flows = VariantFlows.of_variants(counted, cells)
-        noisy, noise = self._noisy_sums(flows, cells, domain, means, randomness)
+        noisy, noise = self._noisy_sums(counted, domain, means, randomness)
         place = int(np.searchsorted(cells.possible, cells.cases))
         n_cases = int(noisy[place]) // noise.units
         chain = chain_of(noisy, cells, noise) if n_cases > 0 else None
@@ -535,39 +519,20 @@ class MarkovVariants(VariantGenerator):
         return FlowCells.of(len(domain.vocabulary), domain.max_length, _CELLS)
 
     def _noisy_sums(
-        self,
-        flows: VariantFlows,
-        cells: FlowCells,
-        domain: Domain,
-        means: Allowances,
-        randomness: Randomness,
+        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
     ) -> tuple[np.ndarray, SumNoise]:
-        allowance = means[f"{self.name} sums"]
+        allowance, cells = means[f"{self.name} sums"], self.cells_of(domain)
+        flows = VariantFlows.of_variants(counted, cells)
+        buckets = np.searchsorted(norm_grid(), flows.squares)
+        cases = sum_groups(buckets, flows.cases, len(norm_grid()) + 1)
+        noise_of_clip = self._noise_of_clip(means, domain.max_units)
+        public = cells.n_possible, cells.n_names, _WEIGHT_OF_NOISE, cells.n_blocks - 1
+        rank, of_ranks = rank_of_clip(noise_of_clip, *public), means[f"{self.name} clip"]
+        clip = choose_clip(cases, of_ranks, rank, domain.max_units, randomness, f"{self.name}/clip")
         units = clips.lattice_units(allowance, domain.max_units)
-        clip = self._choose_clip(flows, cells, domain, means, randomness)
         noise = allowance.noise(clips.sums_sensitivity(clip, units, domain.max_units), units)
         stream = CellStream(randomness, f"{self.name}/sum", cell_numbers(cells.possible))
         return flows.sums(cells, math.isqrt(clip * units**2), units) + noise.draw(stream), noise
-
-    def _choose_clip(
-        self,
-        flows: VariantFlows,
-        cells: FlowCells,
-        domain: Domain,
-        means: Allowances,
-        randomness: Randomness,
-    ) -> int:
-        """The square of the chosen norm."""
-        grid = norm_grid()
-        bucket = np.searchsorted(grid, flows.squares)
-        cases = sum_groups(bucket, flows.cases, len(grid) + 1)
-        rank = rank_of_clip(
-            self._noise_of_clip(means, domain.max_units),
-            *(cells.n_possible, cells.n_names, _WEIGHT_OF_NOISE),
-            n_bins=cells.n_blocks - 1,
-        )
-        of_ranks, purpose = means[f"{self.name} clip"], f"{self.name}/clip"
-        return choose_clip(cases, of_ranks, rank, domain.max_units, randomness, purpose)
 
 
 class MarkovVariantsPure(MarkovVariants):
@@ -608,13 +573,10 @@ class MarkovVariantsPure(MarkovVariants):
         return FlowCells.without_positions(len(domain.vocabulary), domain.max_length)
 
     def _noisy_sums(
-        self,
-        flows: VariantFlows,
-        cells: FlowCells,
-        domain: Domain,
-        means: Allowances,
-        randomness: Randomness,
+        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
     ) -> tuple[np.ndarray, SumNoise]:
+        cells = self.cells_of(domain)
+        flows = VariantFlows.of_variants(counted, cells)
         changed = clips.whole_sums_sensitivity(domain.max_length, domain.max_units)
         noise = means[f"{self.name} sums"].noise(changed)
         stream = CellStream(randomness, f"{self.name}/sum", cell_numbers(cells.possible))

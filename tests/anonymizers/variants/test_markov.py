@@ -28,6 +28,7 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
+from tracecloak.anonymizers.variants import markov
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.anonymizers.variants.markov import (
     MarkovVariants,
@@ -123,14 +124,15 @@ def test_the_noise_keeps_epsilon_and_delta_at_the_clip(
     """The norm of m cases over sigma, and what the ranks of the clip have, by their exact delta."""
     silence = Silence()
     quiet = randomness().with_noise(silence)
-    monkeypatch.setattr(MarkovVariants, "_choose_clip", lambda *_: 9)
+    monkeypatch.setattr(markov, "choose_clip", lambda *_: 9)
     where = domain(max_units=max_units)
     means = budget(MARKOV, epsilon, DELTA, max_units).means
     cells = cells_of(where)
     largest = 0.0
     for variant in all_variants(5)[::7]:
-        flows = VariantFlows.of_variants(counted({variant: 400, ("A",): 100}), cells)
-        noisy, noise = MARKOV._noisy_sums(flows, cells, where, means, quiet)
+        cases = counted({variant: 400, ("A",): 100})
+        flows = VariantFlows.of_variants(cases, cells)
+        noisy, noise = MARKOV._noisy_sums(cases, where, means, quiet)
         alone = replace(flows, cases=(flows.cases == 400).astype(np.int64))
         sigma = Fraction(*noise.scale)
         assert silence.draws[-1] == ("gaussian", cells.n_possible, sigma)
