@@ -414,12 +414,14 @@ class ResolvedColumns:
         counted = FileTally(file_rank) if tally is None else tally
         stamps = read.get(self.names[TIMESTAMP])
         hours = np.zeros(n, np.int8)
-        time, times = _time_of(stamps, n, self.mapping, None if tally is None else hours), None
+        time = _time_of(stamps, n, self.mapping, None if tally is None else hours)
         if self.mapping.has_starts:
             begun = read.get(self.names.get(START_TIMESTAMP, ""))
-            written = _time_of(begun, n, self.mapping)
-            times = reasons.TimesOfRecords.of(stamps, time, begun, written)
-            time = times.time
+            starts = _time_of(begun, n, self.mapping)
+            lacks_end, lacks_start = (
+                np.ones(n, bool) if one is None else one.is_empty() for one in (stamps, begun)
+            )
+            time = pc.if_else(pa.array(lacks_end), starts, time)
         keep = np.ones(n, bool)
         for row_filter in self.mapping.filters:
             source = self.filtered[row_filter.column]
@@ -437,7 +439,7 @@ class ResolvedColumns:
 
         reason = self._reasons(read, text, time, fractional or {})
         marked = None
-        if times is not None:
+        if self.mapping.has_starts:
             kinds = None
             if self.mapping.has_records_of_ends:
                 declared = self.mapping.start_transitions, self.mapping.complete_transitions
@@ -445,7 +447,7 @@ class ResolvedColumns:
                 for kind, what in reasons.LEFT_OUT.items():
                     counted.add(what, of[keep & (kinds == kind)])
                     keep &= kinds != kind
-            marked = times.marked_starts(kinds, reason)
+            marked = reasons.marked_starts(time, starts, lacks_end, lacks_start, kinds, reason)
         if counted.transitions is not None and "lifecycle" in text:
             counted.transitions.update(text["lifecycle"].to_pylist())
         good = keep & (reason < 0)

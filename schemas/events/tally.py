@@ -15,7 +15,6 @@ from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import FILE_STRIDE, IS_OPEN, IS_START
-from tracecloak.schemas.events.source_column import SourceColumn
 
 # --- What was found while records and messages were read: which count, and why others do not. -----
 
@@ -437,55 +436,33 @@ def _compared(transitions: pa.Array) -> pa.Array:
     return pc.utf8_lower(pc.utf8_trim_whitespace(transitions))
 
 
-@dataclass(frozen=True)
-class TimesOfRecords:
-    """The times of records, any of which may lack one of two.
+def marked_starts(
+    time: pa.Array,
+    starts: pa.Array,
+    lacks_end: np.ndarray,
+    lacks_start: np.ndarray,
+    kinds: np.ndarray | None,
+    reason: np.ndarray,
+) -> pa.Array:
+    """Returns int64[n], the starts, and writes of records that are malformed for theirs why.
 
-    Attributes:
+    A record of a start is IS_START, and one without a completion IS_OPEN.
+
+    Args:
         time: int64[n], microseconds since 1970 UTC: the completion, or the start where no
             completion is written; null for what is not a time.
         starts: int64[n], likewise; null where none is known.
         lacks_end: bool[n], whether no completion is written.
-        is_unreadable: bool[n], whether a start is written that is not a time.
+        lacks_start: bool[n], whether no start is.
+        kinds: int8[n], places in TRANSITIONS; None: no record is one of a start.
+        reason: int8[n], places in REJECT_REASONS, or -1 for none so far.
     """
-
-    time: pa.Array
-    starts: pa.Array
-    lacks_end: np.ndarray
-    is_unreadable: np.ndarray
-
-    @classmethod
-    def of(
-        cls, ends: SourceColumn | None, time: pa.Array, begun: SourceColumn | None, starts: pa.Array
-    ) -> TimesOfRecords:
-        """Joins two columns of times; None is one that there is not.
-
-        Args:
-            ends: Where completions are written.
-            time: int64[n], as they were read.
-            begun: Where starts are written.
-            starts: int64[n], as they were read.
-        """
-        everywhere = np.ones(len(time), bool)
-        lacks_end = everywhere if ends is None else ends.is_empty()
-        lacks_start = everywhere if begun is None else begun.is_empty()
-        is_unreadable = np.asarray(starts.is_null()) & ~lacks_start
-        return cls(pc.if_else(pa.array(lacks_end), starts, time), starts, lacks_end, is_unreadable)
-
-    def marked_starts(self, kinds: np.ndarray | None, reason: np.ndarray) -> pa.Array:
-        """Returns int64[n], the starts, and writes of records that are malformed for theirs why.
-
-        A record of a start is IS_START, and one without a completion IS_OPEN.
-
-        Args:
-            kinds: int8[n], places in TRANSITIONS; None: no record is one of a start.
-            reason: int8[n], places in REJECT_REASONS, or -1 for none so far.
-        """
-        has_none = (reason < 0) | (self.lacks_end & (reason == REJECT_REASONS.index(NO_TIME)))
-        reason[self.is_unreadable & has_none] = REJECT_REASONS.index(NO_START)
-        late = np.asarray(pc.fill_null(pc.greater(self.starts, self.time), False))
-        reason[late & (reason < 0)] = REJECT_REASONS.index(LATE_START)
-        starts = pc.if_else(pa.array(self.lacks_end), pa.scalar(IS_OPEN, pa.int64()), self.starts)
-        if kinds is None:
-            return starts
-        return pc.if_else(pa.array(kinds == START), pa.scalar(IS_START, pa.int64()), starts)
+    has_none = (reason < 0) | (lacks_end & (reason == REJECT_REASONS.index(NO_TIME)))
+    is_unreadable = np.asarray(starts.is_null()) & ~lacks_start
+    reason[is_unreadable & has_none] = REJECT_REASONS.index(NO_START)
+    late = np.asarray(pc.fill_null(pc.greater(starts, time), False))
+    reason[late & (reason < 0)] = REJECT_REASONS.index(LATE_START)
+    starts = pc.if_else(pa.array(lacks_end), pa.scalar(IS_OPEN, pa.int64()), starts)
+    if kinds is None:
+        return starts
+    return pc.if_else(pa.array(kinds == START), pa.scalar(IS_START, pa.int64()), starts)

@@ -20,7 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +29,13 @@ import pyarrow.csv as arrow_csv
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
+from tracecloak.transforms.formats.pieces import (
+    Divider,
+    MissingColumns,
+    QuotedScanner,
+    TextDivider,
+)
 from tracecloak.transforms.formats.registry import SourceFormat, unpacked
-
-if TYPE_CHECKING:
-    from tracecloak.transforms.formats.pieces import Divider, MissingColumns
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
 
@@ -169,7 +172,6 @@ class CsvReader:
         # What a line is depends on what was before it: too far back for a look at a stretch.
         if codec not in _OF_ASCII or escape or self.comment or self.skip_lines:
             return None
-        from tracecloak.transforms.formats.pieces import QuotedScanner, TextDivider
 
         def scanners() -> list[QuotedScanner]:
             return [QuotedScanner(delimiter, quote, is_quoted) for is_quoted in (False, True)]
@@ -383,8 +385,6 @@ class _Comments:
     """Takes lines of comments out of text that comes in pieces; their line breaks stay."""
 
     def __init__(self, reader: CsvReader, prefix: bytes) -> None:
-        from tracecloak.transforms.formats.pieces import QuotedScanner
-
         delimiter, quote, _ = reader.signs
         self._scanner = QuotedScanner(delimiter, quote)
         # Text is sought before what stands before it, which is many times faster.
@@ -572,8 +572,6 @@ def _likely_cut(data: bytes, quote: bytes) -> int:
 
 def _last_end(data: bytes, parser: _Parser) -> int:
     """Returns the last place where a record ends, and no record before it is too long; 0: none."""
-    from tracecloak.transforms.formats.pieces import QuotedScanner
-
     ends = QuotedScanner(parser.delimiter, parser.quote).feed(data)
     lengths = np.diff(ends, prepend=0)
     n_fitting = int(np.argmax(np.append(lengths, RECORD_BYTES + 1) > RECORD_BYTES))
@@ -582,8 +580,6 @@ def _last_end(data: bytes, parser: _Parser) -> int:
 
 def _after_record(pending: bytes, chunks: Iterator[bytes], parser: _Parser) -> bytes:
     """Passes over the record that `pending` begins with; returns what was read behind it."""
-    from tracecloak.transforms.formats.pieces import QuotedScanner
-
     scanner, at = QuotedScanner(parser.delimiter, parser.quote), 0
     for text in itertools.chain([pending], chunks):
         ends = scanner.feed(text)

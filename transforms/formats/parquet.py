@@ -137,8 +137,8 @@ class ParquetReader(TypedReader):
         Raises:
             InputSchemaError: The file is no Parquet file, or two columns share a name.
         """
-        with _damage_reported():
-            return self._names(_open(stream).schema_arrow)
+        with _opened(stream) as file:
+            return self._names(file.schema_arrow)
 
     def field_ids(self, stream: BinaryIO) -> dict[int, str]:
         """Returns the names of the top-level columns that have ids of fields, by these.
@@ -146,14 +146,14 @@ class ParquetReader(TypedReader):
         Raises:
             InputSchemaError: As `column_names`.
         """
-        with _damage_reported():
-            fields = [(field, field.metadata or {}) for field in _open(stream).schema_arrow]
+        with _opened(stream) as file:
+            fields = [(field, field.metadata or {}) for field in file.schema_arrow]
         return {int(about[_ID]): field.name for field, about in fields if _ID in about}
 
     def empty(self, stream: BinaryIO, wanted: Sequence[str]) -> pa.RecordBatch:
         """Returns the wanted columns without a row; see `TypedReader`."""
-        with _damage_reported():
-            present = self._present(_open(stream), wanted)
+        with _opened(stream) as file:
+            present = self._present(file, wanted)
             columns = [_plain(pa.array([], field.type)) for _, field in present.values()]
             return pa.RecordBatch.from_arrays(columns, list(present))
 
@@ -161,8 +161,7 @@ class ParquetReader(TypedReader):
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
     ) -> Iterator[RawBatch]:
         """Yields the records of `stream`; see `transforms.formats.base.Reader`."""
-        with _damage_reported():
-            file = _open(stream)
+        with _opened(stream) as file:
             self.check(self._names(file.schema_arrow), required)
             present = self._present(file, wanted)
             groups, first = range(file.num_row_groups), 0
@@ -240,8 +239,8 @@ class RowGroups:
     def look(self, stream: BinaryIO, place: Any) -> list[Piece]:
         """Returns the pieces, which a footer tells."""
         n_bytes, max_bytes = place
-        with _damage_reported():
-            metadata = _open(stream).metadata
+        with _opened(stream) as file:
+            metadata = file.metadata
         n_rows = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
         firsts = np.append(0, np.cumsum(n_rows)).astype(np.int64)
         # A piece has the row groups whose middles lie within the same of its shares of all rows.
@@ -265,21 +264,6 @@ class RowGroups:
     def of_piece(self, piece: Piece, tell: Callable[[MissingColumns], None]) -> Reader:
         """Returns what reads a piece."""
         return self.reader_of(piece)
-
-
-def _open(stream: BinaryIO) -> pq.ParquetFile:
-    file = pq.ParquetFile(
-        stream,
-        pre_buffer=False,
-        buffer_size=_READ_BYTES,
-        # INT96, which Spark writes, is read as nanoseconds otherwise: the year 9999 overflows.
-        coerce_int96_timestamp_unit="us",
-        page_checksum_verification=True,
-    )
-    for name, count in Counter(file.schema_arrow.names).items():
-        if count > 1:
-            raise InputSchemaError(f"the input has {count} columns {name[:80]!r}")
-    return file
 
 
 def _by_name(fields: Iterable[pa.Field]) -> dict[str, pa.Field]:
@@ -334,13 +318,24 @@ def require_plain(field: pa.Field) -> None:
 
 
 @contextmanager
-def _damage_reported() -> Iterator[None]:
+def _opened(stream: BinaryIO) -> Iterator[pq.ParquetFile]:
     """Turns what Arrow raises on a damaged file into an InputSchemaError without Arrow's message.
 
     Errors of the stream pass: an OSError with a number is the operating system's.
     """
     try:
-        yield
+        file = pq.ParquetFile(
+            stream,
+            pre_buffer=False,
+            buffer_size=_READ_BYTES,
+            # INT96, which Spark writes, is read as nanoseconds otherwise: the year 9999 overflows.
+            coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,
+        )
+        for name, count in Counter(file.schema_arrow.names).items():
+            if count > 1:
+                raise InputSchemaError(f"the input has {count} columns {name[:80]!r}")
+        yield file
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
