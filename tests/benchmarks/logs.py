@@ -54,10 +54,18 @@ def _make(name: str, *arguments: str) -> None:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
+    from tests.support.record_files import avro, jsonl, rows_of
     from tracecloak.examination.demo import hospital
 
     if name == "sample":
-        hospital.write_sample(int(arguments[0]), arguments[1])
+        path = Path(arguments[1])
+        if path.suffix in (".avro", ".jsonl"):
+            names = ("case_id", "activity", "timestamp")
+            log = hospital.hospital_log(int(arguments[0]))
+            rows = [row for batch in log for row in rows_of(batch)]
+            path.write_bytes((avro if path.suffix == ".avro" else jsonl)(rows, names))
+        else:
+            hospital.write_sample(int(arguments[0]), arguments[1])
     elif name == "vocabulary":
         hospital.write_vocabulary(arguments[0])
     elif name == "in_order_of_time":

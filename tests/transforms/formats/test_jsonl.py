@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 from unittest import mock
 
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.format_streams import Trickle, read_all, rows_of, written_by
+from tests.support.format_streams import Trickle, read_all
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.formats import jsonl
-from tracecloak.transforms.formats.jsonl import JsonLinesReader, JsonLinesWriter
+from tracecloak.transforms.formats.jsonl import JsonLinesReader
 
 
 def read(
@@ -234,17 +233,3 @@ def test_long_lines_are_malformed_and_not_held() -> None:
         rows, records, malformed = read(Trickle(b"", lambda: next(pieces, b""), 1 << 20))
     assert (len(rows), records, malformed) == (2, [0, 2], [1])
     assert max(len(call.args[0]) for call in parse.call_args_list) < 100
-
-
-def written(*batches: pa.RecordBatch) -> bytes:
-    return written_by(JsonLinesWriter, *batches)
-
-
-def test_written_bytes() -> None:
-    data = written(rows_of(("1", 'é "A"\n', 0), ("", "\u2028", -1)))
-    assert data.decode().split("\n") == [
-        r'{"case_id":"1","activity":"é \"A\"\n","timestamp":"1970-01-01T00:00:00.000000+00:00"}',
-        '{"case_id":"","activity":"\u2028","timestamp":"1969-12-31T23:59:59.999999+00:00"}',
-        "",
-    ]
-    assert written() == b""
