@@ -6,6 +6,7 @@ tables by hand, as the specifications of both have them.
 
 from __future__ import annotations
 
+import base64
 import datetime
 import json
 import struct
@@ -23,8 +24,10 @@ import pytest
 from tracecloak.transforms.sources import EventSource
 
 COLUMNS = ("case_id", "activity", "timestamp")
-_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
-
+_TO_Z85 = bytes.maketrans(
+    b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~",
+    b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#",
+)
 
 _MOMENT = datetime.datetime(2026, 11, 1, 10, 30)
 TYPED_VALUES = {
@@ -76,14 +79,8 @@ def commit(table: Path, version: int, actions: Sequence[Mapping[str, Any]]) -> N
 
 def protocol(*features: str) -> dict[str, Any]:
     """The action that asks readers for features."""
-    return {
-        "protocol": {
-            "minReaderVersion": 3,
-            "minWriterVersion": 7,
-            "readerFeatures": list(features),
-            "writerFeatures": list(features),
-        }
-    }
+    asked = {"readerFeatures": features, "writerFeatures": features}
+    return {"protocol": {"minReaderVersion": 3, "minWriterVersion": 7, **asked}}
 
 
 def deletion_vector(places: Sequence[int]) -> dict[str, Any]:
@@ -92,20 +89,9 @@ def deletion_vector(places: Sequence[int]) -> dict[str, Any]:
 
     bitmap = BitMap(places).serialize()
     whole = struct.pack("<IQI", 1681511377, 1, 0) + bitmap
-    padded = whole + b"\0" * (-len(whole) % 4)
-    text = ""
-    for start in range(0, len(padded), 4):
-        value, digits = int.from_bytes(padded[start : start + 4], "big"), ""
-        for _ in range(5):
-            value, digit = divmod(value, 85)
-            digits = _Z85[digit] + digits
-        text += digits
-    return {
-        "storageType": "i",
-        "pathOrInlineDv": text,
-        "sizeInBytes": len(whole),
-        "cardinality": len(places),
-    }
+    text = base64.b85encode(whole + b"\0" * (-len(whole) % 4)).translate(_TO_Z85).decode()
+    about = {"sizeInBytes": len(whole), "cardinality": len(places)}
+    return {"storageType": "i", "pathOrInlineDv": text, **about}
 
 
 def delete_by_vector(table: Path, version: int, path_part: str, places: Sequence[int]) -> None:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
+from apache_beam.io.filesystem import BeamIOError, FileMetadata
+from apache_beam.io.localfilesystem import LocalFileSystem
 
 
-class ObjectStore(FileSystem):
+class ObjectStore(LocalFileSystem):
     """Objects in this process, as a store in a cloud keeps them: no folders, no move of many."""
 
     # Of the class: Beam makes an instance for every call.
@@ -31,9 +32,6 @@ class ObjectStore(FileSystem):
         head, _, tail = path.rpartition("/")
         return head, tail
 
-    def mkdirs(self, path: str) -> None:
-        raise NotImplementedError
-
     def has_dirs(self) -> bool:
         return False
 
@@ -51,9 +49,6 @@ class ObjectStore(FileSystem):
     def open(self, path: str, mime_type: str = "", compression_type: str = "") -> Any:
         return open(self._there(path), "rb")
 
-    def copy(self, sources: list[str], targets: list[str]) -> None:
-        raise NotImplementedError
-
     def rename(self, sources: list[str], targets: list[str]) -> None:
         for source, target in zip(sources, targets, strict=True):
             self._maybe_fail(f"rename {source}")
@@ -65,12 +60,6 @@ class ObjectStore(FileSystem):
 
     def size(self, path: str) -> int:
         return Path(self._there(path)).stat().st_size
-
-    def last_updated(self, path: str) -> float:
-        raise NotImplementedError
-
-    def checksum(self, path: str) -> str:
-        raise NotImplementedError
 
     def metadata(self, path: str) -> FileMetadata:
         return FileMetadata(path, self.size(path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
 import gzip
 import re
 import shutil
@@ -21,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.releasing import as_typed
+from tests.transforms.inputs.test_decompression import packed
 from tracecloak.transforms.formats.registry import CODECS
 from tracecloak.transforms.inputs.file_kind import describe_file
 from tracecloak.transforms.inputs.source_files import SourceFile
@@ -120,21 +120,14 @@ def test_the_flag_that_is_named_reads_the_file(
         assert ended(capsys, command, "--log", path, *where, *flags_of(message)) == (0, "")
 
 
-def packed_by(codec: str, data: bytes) -> bytes:
-    if codec == "bz2":
-        return bz2.compress(data)
-    sink = pa.BufferOutputStream()
-    with pa.CompressedOutputStream(sink, codec) as stream:
-        stream.write(data)
-    return sink.getvalue().to_pybytes()
-
-
 @pytest.mark.parametrize("ending", [".gz", ".zst", ".bz2", ".lz4"])
 def test_a_new_name_reads_the_file(
     tmp_path: Path, ending: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    packed = packed_by(CODECS[ending], CSV.encode())
-    for name, data in (("log.csv", packed), (f"log.csv{ending}", CSV.encode())):
+    for name, data in (
+        ("log.csv", packed(CSV.encode(), CODECS[ending])),
+        (f"log.csv{ending}", CSV.encode()),
+    ):
         path = tmp_path / name
         path.write_bytes(data)
         code, message = ended(capsys, "vocabulary", "--log", path)

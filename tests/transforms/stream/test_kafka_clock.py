@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, admin
 from tests.support.kafka_double import TopicDouble
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
 from tracecloak.transforms.services import kafka_clock
-from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_clock import KafkaClock, StampedProbe, check_clocks
 from tracecloak.transforms.services.kafka_identity import check_history
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 
@@ -165,6 +166,28 @@ def test_a_topic_that_can_neither_be_made_nor_written_is_told_with_the_mend(
         assert "Make it with message.timestamp.type" in str(refused.value)
     cluster.refusal = None
     assert clock.passed_us() == 1_000 * S
+
+
+@pytest.mark.parametrize(
+    ("probes", "said"),
+    [
+        ([(102, 100, 103)], ""), ([(100, 102, 100)], ""),
+        ([(100, 130, 160)], ""),  # the answer took a minute: the stamp may be right
+        ([(100, 101, 101), (100, 99, 100)], ""),
+        ([(190, 100, 191)], "is 90.0 s ahead of that of the service"),
+        ([(100, 190, 101)], "is 89.0 s behind that of the service"),
+        ([(100, 102.1, 100)], "is 2.1 s behind"),
+        # Each is near this machine's, and one is not near the other.
+        ([(100, 101.5, 100), (100, 98.5, 100)], "is 1.5 s ahead of and 1.5 s behind"),
+        ([(100, 100, 100), (100, 97, 100)], "is 3.0 s ahead of"),
+    ],
+)  # fmt: skip
+def test_clocks_that_are_certain_to_differ_are_waited_for(
+    probes: list[tuple[float, float, float]], said: str
+) -> None:
+    made = [StampedProbe(*(int(S * n) for n in probe)) for probe in probes]
+    with pytest.raises(RetryLater, match=said) if said else nullcontext():
+        check_clocks("the service", made)
 
 
 def test_a_topic_that_senders_stamp_tells_no_time(cluster: Cluster) -> None:
