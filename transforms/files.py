@@ -10,9 +10,12 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from tracecloak.schemas.errors import UsageError, of_extra
+
+if TYPE_CHECKING:
+    from apache_beam.io.filesystems import FileSystems
 
 # --- Beam's file systems elsewhere: whether they can be reached, and what their errors may tell. --
 
@@ -28,6 +31,13 @@ _FILE_SYSTEMS = {
 _OF_AZURE = ("log", "release")
 _HDFS = "pip install 'apache-beam[hadoop]', `--hdfs_host`, `--hdfs_port` and `--hdfs_user`"
 _OFFERED = "name one on this machine, such as where it is mounted, or one of gs:// and s3://"
+
+
+def _beam() -> type[FileSystems]:
+    """Returns Beam's file systems, which what is on this machine does not load."""
+    from apache_beam.io.filesystems import FileSystems
+
+    return FileSystems
 
 
 def class_of(error: BaseException) -> str:
@@ -57,27 +67,21 @@ def join(folder: str, *names: str) -> str:
     """Returns the path of what lies in a folder, on any file system."""
     if is_on_this_machine(folder):
         return os.path.join(folder, *names)
-    from apache_beam.io.filesystems import FileSystems
-
-    return str(FileSystems.join(folder, *names))
+    return str(_beam().join(folder, *names))
 
 
 def exists(path: str) -> bool:
     """Returns whether a file is there, or on this machine a folder."""
     if is_on_this_machine(path):
         return os.path.exists(path)
-    from apache_beam.io.filesystems import FileSystems
-
-    return bool(FileSystems.exists(path))
+    return bool(_beam().exists(path))
 
 
 def are_on_one(path: str, other: str) -> bool:
     """Returns whether the schemes of two paths are those of one file system."""
     if is_on_this_machine(path) or is_on_this_machine(other):
         return is_on_this_machine(path) and is_on_this_machine(other)
-    from apache_beam.io.filesystems import FileSystems
-
-    return bool(FileSystems.get_scheme(path) == FileSystems.get_scheme(other))
+    return bool(_beam().get_scheme(path) == _beam().get_scheme(other))
 
 
 def require_file_system(name: str, path: str) -> None:
@@ -160,9 +164,8 @@ def open_raw(path: str) -> BinaryIO:
     if is_on_this_machine(path):
         return Path(path).open("rb")
     from apache_beam.io.filesystem import CompressionTypes
-    from apache_beam.io.filesystems import FileSystems
 
-    return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+    return _beam().open(path, compression_type=CompressionTypes.UNCOMPRESSED)
 
 
 def read_if_there(path: str) -> bytes | None:
@@ -179,9 +182,8 @@ def create(path: str) -> BinaryIO:
         os.makedirs(os.path.dirname(path) or os.curdir, exist_ok=True)
         return Path(path).open("wb")
     from apache_beam.io.filesystem import CompressionTypes
-    from apache_beam.io.filesystems import FileSystems
 
-    return FileSystems.create(path, compression_type=CompressionTypes.UNCOMPRESSED)
+    return _beam().create(path, compression_type=CompressionTypes.UNCOMPRESSED)
 
 
 def rename(sources: Sequence[str], targets: Sequence[str]) -> None:
@@ -190,9 +192,7 @@ def rename(sources: Sequence[str], targets: Sequence[str]) -> None:
         for source, target in zip(sources, targets, strict=True):
             os.rename(source, target)
         return
-    from apache_beam.io.filesystems import FileSystems
-
-    FileSystems.rename(list(sources), list(targets))
+    _beam().rename(list(sources), list(targets))
 
 
 def remove_folder(folder: str) -> None:
@@ -201,20 +201,16 @@ def remove_folder(folder: str) -> None:
         if os.path.isdir(folder):
             shutil.rmtree(folder)
         return
-    from apache_beam.io.filesystems import FileSystems
-
-    files = FileSystems.match([FileSystems.join(folder, "**")])[0].metadata_list
+    files = _beam().match([_beam().join(folder, "**")])[0].metadata_list
     if files:
-        FileSystems.delete([file.path for file in files])
+        _beam().delete([file.path for file in files])
 
 
 def holds_files(folder: str) -> bool:
     """Returns whether there is a file in a folder, at any depth."""
     if is_on_this_machine(folder):
         return any(names for _, _, names in os.walk(folder))
-    from apache_beam.io.filesystems import FileSystems
-
-    return bool(FileSystems.match([FileSystems.join(folder, "**")], [1])[0].metadata_list)
+    return bool(_beam().match([_beam().join(folder, "**")], [1])[0].metadata_list)
 
 
 def names_in(folder: str) -> list[str]:
@@ -223,9 +219,7 @@ def names_in(folder: str) -> list[str]:
         with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
             return [entry.name for entry in entries if entry.is_file()]
         return []
-    from apache_beam.io.filesystems import FileSystems
-
-    listed = FileSystems.match([f"{folder.rstrip('/')}/*"])[0].metadata_list
+    listed = _beam().match([f"{folder.rstrip('/')}/*"])[0].metadata_list
     return [file.path.rpartition("/")[2] for file in listed]
 
 
@@ -236,9 +230,7 @@ def delete_files(paths: Sequence[str]) -> None:
         Path(path).unlink(missing_ok=True)
     elsewhere = [path for path in paths if path not in here]
     if elsewhere:
-        from apache_beam.io.filesystems import FileSystems
-
-        FileSystems.delete(elsewhere)
+        _beam().delete(elsewhere)
 
 
 def write_new(path: str, data: bytes) -> None:

@@ -353,10 +353,13 @@ _MEND = "have all machines synchronise their time, such as by chrony or systemd-
 
 def check_clock(setting: Setting) -> Iterator[CheckResult]:
     """Asks the kernel whether the clock is kept right, and a ledger on a server for its time."""
-    state = _kernel_state()
+    try:
+        state = int(ctypes.CDLL(None).ntp_gettime(ctypes.create_string_buffer(_N_BYTES)))
+    except (OSError, AttributeError):
+        state = -1  # the kernel cannot be asked here
     if state == _NOT_SYNCHRONISED:
         yield "warning", f"no time service keeps this machine's clock right: {_MEND}"
-    elif state is not None:
+    elif state >= 0:
         yield "ok", "a time service keeps this machine's clock right"
     ledger = setting.ledger
     if ledger is not None and ledger.is_shared:
@@ -383,16 +386,6 @@ def compared(before: float, stamp: float, after: float, whose: str) -> CheckResu
                 f"would begin and end at a wrong time; {_MEND}"
             )
     return "ok", f"this machine's clock is that {whose}, within {limit:.0f} s"
-
-
-def _kernel_state() -> int | None:
-    """Returns what the kernel says of its clock; None: it cannot be asked here."""
-    try:
-        ask = ctypes.CDLL(None).ntp_gettime
-    except (OSError, AttributeError):
-        return None
-    state = int(ask(ctypes.create_string_buffer(_N_BYTES)))
-    return state if state >= 0 else None
 
 
 def _time_of(connection: sa.Connection) -> float:

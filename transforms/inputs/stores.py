@@ -98,20 +98,16 @@ def listed_by_store(patterns: Sequence[str], limit: int | None) -> Iterator[tupl
     Raises:
         Exception: Whatever the store's client raises.
     """
-    for pattern in patterns:
-        yield from islice(_matching(pattern), limit)
-
-
-def _matching(pattern: str) -> Iterator[tuple[str, Listed]]:
     from apache_beam.io.filesystem import FileSystem
 
-    store, first = _store_of(pattern), first_wildcard(pattern)
-    if first is None:
-        one = store.looked_up(pattern)
-        yield from [] if one is None else [(pattern, one)]
-        return
-    test = re.compile(FileSystem.translate_pattern(pattern))
-    yield from ((path, one) for path, one in store.listed(pattern[:first]) if test.match(path))
+    for pattern in patterns:
+        store, first = _store_of(pattern), first_wildcard(pattern)
+        if first is None:
+            one = store.looked_up(pattern)
+            yield from [] if one is None else [(pattern, one)]
+        else:
+            test = re.compile(FileSystem.translate_pattern(pattern))
+            yield from islice((e for e in store.listed(pattern[:first]) if test.match(e[0])), limit)
 
 
 def read_version(path: str, version: str, begin: int, end: int) -> bytes:

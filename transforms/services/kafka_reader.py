@@ -244,7 +244,10 @@ class PartitionReader:
             if places[number].digest
             and epoch_of(fetched[row].leader_epoch()) > places[number].epoch
         ]
-        if grown or (fetched and self._is_renamed()):
+        # If the name is that of the same topic, all that was fetched before is of it: no id comes
+        # back.
+        known = self.known.identity.topic_id
+        if grown or (fetched and known is not None and known != self._ask(topic_id)):
             self.check(self._ask(self._look_at_own), grown)
         self._pass_marks()
         behind = {
@@ -384,14 +387,6 @@ class PartitionReader:
 
     def _look_at_own(self, topic: KafkaTopic, client: Any) -> LogNow:
         return look_at(topic, client, self.known.places)
-
-    def _is_renamed(self) -> bool:
-        """Whether the name is that of another topic than before.
-
-        If not, all that was fetched before is of the topic that was known: no id comes back.
-        """
-        known = self.known.identity.topic_id
-        return known is not None and known != self._ask(topic_id)
 
     def _raise(self, error: Any, partition: int) -> None:
         """Raises what must not be passed over; the client tries the others again by itself."""
