@@ -128,7 +128,7 @@ def test_messages_that_an_unclean_election_takes_back_end_each_stream(tmp_path: 
         for name, one in runs.items():
             folder = tmp_path / name
             until(lambda of=folder: bool(steps(of)) and n_cases(of) == 4, _SECONDS, one)
-        assert runs[_STOPPED].end(signal.SIGTERM) == 0
+        assert runs[_STOPPED].stop(signal.SIGTERM) == 0
 
         leader.process.kill_9()
         follower.process.start()
@@ -136,7 +136,7 @@ def test_messages_that_an_unclean_election_takes_back_end_each_stream(tmp_path: 
         cluster.send((_RUNS, _STOPPED, _PLACED), range(10, 16))
         cluster.send([_SOUND], range(2, 3))
 
-        assert runs[_RUNS].end(None) == 6
+        assert runs[_RUNS].stop(None) == 6
         pull(sources[_SOUND], 3)
         for name in (_SHORTER, _PLACED):
             with pytest.raises(SourceChanged, match="partition 0 was truncated"):
@@ -144,7 +144,7 @@ def test_messages_that_an_unclean_election_takes_back_end_each_stream(tmp_path: 
         leader.process.start()
         cluster.until_led_by(2, [2, 3])
         runs[_STOPPED].start()
-        assert runs[_STOPPED].end(None) == 6
+        assert runs[_STOPPED].stop(None) == 6
         with pytest.raises(SourceChanged, match="partition 0 was truncated"):
             pull(cluster.source(_PLACED, placed))
         for name, one in runs.items():

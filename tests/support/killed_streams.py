@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import atexit
-import os
 import random
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.engines.processes import Process
+from tests.support.releasing import ROOT
 from tracecloak.schemas.published.step import StepRelease
 
 ACTIVITIES = ("A", "B", "END")
@@ -56,37 +55,22 @@ def body(case: int, number: int) -> bytes:
     ).encode()
 
 
-class Runs:
-    """One stream, run by one process after the other."""
+class Runs(Process):
+    """One stream, run by one process after the other, under the key of tests."""
 
     def __init__(self, folder: Path, given: Sequence[str], **environment: str) -> None:
-        self._folder = folder
-        self._given = list(given)
-        self._environment: Mapping[str, str] = {**os.environ, **environment}
-        self._process: subprocess.Popen[bytes] | None = None
+        command = [sys.executable, "-m", "tests.engines.client", "stream", *given]
+        environment = {"PYTHONPATH": str(ROOT), **environment}
+        super().__init__("stream", command, folder, lambda: True, environment)
 
-    def start(self) -> None:
-        """Starts a process, under the key of tests."""
-        with (self._folder / "said").open("ab") as said:
-            self._process = subprocess.Popen(  # which ends with the tests, whatever fails
-                [sys.executable, "-m", "tests.engines.client", "stream", *self._given],
-                stdout=said,
-                stderr=said,
-                env=self._environment,
-            )
-        atexit.register(self._process.kill)
-
-    def end(self, number: signal.Signals | None, seconds: float = 120) -> int:
+    def stop(self, number: signal.Signals | None, seconds: float = 120) -> int:
         """Sends a signal, or none, and returns the exit code."""
-        assert self._process is not None
-        if number is not None:
-            self._process.send_signal(number)
         try:
-            return self._process.wait(seconds)
+            if number is not None:
+                self._signal(number)
+            return self.wait(seconds)
         finally:
-            if self._process.poll() is None:
-                self._process.kill()
-                self._process.wait()
+            self.end()
 
     def disturb(self, n_kills: int, longest_seconds: float, chance: random.Random) -> int:
         """Kills it at moments that chance chooses; how often it was alive to be killed."""
@@ -94,12 +78,8 @@ class Runs:
         for _ in range(n_kills):
             self.start()
             time.sleep(2 + chance.random() * longest_seconds)  # the moment is what is tried
-            n_killed += self.end(signal.SIGKILL) == -signal.SIGKILL
+            n_killed += self.stop(signal.SIGKILL) == -signal.SIGKILL
         return n_killed
-
-    def said(self) -> str:
-        """All that its processes said."""
-        return (self._folder / "said").read_text()
 
 
 def n_cases(folder: Path) -> int:

@@ -50,7 +50,7 @@ def assert_both_count_all(folder: Path, runs: Runs, other: Runs, n: int) -> None
     """Runs both to their end: the steps are the same, and were paid once."""
     for one in (runs, other):
         one.start()
-        assert one.end(None, 200) == 0, one.said()
+        assert one.stop(None, 200) == 0, one.said()
     assert abs(n_cases(folder / "killed") - n) <= 5
     assert steps(folder / "killed") == steps(folder / "whole")
     assert len(counting_charges(folder / "killed" / "keys")) == 1
@@ -80,7 +80,7 @@ def test_kills_at_any_moment_change_nothing_with_pubsub(
     before = len(steps(tmp_path / "killed"))
     runs.start()
     until(lambda: len(steps(tmp_path / "killed")) > before, 120, runs)
-    assert runs.end(signal.SIGTERM) == 0, runs.said()
+    assert runs.stop(signal.SIGTERM) == 0, runs.said()
     sending.join()
     assert_both_count_all(tmp_path, runs, other, n)
 
@@ -126,7 +126,7 @@ def test_kills_at_any_moment_change_nothing_with_kafka(broker: KafkaBroker, tmp_
     broker.process.start()
     before = len(steps(tmp_path / "killed"))
     until(lambda: len(steps(tmp_path / "killed")) > before, 120, runs)
-    assert runs.end(signal.SIGINT) == 0, runs.said()
+    assert runs.stop(signal.SIGINT) == 0, runs.said()
     sending.join()
     assert_both_count_all(tmp_path, runs, other, n)
 
