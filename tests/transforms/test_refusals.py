@@ -109,13 +109,13 @@ def anew(module: str, missing: str) -> None:
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a block of Avro with fewer than no records": (
-        lambda: block(-1, avro.BLOCK_BYTES + 1)._next_head(), ValueError,
+        lambda: next(block(-1, avro.BLOCK_BYTES + 1)._blocks()), ValueError,
         "a record takes a byte at least"),
     "a block of Avro with more records than bytes": (
-        lambda: block(avro.BLOCK_BYTES + 2, avro.BLOCK_BYTES + 1)._next_head(), ValueError,
+        lambda: next(block(avro.BLOCK_BYTES + 2, avro.BLOCK_BYTES + 1)._blocks()), ValueError,
         "a record takes a byte at least"),
     "a length of Avro without an end": (
-        lambda: avro._Source(io.BytesIO(b"\x80" * 20), goes_on=True)._next_head(), ValueError,
+        lambda: next(avro._Source(io.BytesIO(b"\x80" * 20), goes_on=True)._blocks()), ValueError,
         "no length of a block"),
     "a type of Avro that is not there": (lambda: judged(UNKNOWN_TYPE), ValueError,
         "a type is not there"),
