@@ -1,6 +1,6 @@
 """A schema registry in this process, which speaks Confluent's REST and can be away, or refuse.
 
-It knows what clients of confluent-kafka ask: schemas by number and by GUID, versions of a subject,
+It knows what clients of confluent-kafka ask: schemas by number, versions of a subject,
 registrations, and the kinds that there are. It judges nothing, so hostile schemas can be put in.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import ssl
 import threading
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -66,10 +65,6 @@ class RegistryDouble:
         self.versions.setdefault(subject or f"subject-{number}", []).append(number)
         return number
 
-    def guid(self, number: int) -> uuid.UUID:
-        """The GUID of a schema."""
-        return uuid.uuid5(uuid.NAMESPACE_URL, str(number))
-
     def answered(self, method: str, path: str, query: str, body: Any) -> Answer:
         """Returns what is answered; of Protobuf a text that needs a compiler unless asked so."""
         status, told = self.answer(method, path, body)
@@ -85,11 +80,6 @@ class RegistryDouble:
             case ("GET", "schemas", "ids", number) if int(number) in self.schemas:
                 return 200, self.schemas[int(number)]
             case ("GET", "schemas", "ids", _):
-                return 404, {"error_code": 40403, "message": "Schema not found"}
-            case ("GET", "schemas", "guids", guid):
-                for number, schema in self.schemas.items():
-                    if str(self.guid(number)) == guid:
-                        return 200, schema
                 return 404, {"error_code": 40403, "message": "Schema not found"}
             case ("GET", "subjects", subject, "versions", version):
                 numbers = self.versions.get(unquote(subject), [])

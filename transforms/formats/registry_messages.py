@@ -9,7 +9,6 @@ import io
 import json
 import re
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -64,7 +63,6 @@ class AvroSchemas:
         """Begins with no schema."""
         _register()
         self._plain = PlainSchemas(_logical)
-        self._texts: dict[str, str] = {}  # a schema can be referred to in several ways
         # By named type: (whether its values take bytes, how many types it holds, how deep).
         self._sizes: dict[str, tuple[bool, int, int]] = {}
 
@@ -74,9 +72,7 @@ class AvroSchemas:
         Raises:
             Exception: Of any kind; it is no schema.
         """
-        if text not in self._texts:
-            self._texts[text] = json.dumps(self._plain.rewritten(bounded_json(text)))
-        return self._texts[text]
+        return json.dumps(self._plain.rewritten(bounded_json(text)))
 
     def judge(self) -> None:
         """Makes sure that no datum of these schemas takes more than its bytes are worth.
@@ -167,13 +163,12 @@ def _decimal(data: bytes, schema: Any, *_: Any) -> int | float | bytes:
 # --- Messages of a registry's schemas: Confluent's frame, in it a datum of Avro, JSON or Protobuf.
 # Confluent's own deserialisers read Avro and JSON (confluent-kafka, extra `registry`), and
 # Google's library reads Protobuf, by the descriptors that a registry gives of its schemas. The
-# frame is the byte 0 and the number of the schema, or the byte 1 and its GUID. A schema of a
-# number never changes, so a message is read in the same way whenever it is read again: by its own
-# schema alone, and by no later version of it. Rules of a schema are not run, and a schema with
-# rules is refused.
+# frame is the byte 0 and the number of the schema. A schema of a number never changes, so a
+# message is read in the same way whenever it is read again: by its own schema alone, and by no
+# later version of it. Rules of a schema are not run, and a schema with rules is refused.
 
 
-_FRAME_BYTES = {0: 5, 1: 17}
+_FRAME_BYTES = 5
 # A registry has no schema beyond; one that is asked for it answers that it knows no such question.
 _LAST_ID = (1 << 31) - 1
 # Of a schema with all that it refers to.
@@ -237,10 +232,9 @@ class _Readers:
         self._unknown_until: dict[bytes, float] = {}
 
     def body(self, data: bytes) -> dict[str, Any]:
-        n_bytes = _FRAME_BYTES.get(data[0], len(data))
-        if len(data) <= n_bytes:
+        if data[0] or len(data) <= _FRAME_BYTES:
             raise UnreadError(NO_FRAME)
-        frame = data[:n_bytes]
+        frame = data[:_FRAME_BYTES]
         try:
             reader = self._by_frame[frame]
         except KeyError:
@@ -298,31 +292,20 @@ class _RegistryClient:
         self._schema: Any = None
         # Protobuf's schemas are texts that need a compiler, unless they are asked for compiled.
         self._form = {"fmt": "serialized"} if kind == "protobuf" else {}
-        self.avro: Any = None
-        if kind == "avro":
-            self.avro = AvroSchemas()
+        self.avro: Any = AvroSchemas() if kind == "avro" else None
 
     def schema_of(self, frame: bytes) -> Any:
         """Returns the schema that a frame names."""
-        if frame[0]:
-            guid = str(uuid.UUID(bytes=frame[1:]))
-            # Not every registry has GUIDs, and any message can begin as if it had one.
-            raw = self._registry.asked(
-                lambda: self._client.get_schema_by_guid(guid, **self._form), True
-            )
-        else:
-            number = int.from_bytes(frame[1:], "big")
-            if number > _LAST_ID:
-                raise NotThereError
-            raw = self._registry.asked(lambda: self._client.get_schema(number, **self._form))
+        number = int.from_bytes(frame[1:], "big")
+        if number > _LAST_ID:
+            raise NotThereError
+        raw = self._registry.asked(lambda: self._client.get_schema(number, **self._form))
         self._schema = self._usable(raw)
         return self._schema
 
     def get_schema(self, *_: Any, **__: Any) -> Any:
         """Returns the one schema: a deserialiser is made for each."""
         return self._schema
-
-    get_schema_by_guid = get_schema
 
     def get_version(self, subject: str, version: int, *_: Any, **__: Any) -> Any:
         """Returns a version of a subject, also of one that was deleted."""
@@ -434,7 +417,7 @@ def _protobuf_reader(asking: _RegistryClient, schema: Any) -> Reader:
         return library.GetMessageClass(kind).FromString
 
     def body(data: bytes) -> Any:
-        stream = io.BytesIO(data[_FRAME_BYTES[data[0]] :])
+        stream = io.BytesIO(data[_FRAME_BYTES:])
         size = _zigzag(stream)
         if not 0 <= size <= _MAX_DEPTH:
             raise ValueError("a message is of no type")

@@ -33,6 +33,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, BinaryIO
 from xml.parsers import expat
 
@@ -341,8 +342,8 @@ class _Traces:
         parser.EndElementHandler = self._end_element
         parser.StartDoctypeDeclHandler = self._refuse_doctype
         parser.XmlDeclHandler = self._note_encoding
-        parser.StartCdataSectionHandler = lambda: self._note_cdata(True)
-        parser.EndCdataSectionHandler = lambda: self._note_cdata(False)
+        parser.StartCdataSectionHandler = partial(setattr, self, "_is_in_cdata", True)
+        parser.EndCdataSectionHandler = partial(setattr, self, "_is_in_cdata", False)
         if hasattr(parser, "SetReparseDeferralEnabled"):  # expat 2.6: would blur the token's bound
             parser.SetReparseDeferralEnabled(False)
         self._begin = 0
@@ -428,9 +429,6 @@ class _Traces:
 
     def _note_encoding(self, _version: str, encoding: str | None, _standalone: int) -> None:
         self._encoding = self._encoding or encoding
-
-    def _note_cdata(self, begins: bool) -> None:
-        self._is_in_cdata = begins
 
     def _refuse_doctype(self, *_declaration: object) -> None:
         raise self._fault(

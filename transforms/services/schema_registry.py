@@ -86,12 +86,11 @@ class SchemaRegistry:
         """
         self.asked(self.client().get_schema_types)
 
-    def asked(self, ask: Callable[[], Answer], may_lack_it: bool = False) -> Answer:
+    def asked(self, ask: Callable[[], Answer]) -> Answer:
         """Returns what the registry answers.
 
         Args:
             ask: Calls the client.
-            may_lack_it: Whether a registry need not have the address that is asked for.
 
         Raises:
             NotThereError: It says that it has no such schema.
@@ -114,7 +113,7 @@ class SchemaRegistry:
             raise RetryLater(f"schema_registry {self.url} does not answer ({kind})") from None
         if status in _PASSING or status >= 500:
             raise RetryLater(f"schema_registry {self.url} cannot answer now (HTTP {status})")
-        if code in _NOT_THERE or (status == 404 and may_lack_it):
+        if code in _NOT_THERE:
             raise NotThereError
         if status in (401, 403):
             raise UsageError(
