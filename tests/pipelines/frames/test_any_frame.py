@@ -335,22 +335,6 @@ def test_no_record_changes_the_event_of_another(
             assert alone <= read and (read - alone).total() <= 1
 
 
-@pytest.mark.parametrize("odd", ["x", 5, datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), [1]])
-@pytest.mark.parametrize("zone", [None, "UTC"])
-def test_one_odd_stamp_makes_one_malformed_record(odd: Any, zone: str | None) -> None:
-    """Catches times among objects that are written out and then read by the format of texts."""
-    stamps = [pd.Timestamp("2026-01-01", tz=zone) + pd.Timedelta(hours=i) for i in range(400)]
-    frame = pd.DataFrame({"case_id": range(400), "activity": "A", "timestamp": stamps})
-    mapping = ColumnMapping(timestamp_format="%d.%m.%Y %H:%M", time_zone="Europe/Berlin")
-    whole = of_frame(frame, mapping) or Counter()
-    assert whole.total() == 400 and NO_TIME not in whole
-    one = pd.DataFrame({"case_id": ["odd"], "activity": "A", "timestamp": [odd]})
-    mixed = pd.concat([frame, one], ignore_index=True)
-    assert mixed["timestamp"].dtype == object or isinstance(odd, datetime.datetime)
-    more = of_frame(mixed, mapping) or Counter()
-    assert whole <= more and more.total() == 401
-
-
 def test_a_column_without_a_start_is_one_of_floats_and_holds_no_numbers() -> None:
     """Catches a refusal that hangs on whether another record has a text there."""
     frame = pd.DataFrame({"case_id": ["c"], "activity": "A", "timestamp": "2026-01-01"})

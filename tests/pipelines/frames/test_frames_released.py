@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import logging
 import random
 import subprocess
 import sys
@@ -267,54 +266,3 @@ def test_flags_are_keywords_but_in_commands() -> None:
     assert of_frame("give --release_id, or `tracecloak plan --log x`, or --new_ledger") == (
         "give release_id=, or `tracecloak plan --log x`, or new_ledger=True"
     )
-
-
-# --- What OpenDP's users met ----------------------------------------------------------------------
-
-
-def test_codes_of_categories_have_no_say() -> None:
-    """Catches an attribute that is read by the codes of its categories, which depend on the data.
-
-    The first row decides these codes: with one more row all others would have other values.
-    """
-    df = events(20)
-    one_more = pd.concat([df[:1].assign(**{"org:resource": "aaa"}), df])
-    mapping = ColumnMapping(attributes=(("r", "org:resource"),))
-
-    def texts(frame: pd.DataFrame) -> list[Any]:
-        polars = as_polars(frame).with_columns(pl.col("org:resource").cast(pl.Categorical))
-        source = FrameSource.over(AnyFrame.of(polars), mapping)
-        ((batch, _),) = source.read(source.files[0])
-        rows = zip(batch["case_id"].to_pylist(), batch["attribute r"].to_pylist(), strict=True)
-        return sorted(rows)
-
-    more, fewer = texts(one_more), texts(df)
-    assert len(more) == len(fewer) + 1
-    assert all(row in more for row in fewer)
-
-
-def test_bounds_hold_of_the_column_as_it_is_when_it_is_released(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """Catches a bound that is noted of a frame and survives when its column is defined anew.
-
-    All activities of a case become one here: it has more pairs of one kind than before, and its
-    clip is taken of these.
-    """
-    caplog.set_level(logging.ERROR)
-    df = events()
-    tracecloak.release(df, **GRAPH, new_ledger=True)
-    collapsed = df.assign(**{"concept:name": "Check"})
-    one_case_more = pd.concat(
-        [collapsed, collapsed[:1].assign(**{"case:concept:name": 10_000})]
-        + [collapsed[:1].assign(**{"case:concept:name": 10_000})] * 400
-    )
-    params = {**GRAPH, "epsilon": 50, "l2_clip": 3}
-
-    def loops(frame: pd.DataFrame) -> int:
-        graph = tracecloak.release(frame, **params).graph
-        row = graph[(graph["source"] == "Check") & (graph["target"] == "Check")]
-        return int(row["count"].iloc[0])
-
-    # The case of 401 events counts no more than its clip: 3 of one pair, and noise of epsilon 50.
-    assert abs(loops(one_case_more) - loops(collapsed)) < 10

@@ -17,11 +17,10 @@ from tests.support.releasing import (
     small_release,
     tracecloak,
 )
-from tests.support.toys.toy_concern import LotConcern
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.release.values import CONCERNS
-from tracecloak.schemas.errors import BudgetExhausted
+from tracecloak.schemas.errors import BudgetExhausted, TracecloakError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 
@@ -51,21 +50,10 @@ def test_a_concern_is_one_file_and_one_line_of_a_table(
     assert lot.read_text() == drawn
 
 
-def test_a_concern_that_refuses_to_pay_leaves_no_key_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Catches a key, and a receipt, of a release that the ledger was asked for nothing for."""
-    monkeypatch.setitem(CONCERNS, "lot", ("", "tests.support.toys.toy_concern:LotConcern"))
-    with monkeypatch.context() as patch:
-        patch.setattr(LotConcern, "reserved", failing(BudgetExhausted("no lots are left")))
-        assert tracecloak(*line(tmp_path)) == 4
-    check_nothing_is_left(tmp_path)
-    assert tracecloak(*line(tmp_path)) == 0
-
-
 @pytest.mark.parametrize(
     ("step", "error"),
     [
+        ("tests.support.toys.toy_concern.LotConcern.reserved", BudgetExhausted("no lots are left")),
         ("tracecloak.pipelines.release.run.warn_of_overlaps", LedgerError("it is locked")),
         (
             "tracecloak.pipelines.keys.key_store.KeyStore.reserved",
@@ -74,15 +62,18 @@ def test_a_concern_that_refuses_to_pay_leaves_no_key_behind(
     ],
 )
 def test_what_fails_while_a_release_is_claimed_fails_before_it_is_paid(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: Exception
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: TracecloakError
 ) -> None:
-    """Catches a charge that stays, of which nobody says what to do with it."""
+    """Catches a charge or a key that stays, of which nobody says what to do with it."""
+    monkeypatch.setitem(CONCERNS, "lot", ("", "tests.support.toys.toy_concern:LotConcern"))
     flags = ["--method", "k-anonymous-variants", "--k", 2]
     command = [*line(tmp_path)[:7], *flags, *line(tmp_path)[11:]]
     with monkeypatch.context() as patch:
         patch.setattr(step, failing(error))
-        assert tracecloak(*command) == 6
-    check_nothing_is_left(tmp_path)
+        assert tracecloak(*command) == error.exit_code
+    assert ledger_entries(tmp_path / "keys") == key_files(tmp_path / "keys") == []
+    assert not list((tmp_path / "keys" / "releases").glob("*.json"))
+    assert not list(tmp_path.glob("_incomplete-*"))
     assert tracecloak(*command) == 0
 
 
@@ -91,12 +82,6 @@ def failing(error: Exception) -> Callable[..., NoReturn]:
         raise error
 
     return fail
-
-
-def check_nothing_is_left(folder: Path) -> None:
-    assert ledger_entries(folder / "keys") == key_files(folder / "keys") == []
-    assert not list((folder / "keys" / "releases").glob("*.json"))
-    assert not list(folder.glob("_incomplete-*"))
 
 
 # What a plain release loads nothing of: windows, extensions, streams, the wiring of Beam.

@@ -5,19 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from importlib.metadata import EntryPoint
-from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 
 import pydantic
 import pytest
-import yaml
 
-from tests.golden.releases import example_config, log_file
 from tests.support.examples import examples_of
 from tests.support.keys import release_key
 from tests.support.logs import trace_batch
-from tests.support.releasing import fix_key, tracecloak
 from tests.support.tiers import each_row
 from tracecloak.anonymizers.contract.case_digests import noise_digest
 from tracecloak.anonymizers.logs.params import GENERATORS
@@ -35,7 +31,6 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import _origin
 from tracecloak.schemas import plugins
 from tracecloak.schemas.arrays.merging import Statistics
-from tracecloak.schemas.published import manifest as manifest_module
 from tracecloak.schemas.streams.stream_caps import ClosedCases
 
 # --- Every key ------------------------------------------------------------------------------------
@@ -390,29 +385,6 @@ def test_another_version_is_the_same_configuration_and_other_noise(
     assert not set(after[2:]) & set(before[2:])
     assert config.noise_digest == noise_digest(config.digest, 2)
     assert steps.name.noise_digest == steps.noise_digest
-
-
-def test_the_version_of_the_tool_stands_in_the_manifest_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Catches files that a later tool would write otherwise, though the release is the same."""
-    fix_key(monkeypatch)
-    made = []
-    for number, version in enumerate(("77.7.7", "88.8.8")):
-        monkeypatch.setattr(manifest_module, "TOOL_VERSION", version)
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        example = examples_of(METHODS["private-log"])[1]
-        body = example_config(folder, "private-log", example, log_file(folder))
-        assert body["formats"] == ["parquet", "xes", "csv"]
-        (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
-        assert tracecloak("release", folder / "release.yaml") == 0
-        place = folder / "out" / "run_id=golden"
-        made.append({path.relative_to(place): path for path in place.rglob("*") if path.is_file()})
-    one, other = made
-    assert one.keys() == other.keys() and len(one) > 6
-    others = [str(path) for path in one if one[path].read_bytes() != other[path].read_bytes()]
-    assert others == ["manifest.json"]
 
 
 @pytest.fixture

@@ -128,33 +128,26 @@ def test_flink_without_a_job_server_is_refused_and_told_where_to_read_how_to_get
     assert "### Flink" in (ROOT / page).read_text(encoding="utf-8")
 
 
-def test_a_job_server_is_taken_by_address_by_file_and_by_url(tmp_path: Path) -> None:
-    jar = tmp_path / "server.jar"
+def test_a_job_server_is_taken_by_address_by_file_and_by_url_and_what_is_not_there_is_refused(
+    tmp_path: Path,
+) -> None:
+    jar, java = tmp_path / "server.jar", "--job_server_java_launcher=sh"  # whatever is there
     jar.touch()
     check_ready(options("FlinkRunner", "--job_endpoint=localhost:8099"))
-    java = "--job_server_java_launcher=sh"  # whatever is there
     check_ready(options("FlinkRunner", f"--flink_job_server_jar={jar}", java))
     check_ready(options("FlinkRunner", "--flink_job_server_jar=https://inner/server.jar", java))
-
-
-@pytest.mark.parametrize(
-    ("runner", "flags", "told"),
-    [
-        ("FlinkRunner", ["--flink_job_server_jar={}/gone.jar"], r"gone\.jar' is not there"),
+    no_java = [f"--flink_job_server_jar={jar}", f"--job_server_java_launcher={tmp_path}/java"]
+    for runner, flags, told in (
         (
             "FlinkRunner",
-            ["--flink_job_server_jar={}/server.jar", "--job_server_java_launcher={}/java"],
-            "needs Java, and there is no ",
+            [f"--flink_job_server_jar={tmp_path}/gone.jar"],
+            r"gone\.jar' is not there",
         ),
+        ("FlinkRunner", no_java, "needs Java, and there is no "),
         ("FlinkyRunner", [], "runner 'FlinkyRunner' is none of Beam's"),
-    ],
-)
-def test_what_is_not_there_is_refused(
-    tmp_path: Path, runner: str, flags: Sequence[str], told: str
-) -> None:
-    (tmp_path / "server.jar").touch()
-    with pytest.raises(UsageError, match=told):
-        check_ready(options(runner, *(flag.format(tmp_path) for flag in flags)))
+    ):
+        with pytest.raises(UsageError, match=told):
+            check_ready(options(runner, *flags))
 
 
 @each_row("where", [("--environment_type=DOCKER",), ("--flink_master=cluster:8081",)])
@@ -174,14 +167,11 @@ def test_containers_without_tracecloak_are_refused(where: Sequence[str]) -> None
 @each_row(
     ("runner", "unsafe", "local"),
     [
-        ("FlinkRunner", True, False),
-        ("PortableRunner", True, False),
-        ("DataflowRunner", False, False),
-        ("FnApiRunner", True, True),
-        ("BundleBasedDirectRunner", True, True),
-        (IN_MEMORY, False, True),
+        ("FlinkRunner", True, False), ("PortableRunner", True, False),
+        ("DataflowRunner", False, False), ("FnApiRunner", True, True),
+        ("BundleBasedDirectRunner", True, True), (IN_MEMORY, False, True),
     ],
-)
+)  # fmt: skip
 def test_a_manifest_says_whether_the_barrier_before_the_noise_is_kept(
     tmp_path: Path, runner: str, unsafe: bool, local: bool
 ) -> None:
@@ -194,12 +184,9 @@ def test_a_manifest_says_whether_the_barrier_before_the_noise_is_kept(
 
 def of_release(tmp_path: Path, inputs: Sequence[Path | str]) -> dict[str, Any]:
     return {
-        "log": [str(path) for path in inputs],
-        "output": str(tmp_path / "out"),
-        "method": "amun",
-        "guessing_advantage": 0.3,
-        "release_id": "r",
-    }
+        "log": [str(path) for path in inputs], "output": str(tmp_path / "out"), "method": "amun",
+        "guessing_advantage": 0.3, "release_id": "r",
+    }  # fmt: skip
 
 
 # --- Dataflow: everything but the service ---------------------------------------------------------
