@@ -16,7 +16,6 @@ import copy
 import logging
 import uuid
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, cast
 
 import apache_beam as beam
@@ -36,7 +35,7 @@ from tracecloak.pipelines.runners.on_beam import BeamDriver
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch.job import Job, KeptDraws
-from tracecloak.transforms.batch.traces import Chunk, CountBatches, MergeStatistics
+from tracecloak.transforms.batch.traces import Chunk, CountStatistics
 from tracecloak.transforms.files import join, read_if_there, write_anew
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -196,11 +195,8 @@ def claim(
 
 def digested(traces: beam.PCollection[TraceBatch], key: KeyReference) -> beam.PCollection[Chunk]:
     """Digests all cases of a log under a key; returns the one digest, under the name `rows`."""
-    count = CountBatches({"rows": InputDigest}, partial(_counted, key))
-    return (
-        traces | "Digest" >> beam.ParDo(count) | "MergeDigests" >> MergeStatistics(rows=InputDigest)
-    )
 
+    def counted(batch: TraceBatch) -> dict[str, Any]:
+        return {"rows": InputDigest.from_traces(batch, key.resolve())}
 
-def _counted(key: KeyReference, traces: TraceBatch) -> dict[str, Any]:
-    return {"rows": InputDigest.from_traces(traces, key.resolve())}
+    return traces | "Digest" >> CountStatistics({"rows": InputDigest}, counted)

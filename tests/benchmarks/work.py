@@ -26,9 +26,8 @@ from tracecloak.schemas.statistics.variants import Dafsa, DirectlyFollows, Varia
 from tracecloak.transforms.batch.read import ReadFiles
 from tracecloak.transforms.batch.traces import (
     Chunk,
-    CountBatches,
+    CountStatistics,
     GroupIntoTraces,
-    MergeStatistics,
     only,
 )
 from tracecloak.transforms.formats.registry import SourceFormat
@@ -84,11 +83,7 @@ def columnar_beam(path: str, shards: int) -> Counts:
         read = pipeline | ReadFiles(source_of(path))
         grouped = read["events"] | GroupIntoTraces(shards)
         kinds: dict[str, Any] = {"variants": VariantHistogram, "graph": DirectlyFollows}
-        totals = (
-            grouped
-            | "Count" >> beam.ParDo(CountBatches(kinds, _count))
-            | "Merge" >> MergeStatistics(**kinds)
-        )
+        totals = grouped | "Count" >> CountStatistics(kinds, _count)
         _ = (
             pipeline
             | "Once" >> beam.Create([None])

@@ -18,8 +18,7 @@ from tracecloak.transforms.batch.job import ReleaseRun, ReleaseSpec
 from tracecloak.transforms.batch.traces import (
     CHUNK,
     Chunk,
-    CountBatches,
-    MergeStatistics,
+    CountStatistics,
     cut,
     once,
     only,
@@ -59,12 +58,7 @@ class AnonymizeTraces(beam.PTransform):
             count = partial(_count, _Worker(spec, tuple(known)), name)
             # Merging shuffles the batches' statistics. That shuffle is the barrier before the gate:
             # a repeated DECIDE merges what was shuffled, and counts nothing again.
-            totals = (
-                traces
-                | f"{name}/Count"
-                >> beam.ParDo(CountBatches(spec.kinds(name), count), *known.values())
-                | f"{name}/Merge" >> MergeStatistics(**spec.kinds(name))
-            )  # PCollection[Chunk]
+            totals = traces | name >> CountStatistics(spec.kinds(name), count, *known.values())
             # Side inputs are materialised: they are also the barrier after a decision.
             counted, waited = pvalue.AsIter(totals), []
             if not known:

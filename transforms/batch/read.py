@@ -14,7 +14,7 @@ from apache_beam import pvalue
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.transforms.batch.job import DeadLetter
-from tracecloak.transforms.batch.traces import Chunk, CountBatches, MergeStatistics, once, only
+from tracecloak.transforms.batch.traces import Chunk, CountStatistics, once, only
 from tracecloak.transforms.formats.pieces import MissingColumns, check_size
 from tracecloak.transforms.inputs.source_files import SourceFile, open_source
 from tracecloak.transforms.operator_log import kept_on_worker
@@ -294,16 +294,9 @@ def check_tally(
         check: Fails if the run may not; it pickles.
         waited: Side inputs that are to be complete before.
     """
-    tally = (
-        tallies
-        | "CountTallies" >> beam.ParDo(CountBatches({"tally": ReadTally}, _as_statistics))
-        | "Tally" >> MergeStatistics(tally=ReadTally)
-    )
+    counted = CountStatistics({"tally": ReadTally}, lambda tally: {"tally": tally})
+    tally = tallies | "Tally" >> counted
     return once(tally.pipeline, "CheckTally", _check, check, pvalue.AsIter(tally), *waited)
-
-
-def _as_statistics(tally: ReadTally) -> dict[str, ReadTally]:
-    return {"tally": tally}
 
 
 def _check(

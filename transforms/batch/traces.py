@@ -162,16 +162,15 @@ class CountBatches(beam.DoFn):
     gives: ClassVar[Any] = CHUNK
 
     def __init__(
-        self, kinds: Mapping[str, type[Mergeable]], counted: Callable[..., Mapping[str, Any]]
+        self, combine: MergeStatisticsFn, counted: Callable[..., Mapping[str, Any]]
     ) -> None:
         """Keeps what to do.
 
         Args:
-            kinds: Types of the statistics, by name.
+            combine: Merges the statistics.
             counted: Counts an element, which comes first, with the side inputs.
         """
-        self._combine = MergeStatisticsFn(kinds)
-        self._counted = counted
+        self._combine, self._counted = combine, counted
 
     def default_type_hints(self) -> IOTypeHints:
         """Returns only the output's type, as Beam's check fails if there are no side inputs."""
@@ -215,19 +214,35 @@ def _called(alone: None, function: Callable[..., Iterable[Any]], *inputs: Any) -
     return function(*inputs)
 
 
-class MergeStatistics(beam.PTransform):
-    """Merges statistics in chunks into those of one value, that of an empty log included."""
+class CountStatistics(beam.PTransform):
+    """Counts a collection, and merges what was counted into one value; an empty one's is empty."""
 
-    def __init__(self, **kinds: type[Mergeable]) -> None:
-        """Keeps the statistics' types, by name."""
+    def __init__(
+        self,
+        kinds: Mapping[str, type[Mergeable]],
+        counted: Callable[..., Mapping[str, Any]],
+        *known: pvalue.AsSideInput,
+    ) -> None:
+        """Keeps what to do; see `CountBatches`.
+
+        Args:
+            kinds: Types of the statistics, by name.
+            counted: Counts an element.
+            known: The side inputs that it is called with.
+        """
         super().__init__()
-        self._kinds = kinds
+        self._combine, self._known = MergeStatisticsFn(kinds), known
+        self._count = CountBatches(self._combine, counted)
 
-    def expand(self, counted: beam.PCollection[Chunk]) -> beam.PCollection[Chunk]:
+    def expand(self, elements: beam.PCollection[Any]) -> beam.PCollection[Chunk]:
         """Shuffles the chunks, which makes them durable where a runner can, and merges them."""
-        shuffled = counted | "Shuffle" >> beam.Reshuffle()
-        combine = MergeStatisticsFn(self._kinds)
-        merged = once(counted.pipeline, "Merge", _merge, combine, pvalue.AsIter(shuffled))
+        shuffled = (
+            elements
+            | "Count" >> beam.ParDo(self._count, *self._known)
+            | "Shuffle" >> beam.Reshuffle()
+        )
+        inputs = self._combine, pvalue.AsIter(shuffled)
+        merged = once(elements.pipeline, "Merge", _merge, *inputs)
         merged.element_type = CHUNK
         return merged
 
@@ -338,11 +353,8 @@ def vocabulary_of(
         batches: Of events or cases.
         names: Returns that of one, under that name.
     """
-    return pvalue.AsIter(
-        batches
-        | "BatchVocabulary" >> beam.ParDo(CountBatches({"vocabulary": ActivityVocabulary}, names))
-        | "Vocabulary" >> MergeStatistics(vocabulary=ActivityVocabulary)
-    )
+    kinds = {"vocabulary": ActivityVocabulary}
+    return pvalue.AsIter(batches | "Vocabulary" >> CountStatistics(kinds, names))
 
 
 def _names(events: pa.RecordBatch) -> dict[str, ActivityVocabulary]:

@@ -20,8 +20,7 @@ from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import KINDS_OF_LOG_COUNTS, Target, commit, count_released
 from tracecloak.transforms.batch.traces import (
     Chunk,
-    CountBatches,
-    MergeStatistics,
+    CountStatistics,
     once,
     only,
     release_memory,
@@ -74,11 +73,8 @@ class WriteTraces(beam.PTransform):
         counted: Any = None
         if method_named(target.spec.method).log != "none":
             parts = pvalue.AsIter(self._parts(released))
-            counted = pvalue.AsIter(
-                released
-                | "CountReleased" >> beam.ParDo(CountBatches(KINDS_OF_LOG_COUNTS, count_released))
-                | "Released" >> MergeStatistics(**KINDS_OF_LOG_COUNTS)
-            )
+            count = CountStatistics(KINDS_OF_LOG_COUNTS, count_released)
+            counted = pvalue.AsIter(released | "Released" >> count)
             files.append(once(pipeline, "WriteDfg", _write_dfg, target.folder, counted))
             files.append(
                 pipeline
