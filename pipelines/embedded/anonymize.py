@@ -6,7 +6,6 @@ Rreleased rows or the folder of a release out, and the ledger charged.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any, Literal
 
 import apache_beam as beam
@@ -161,11 +160,20 @@ class AnonymizeEventLog(beam.PTransform):
         self, events: beam.PCollection[Any]
     ) -> beam.PCollection[Any] | dict[str, beam.PCollection[Any]]:
         """Pays, and wires reading, grouping, the method's rounds, and the rows of the release."""
-        elements = elements_of(events, self._config)
-        spec, settling = self._spec(elements, events.pipeline)
-        read = read_rows(events, elements, self._config, spec.operator_folder)
+        config, key = self._config, self._key
+        elements = elements_of(events, config)
+        settling: PipelineFinalization | None = None
+        if key is not None:
+            release_id, digest = str(config.release_id), config.noise_digest
+            spec = ReleaseSpec(config.method, config.method_params, release_id, key, digest)
+        else:
+            place = {"output": rows_output(config), "staging_area": None}
+            job, settling = claim(config.model_copy(update=place), elements, events.pipeline)
+            assert job is not None  # no such release has files that could be there
+            spec = job.target.spec
+        read = read_rows(events, elements, config, spec.operator_folder)
         parts = read["traces"] | "AnonymizeTraces" >> AnonymizeTraces(
-            spec, self._config.shards, wait_on=read["checked"]
+            spec, config.shards, wait_on=read["checked"]
         )
         if self._product is None:
             released = parts["traces"] | "ToBatches" >> beam.Map(
@@ -180,10 +188,10 @@ class AnonymizeEventLog(beam.PTransform):
             released = released | "ReleasedRows" >> self._rows
         if not self._with_rejects:
             return released
-        rows = read[REJECTS] | "RejectRows" >> beam.Map(_reject_row).with_output_types(
+        of_reject = beam.Map(lambda reason: beam.Row(reason=reason)).with_output_types(
             RowTypeConstraint.from_fields([("reason", str)])
         )
-        return {RELEASED: released, REJECTS: rows}
+        return {RELEASED: released, REJECTS: read[REJECTS] | "RejectRows" >> of_reject}
 
     def display_data(self) -> dict[str, Any]:
         """Returns what a runner shows of the transform: no value of a filter, and no key."""
@@ -191,20 +199,6 @@ class AnonymizeEventLog(beam.PTransform):
         if self._unaccounted:
             del facts["account"]
         return facts | {"unaccounted": self._unaccounted}
-
-    def _spec(
-        self, elements: Elements, pipeline: beam.Pipeline
-    ) -> tuple[ReleaseSpec, PipelineFinalization | None]:
-        config = self._config
-        if self._key is not None:
-            release_id = str(config.release_id)
-            return ReleaseSpec(
-                config.method, config.method_params, release_id, self._key, config.noise_digest
-            ), None
-        placed = config.model_copy(update={"output": rows_output(config), "staging_area": None})
-        job, settling = claim(placed, elements, pipeline)
-        assert job is not None  # no such release has files that could be there
-        return job.target.spec, settling
 
 
 def read_rows(
@@ -228,9 +222,12 @@ def read_rows(
     bounds = method_named(config.method).bounds(config.method_params)
     by_individual = bounds.max_cases_per_individual is not None
     read = events | "MakeCanonical" >> MakeCanonical(elements)
-    checked = check_tally(
-        read[CANONICAL_TALLIES], partial(_check_malformed, config.largest_error_ratio)
-    )
+    max_error_ratio = config.largest_error_ratio
+
+    def check(tally: ReadTally) -> None:
+        tally.check(max_error_ratio, f"the runner's counters {REJECTED.strip()!r} say why")
+
+    checked = check_tally(read[CANONICAL_TALLIES], check)
     traces = read[CANONICAL_EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
         config.shards, wait_on=checked, by_individual=by_individual
     )
@@ -251,17 +248,9 @@ def shown(config: ReleaseConfig) -> dict[str, Any]:
     }
 
 
-def _check_malformed(max_error_ratio: float, tally: ReadTally) -> None:
-    tally.check(max_error_ratio, f"the runner's counters {REJECTED.strip()!r} say why")
-
-
 def _note_cases(settling: PipelineFinalization, products: Any) -> Iterable[Any]:
     settling.note_cases()
     return ()
-
-
-def _reject_row(reason: str) -> beam.Row:
-    return beam.Row(reason=reason)
 
 
 # --- WriteRelease: rows of events in, the folder of a release out, as the command makes it. -------

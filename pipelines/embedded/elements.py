@@ -192,14 +192,20 @@ def kind_of(element_type: Any) -> tuple[Kind, dict[str, Any] | None]:
     """
     if element_type is pa.RecordBatch:
         return "batches", None
-    if _is_dict(element_type):
+    dicts = typehints.DictHint.DictConstraint | typehints.MappingTypeConstraint
+    classes = getattr(element_type, "__mro__", ())
+    if isinstance(element_type, dicts) or dict in classes or Mapping in classes:
         return "dicts", None
     rows = element_type
     if not isinstance(rows, RowTypeConstraint) and isinstance(rows, type):
         has_fields = hasattr(rows, "_fields") or dataclasses.is_dataclass(rows)
         rows = RowTypeConstraint.from_user_type(rows) if has_fields else None
     if isinstance(rows, RowTypeConstraint):
-        return "rows", _fields_of(rows)
+        fields = dict(rows._fields)
+        # Of a class whose module postpones annotations, Beam knows them as texts.
+        with contextlib.suppress(NameError, TypeError):
+            fields |= {n: t for n, t in get_type_hints(rows.user_type).items() if n in fields}
+        return "rows", fields
     shown = getattr(element_type, "__name__", None) or repr(element_type)
     raise UsageError(
         f"the events have the type {shown}, and can be rows with a schema, dicts or "
@@ -207,23 +213,6 @@ def kind_of(element_type: Any) -> tuple[Kind, dict[str, Any] | None]:
         "beam.Map(…).with_output_types(dict[str, Any]); for rows, beam.Row among them, it is a "
         "class of typing.NamedTuple with their fields, each with its type"
     )
-
-
-def _fields_of(rows: RowTypeConstraint) -> dict[str, Any]:
-    """Returns the types of the fields of rows by their names."""
-    fields = dict(rows._fields)
-    # Of a class whose module postpones annotations, Beam knows them as texts.
-    with contextlib.suppress(NameError, TypeError):
-        fields |= {n: t for n, t in get_type_hints(rows.user_type).items() if n in fields}
-    return fields
-
-
-def _is_dict(element_type: Any) -> bool:
-    if isinstance(
-        element_type, typehints.DictHint.DictConstraint | typehints.MappingTypeConstraint
-    ):
-        return True
-    return any(kind in (dict, Mapping) for kind in getattr(element_type, "__mro__", ()))
 
 
 def require_fields(resolved: ResolvedColumns, fields: Mapping[str, Any]) -> None:
@@ -242,9 +231,16 @@ def require_fields(resolved: ResolvedColumns, fields: Mapping[str, Any]) -> None
                 f"the rows have no field {name!r}; their fields are {shown}. Map the columns with "
                 "case_id, activity and timestamp, each by the name of a field"
             )
-        kinds = _kinds(fields[name])
+        kind = convert_to_beam_type(fields[name])
+        kinds = [one for one in getattr(kind, "union_types", (kind,)) if one is not type(None)]
         known = _SCALARS + (() if name in texts else _OF_TIMES)
-        if wrong := [kind for kind in kinds if not _is_one_of(kind, known)]:
+        wrong = [
+            kind
+            for kind in kinds
+            if not isinstance(kind, typehints.AnyTypeConstraint)
+            and not (isinstance(kind, type) and issubclass(kind, known))
+        ]
+        if wrong:
             raise InputSchemaError(
                 f"the field {name!r} has the type {getattr(wrong[0], '__name__', wrong[0])}, which "
                 "cannot be what it is mapped to: convert it, or map another field"
@@ -255,16 +251,3 @@ def require_fields(resolved: ResolvedColumns, fields: Mapping[str, Any]) -> None
                     f"the field {name!r} holds numbers; say their unit since 1970 with "
                     "timestamp_unit: s, ms, us or ns"
                 )
-
-
-def _kinds(field: Any) -> list[Any]:
-    """Returns the types of a field's values but None's, as Beam has them."""
-    kind = convert_to_beam_type(field)
-    return [one for one in getattr(kind, "union_types", (kind,)) if one is not type(None)]
-
-
-def _is_one_of(kind: Any, known: tuple[type, ...]) -> bool:
-    """Whether values of a type are of known classes, as far as the type tells."""
-    return isinstance(kind, typehints.AnyTypeConstraint) or (
-        isinstance(kind, type) and issubclass(kind, known)
-    )

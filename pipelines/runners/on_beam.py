@@ -190,9 +190,7 @@ _TEXT = b"written by a worker\n"
 _MAX_SAID = 600
 
 
-def check_workers(
-    options: PipelineOptions, workplace: str | None = None, patience_seconds: float | None = None
-) -> None:
+def check_workers(options: PipelineOptions, workplace: str | None = None) -> None:
     """Makes sure that a runner has a worker that does something, and that it can write in a folder.
 
     A job server waits for a worker that never connects as long as it takes, and says nothing. Only
@@ -203,7 +201,6 @@ def check_workers(
     Args:
         options: How the release is going to run.
         workplace: The folder, which is there; None: nothing is written.
-        patience_seconds: How long to wait; None: PATIENCE_SECONDS, or that of Dataflow.
 
     Raises:
         RetryLater: No worker did it in time, or the job failed. The error quotes what the runner
@@ -211,18 +208,24 @@ def check_workers(
         UsageError: A worker has another version of tracecloak, Beam or Python; or none can write,
             as they run as another user or do not see this disk.
     """
-    if workplace is None:
-        _ask_a_worker("", options, patience_seconds)
+    runner = str(options.view_as(StandardOptions).runner)
+    path = None if workplace is None else Path(workplace) / _NAME
+    if path is not None:
+        path.unlink(missing_ok=True)
+    pipeline = beam.Pipeline(options=options)
+    asked = pipeline | "Workplace" >> beam.Create([str(path or "")])
+    _ = asked | "Try" >> beam.Map(_try, _versions())
+    if is_local(runner):
+        pipeline.run().wait_until_finish()
+    else:
+        _wait_for_a_worker(pipeline, runner)
+    if path is None:
         return
-    path = Path(workplace) / _NAME
-    path.unlink(missing_ok=True)
-    _ask_a_worker(str(path), options, patience_seconds)
     written = b""
     with contextlib.suppress(OSError):
         written = path.read_bytes()
         path.unlink()
     if written != _TEXT:
-        runner = options.view_as(StandardOptions).runner
         raise UsageError(
             f"workers of runner {runner} cannot write into {workplace}, where the release would be "
             f"built and which only user {getpass.getuser()!r} may read: nothing was drawn or paid. "
@@ -231,18 +234,10 @@ def check_workers(
         )
 
 
-def _ask_a_worker(path: str, options: PipelineOptions, patience_seconds: float | None) -> None:
-    """Has a worker write a file, or do nothing if there is no path."""
-    runner = str(options.view_as(StandardOptions).runner)
-    if patience_seconds is None:
-        is_dataflow = runner == "DataflowRunner"
-        patience_seconds = PATIENCE_OF_DATAFLOW_SECONDS if is_dataflow else PATIENCE_SECONDS
-    pipeline = beam.Pipeline(options=options)
-    _ = pipeline | "Workplace" >> beam.Create([path]) | "Try" >> beam.Map(_try, _versions())
-    if is_local(runner):
-        pipeline.run().wait_until_finish()
-        return
-    # The job reads no data, so its messages may be shown.
+def _wait_for_a_worker(pipeline: beam.Pipeline, runner: str) -> None:
+    """Runs the small job, which reads no data, so that its messages may be shown."""
+    is_dataflow = runner == "DataflowRunner"
+    patience_seconds = PATIENCE_OF_DATAFLOW_SECONDS if is_dataflow else PATIENCE_SECONDS
     said = _Said()
     root = logging.getLogger()
     root.addHandler(said)

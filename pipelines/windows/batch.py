@@ -101,19 +101,15 @@ def note_standing(
             ledger = open_ledger(config, store)
             values |= account_values(ledger.balance(account))
             if schedule is not None:
-                values |= _standing(calendar_of(config, store, ledger))
+                now, days = now_us(), calendar_of(config, store, ledger)
+                missing = [d.window for d in days if not d.is_ended and d.window.due_us <= now]
+                values |= {
+                    "windows_released": sum(day.status == "released" for day in days),
+                    "windows_due": len(missing),
+                    "windows_late": sum(now - w.due_us > w.end_us - w.begin_us for w in missing),
+                    "windows_remaining": sum(day.window.due_us > now for day in days),
+                }
     note_metrics(path, Readings(named, dataset, account, values), audience)
-
-
-def _standing(days: Sequence[Day]) -> dict[str, Value]:
-    now = now_us()
-    missing = [day.window for day in days if not day.is_ended and day.window.due_us <= now]
-    return {
-        "windows_released": sum(day.status == "released" for day in days),
-        "windows_due": len(missing),
-        "windows_late": sum(now - w.due_us > w.end_us - w.begin_us for w in missing),
-        "windows_remaining": sum(day.window.due_us > now for day in days),
-    }
 
 
 def _run_of(config: ReleaseConfig) -> LineageRun:
@@ -337,12 +333,11 @@ def of_window(config: ReleaseConfig, window: Window) -> ReleaseConfig:
     return config.model_copy(update={"window": window.label, "release_id": name})
 
 
-def windows_asked(config: ReleaseConfig, now_us: int | None = None) -> tuple[Window, ...]:
+def windows_asked(config: ReleaseConfig) -> tuple[Window, ...]:
     """Returns the windows that a configuration asks for.
 
     Args:
         config: With a schedule and `window`: a label, a range, or `due`.
-        now_us: Microseconds since 1970; None: the clock's.
 
     Raises:
         UsageError: The schedule has no such window, or workers elsewhere cannot know its book.
@@ -352,8 +347,7 @@ def windows_asked(config: ReleaseConfig, now_us: int | None = None) -> tuple[Win
     schedule = _schedule_of(config)
     if config.window != DUE:
         return schedule.ranged(config.window or "")
-    now = time.time_ns() // 1_000 if now_us is None else now_us
-    return tuple(window for window in schedule.windows() if window.due_us <= now)
+    return tuple(window for window in schedule.windows() if window.due_us <= now_us())
 
 
 def release_windows(
@@ -371,11 +365,16 @@ def release_windows(
         lineage: Where OpenLineage's events of each go; None: nowhere.
     """
     config = config.with_flags_of_beam(beam_arguments)
-    days = _known(config)
+    # A ledger or a key store that cannot be read fails here once, and not once a window.
+    store = open_store(config)
+    ledger = open_ledger(config, store)
+    days = calendar_of(config, store, ledger)
+    check_releases_known(config, days, ledger)
+    of_number = {day.window.number: day for day in days}
     is_named = len(windows) == 1 and config.window != DUE
     left = []
     for window in windows:
-        day, window_config = days[window.number], of_window(config, window)
+        day, window_config = of_number[window.number], of_window(config, window)
         is_there = window_config.release_id in day.complete
         if is_there and is_named and not holds_files(Ended(window, window_config, "failed").folder):
             left.append(window)  # its files are gone, which its run says
@@ -462,18 +461,6 @@ def _ended(
         store = store_of(config)
         note_attempt(store, absolute(config.output), str(config.release_id), code, reason)
     return Ended(window, config, status, code, outcome, reason, time.monotonic() - began)
-
-
-def _known(config: ReleaseConfig) -> dict[int, Day]:
-    """Returns the days of the calendar by the numbers of their windows.
-
-    A ledger or a key store that cannot be read fails here once, and not once a window.
-    """
-    store = open_store(config)
-    ledger = open_ledger(config, store)
-    days = calendar_of(config, store, ledger)
-    check_releases_known(config, days, ledger)
-    return {day.window.number: day for day in days}
 
 
 def _schedule_of(config: ReleaseConfig) -> Schedule:

@@ -24,7 +24,7 @@ from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import LeftOut, left_out_of, note_left_out
-from tracecloak.pipelines.keys.receipts import InputFile, Receipt, snapshot_of
+from tracecloak.pipelines.keys.receipts import InputFile, snapshot_of
 from tracecloak.pipelines.ledger.entries import signed
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release.opening import fingerprint_of
@@ -242,18 +242,18 @@ def compare_inputs(config: ReleaseConfig, store: KeyStore, days: Sequence[Day]) 
             now = [digested[file.path] for file in files]
             fingerprint = fingerprint_of(config, store, now, left_out)
             is_same = hmac.compare_digest(fingerprint, receipt.input_fingerprint)
-            difference = {} if is_same else _difference(receipt, now)
+            difference: dict[str, list[str]] = {}
+            if not is_same:
+                then = {file.path: file for file in receipt.origin.files}
+                here = {file.path: file for file in now}
+                difference = {
+                    "changed": [
+                        path for path, file in here.items() if then.get(path, file) != file
+                    ],
+                    "gone": [path for path in then if path not in here],
+                    "came": [path for path in here if path not in then],
+                }
             body = json.dumps({"is_as_it_was": is_same, **difference}, indent=2)
             write_anew(join(store.operator_folder(output, name), NAME), body.encode())
             n_compared += 1
     return n_compared
-
-
-def _difference(receipt: Receipt, now: Sequence[InputFile]) -> dict[str, list[str]]:
-    then = {file.path: file for file in receipt.origin.files}
-    here = {file.path: file for file in now}
-    return {
-        "changed": [path for path, file in here.items() if then.get(path, file) != file],
-        "gone": [path for path in then if path not in here],
-        "came": [path for path in here if path not in then],
-    }

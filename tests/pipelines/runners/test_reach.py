@@ -62,7 +62,8 @@ def test_a_worker_that_does_nothing_is_an_error_after_a_stated_time(
     given = [f"--job_endpoint={endpoint}", "--environment_type=LOOPBACK"]
     try:
         with pytest.raises(RetryLater, match=r"did nothing within 1 s; nothing was"):
-            check_workers(pipeline_options("PortableRunner", given), None, 1)
+            monkeypatch.setattr(on_beam, "PATIENCE_SECONDS", 1)
+            check_workers(pipeline_options("PortableRunner", given))
     finally:
         os.close(writer)  # so that the worker's thread ends
 
@@ -74,7 +75,7 @@ def test_an_address_where_no_worker_is_is_told_with_the_runners_words(endpoint: 
         f"--environment_config=localhost:{free_port()}",
     ]  # fmt: skip
     with pytest.raises(RetryLater, match=r"failed at a small job; .*The runner"):
-        check_workers(pipeline_options("PortableRunner", given), None, 20)
+        check_workers(pipeline_options("PortableRunner", given))
 
 
 def test_workers_of_another_version_are_refused(
