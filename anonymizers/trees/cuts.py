@@ -338,12 +338,7 @@ def build_tree(
         rules: See the module.
         begins_anew: Whether a part without a cut, of which pairs lead to what may come first, is a
             loop around what is left without these pairs; else it becomes a flower at once.
-
-    Raises:
-        ValueError: The tolerance is not positive.
     """
-    if not tolerance > 0:
-        raise ValueError(f"tolerance must be positive, got {tolerance}")
     is_published = rules == "published"
     builder = _Builder(relation, names, tolerance, ends_of_parts, is_published, begins_anew)
     return models.normalise(builder.whole())

@@ -344,7 +344,7 @@ def test_a_case_moves_counts_of_cases_so_far_and_no_farther(kernel, stated):
         (2, 1, 4, "AB"),
         (2, 64, 4, "AB"),
         at_night(3, 1, 8, "ABC"),
-        (3, 1000, 8, "ABC"),
+        at_night(3, 1000, 8, "ABC"),
     ],
 )
 def test_a_case_moves_clipped_flows_so_far_and_no_farther(clip, units, length, letters):

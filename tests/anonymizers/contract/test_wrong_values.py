@@ -93,6 +93,7 @@ ONE = Fraction(1)
 LATE = datetime(2100, 1, 2, tzinfo=UTC)
 NAMES = ("A1", "A2", "B1")
 MANY = tuple(f"A{n}" for n in range(most_names_of_pairs(1) + 1))
+OF_NUMBERS, OF_TEXTS = {"bounds": [0, 1000]}, {"values": ["1", "2"]}
 RIGOROUS = {"epsilon": "1", "delta": "1e-6", "vocabulary": NAMES}
 STREAM = {"epsilon": "1", "vocabulary": NAMES, "max_trace_length": 5, "horizon": 3}
 
@@ -154,6 +155,41 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             ("dpim", {"vocabulary": MANY}, "activities"),
             ("sapa", {"vocabulary": MANY, "delta": None}, "activities"),
             ("sacofa", {"vocabulary": MANY, "delta": None}, "activities"),
+            ("sacofa", {"p_harmless": 5}, "1 <= p_harmless <= p_harmful"),
+            ("sacofa", {"p_harmful": "inf", "p_harmless": None}, "inf needs p_harmless"),
+            ("sacofa", {"score": "continuous"}, "is needed with score"),
+            ("sacofa", {"max_violations": 2}, "max_violations is needed with"),
+            ("sacofa", {"rules": "model"}, "is needed with rules model"),
+            ("sacofa", {"model": {"activities": NAMES, "begins": ()}}, "model is needed with"),
+            ("sacofa", {"budget": "honest", "vocabulary": None}, "honest needs a public"),
+            ("sacofa", {"budget": "honest"}, "honest needs rules"),
+            ("sacofa", {"rules": "bought"}, "bought needs budget honest"),
+            ("sacofa", {"rules": "bought", "budget": "honest", "epsilon": "1e-200"}, "scale"),
+            ("laplace-variants", {"budget": "honest", "vocabulary": None}, "needs a public voc"),
+            ("laplace-dfg", {"vocabulary": MANY}, "smaller vocabulary"),
+            ("pripel", {"p_harmless": 2}, "p_harmless goes with query sacofa"),
+            ("pripel", {"query": "sacofa", "p_harmless": 4}, "must not be above p_harmful"),
+            ("pripel", {"attributes": {"x": {}}}, "needs either values or bounds"),
+            ("dpim", {"epsilon": "0.01"}, "above epsilon_0"),
+            ("dpim", {"pairs_share": "0.7"}, "must sum to 1, got 1.05"),
+            ("dpim", {"size_bounds": (5, 4)}, "the smaller first"),
+            ("dpim", {"size_bounds": (0, 4)}, "from 1 up"),
+            ("dpim", {"size_bounds": (1, 4), "bounds_from_log": True}, "exclude each other"),
+            ("process-tree", {"vocabulary": None, "delta": "0"}, "delta 0 needs a public"),
+            ("process-tree", {"min_size": "3", "max_size": "2"}, "must be at most max_size"),
+            ("pretsa", {"rho_addition": 3.5}, "above rho_addition, got 3 and 3.5"),
+            ("pretsa", {"duration": {"case:cost": OF_NUMBERS}}, "one attribute of events"),
+            ("pretsa", {"duration": {"cost": OF_TEXTS}}, "declared by bounds"),
+            ("pretsa", {"duration": {"a": OF_NUMBERS, "b": OF_NUMBERS}}, "one attribute of"),
+            ("tlkc", {"perspective": "resource"}, "resources go with the perspectives"),
+            ("tlkc", {"resources": {"who": OF_TEXTS}}, "resources go with the perspectives"),
+            ("tlkc", {"perspective": "resource", "resources": {"case:who": OF_TEXTS}},
+             "one attribute of events"),
+            ("tlkc", {"perspective": "resource", "resources": {"cost": OF_NUMBERS}},
+             "one attribute of events"),
+            ("tlkc", {"sensitive": {"who": OF_TEXTS}}, "must be attributes of the case"),
+            ("amun", {"start_precision_days": "author"}, "start_precision_days"),
+            ("amun", {"log_start": "2020-01-01T00:00:00"}, "log_start"),
         )
     },
     "more names than a generator counts by": (

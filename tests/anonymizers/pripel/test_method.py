@@ -6,7 +6,6 @@ import itertools
 from typing import Any
 
 import pyarrow as pa
-import pydantic
 import pytest
 from hypothesis import given, settings
 
@@ -102,16 +101,3 @@ def test_the_sacofa_query_releases_no_behaviour_that_breaks_the_rules_of_the_log
 def test_a_query_that_asks_for_too_many_cases_is_refused() -> None:
     with pytest.raises(UsageError, match=r"more than 10,000,000 cases: raise"):
         release([hospital(6)], epsilon="1e-7", p_harmful=1, max_prefix_length=1)
-
-
-@pytest.mark.parametrize(
-    ("params", "told"),
-    [
-        ({"p_harmless": 2}, "p_harmless goes with query sacofa"),
-        ({"query": "sacofa", "p_harmless": 4}, "p_harmless must not be above p_harmful"),
-        ({"attributes": {"x": {}}}, "needs either values or bounds"),
-    ],
-)
-def test_parameters_that_make_no_sense_are_refused(params: dict[str, Any], told: str) -> None:
-    with pytest.raises(pydantic.ValidationError, match=told):
-        PripelParams(**{**USUAL, **params})

@@ -22,6 +22,7 @@ from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, trace_batch
 from tests.support.privacy_loss import BITS, ONE, Law, delta_between, power_of_e
 from tests.support.privacy_loss import discrete_laplace as laplace_law
+from tests.support.trees import shuffles
 from tracecloak.anonymizers.accounting.sensitivity import of_order
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.published import choose_harmful
@@ -37,14 +38,6 @@ from tracecloak.schemas.models import net_of_tree
 from tracecloak.schemas.statistics.relations import ActivityRelations
 
 Words = frozenset[tuple[str, ...]]
-
-
-def shuffled(left: tuple[str, ...], right: tuple[str, ...]) -> Words:
-    if not left or not right:
-        return frozenset({left + right})
-    return frozenset((left[0], *rest) for rest in shuffled(left[1:], right)) | frozenset(
-        (right[0], *rest) for rest in shuffled(left, right[1:])
-    )
 
 
 def words_of(tree: models.ProcessTree) -> Words:
@@ -65,7 +58,7 @@ def words_of(tree: models.ProcessTree) -> Words:
         made = frozenset(
             word
             for a, b in itertools.product(made, words)
-            for word in (shuffled(a, b) if tree.operator == "parallel" else {a + b})
+            for word in (shuffles(a, b) if tree.operator == "parallel" else {a + b})
         )
     return made
 
@@ -318,26 +311,6 @@ def test_too_many_activities_are_refused_with_the_mend(monkeypatch: pytest.Monke
     with pytest.raises(pydantic.ValidationError, match="4,096 of them is the most"):
         SacofaParams(**{**LOG_RULES, "vocabulary": many})
     assert SacofaParams(**{**LOG_RULES, "vocabulary": many[1:]}).n_words == 4096
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({**LOG_RULES, "p_harmless": 5}, "1 <= p_harmless <= p_harmful"),
-        ({**LOG_RULES, "p_harmful": "inf"}, "p_harmful inf needs p_harmless"),
-        ({**LOG_RULES, "score": "continuous"}, "max_violations is needed with"),
-        ({**LOG_RULES, "max_violations": 2}, "max_violations is needed with"),
-        ({**LOG_RULES, "rules": "model"}, "model is needed with rules model"),
-        ({**LOG_RULES, "model": MODEL}, "model is needed with rules model"),
-        ({**LOG_RULES, "budget": "honest"}, "honest needs a public vocabulary"),
-        ({**LOG_RULES, "budget": "honest", "vocabulary": ("A",)}, "honest needs rules"),
-        ({**BOUGHT, "budget": "published"}, "rules bought needs budget honest"),
-        ({**BOUGHT, "epsilon": "1e-200"}, "scale"),
-    ],
-)
-def test_parameters_that_do_not_go_together_are_refused(given: dict[str, Any], told: str) -> None:
-    with pytest.raises((pydantic.ValidationError, UsageError), match=told):
-        SacofaParams(**given)
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])

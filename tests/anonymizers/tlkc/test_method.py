@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -235,24 +234,6 @@ def test_a_log_of_which_nothing_would_be_left_is_refused(
     with pytest.raises(GuaranteeError, match=message) as raised:
         release_of([trace_batch(log)], Tlkc(), params("set", "activity", **more))
     assert raised.value.exit_code == 5
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        ({"perspective": "resource"}, "resources go with the perspectives"),
-        ({"resources": RESOURCE_DECLARED}, "resources go with the perspectives"),
-        ({"perspective": "resource", "resources": DISEASE_DECLARED}, "one attribute of events"),
-        (
-            {"perspective": "resource", "resources": {"cost": {"bounds": [0, 1]}}},
-            "one attribute of events",
-        ),
-        ({"sensitive": RESOURCE_DECLARED}, "sensitive must be attributes of the case"),
-    ],
-)
-def test_parameters_that_make_no_sense_are_refused(more: Mapping[str, Any], message: str) -> None:
-    with pytest.raises(pydantic.ValidationError, match=message):
-        TlkcParams(**more)
 
 
 def test_times_that_no_file_could_hold_are_refused() -> None:

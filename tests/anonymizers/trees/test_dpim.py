@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pydantic
 import pytest
 
 from tests.anonymizers.trees.test_process_tree_miner import siblings
@@ -199,18 +198,6 @@ def test_a_round_may_be_the_last_with_the_probability_to_stop() -> None:
     error = math.sqrt(0.8) / 0.2 / math.sqrt(100)
     assert abs(np.mean(n_rounds) - 5) < 6 * error
     assert abs(np.mean(n_rounds) - 10) > 6 * error  # the control: half the probability
-
-
-def test_parameters_that_cannot_be_are_refused() -> None:
-    for given, message in [
-        ({"epsilon": "0.01"}, "above epsilon_0"),
-        ({"pairs_share": "0.7"}, r"must sum to 1, got 1.05"),
-        ({"size_bounds": (5, 4)}, "the smaller first"),
-        ({"size_bounds": (0, 4)}, "from 1 up"),
-        ({"size_bounds": (1, 4), "bounds_from_log": True}, "exclude each other"),
-    ]:
-        with pytest.raises(pydantic.ValidationError, match=message):
-            DpimParams(**{"epsilon": "1", **given})
 
 
 def test_a_list_without_a_name_is_no_reason_to_take_the_logs_names() -> None:

@@ -9,7 +9,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pydantic
 import pytest
 
 from tests.support.keys import randomness
@@ -214,7 +213,7 @@ def test_with_a_lot_of_epsilon_the_tree_is_that_of_the_log() -> None:
     counts = dict.fromkeys(words, 300)
     for given in ({}, {"delta": "0"}, {"ends_share": "0"}):
         params = params_of("500", max_size="6", n_sizes=40, **given)
-        found = [released(counts, params, number) for number in range(15)]
+        found = [released(counts, params, number) for number in range(5)]
         # Four of five releases have it; others fit as well, such as with a loop around B or C.
         [(tree, _)] = Counter(str(one.tree) for one in found).most_common(1)
         assert tree == "->( 'A', +( 'B', 'C' ), X( 'D', 'E' ) )"
@@ -226,14 +225,3 @@ def test_sizes_are_those_of_the_public_grid() -> None:
     assert params.sizes(10) == [10, 15, 20]
     assert params.sizes(1) == [1, 2]
     assert params_of(min_size="0.01", max_size="900", n_sizes=2).sizes(5) == [1, 35]
-
-
-def test_parameters_that_cannot_be_are_refused() -> None:
-    for given, message in [
-        ({"vocabulary": None, "delta": "0"}, "delta 0 needs a public vocabulary"),
-        ({"min_size": "3", "max_size": "2"}, "min_size must be at most max_size"),
-        ({"epsilon": "0"}, "greater than 0"),
-        ({"delta": "0.1"}, "delta must be at most"),
-    ]:
-        with pytest.raises(pydantic.ValidationError, match=message):
-            ProcessTreeParams(**{"epsilon": "1", "vocabulary": ("A",), **given})
