@@ -8,13 +8,11 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_beam.io.filesystem import BeamIOError, FileMetadata
+from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.io.localfilesystem import LocalFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -106,10 +104,18 @@ def below(lake: Path, pattern: str) -> list[str]:
     return [path.removeprefix(f"{lake}/") for path, _ in found(f"{lake}/{pattern}")]
 
 
-def test_a_folder_is_its_files_less_those_that_are_hidden(lake: Path) -> None:
+def test_a_folder_is_its_files_less_those_that_are_hidden(
+    lake: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for spelled in ("", ".", "./"):
         assert [os.path.basename(p) for p in below(lake, spelled)] == ["part-1.csv", "part-0.csv"]
     assert below(lake, "day=1") == below(lake, "day=1/") == ["day=1/part-1.csv"]
+    monkeypatch.setattr(ObjectStore, "root", lake)
+    for spelled in ("day=1", "day=1/", "day=1/*"):
+        assert found(f"objects://{spelled}") == [("objects://day=1/part-1.csv", 1)]
+    assert [path for path, _ in found("objects://**")] == [
+        "objects://day=1/part-1.csv", "objects://part-0.csv",
+    ]  # fmt: skip
     assert below(lake, "*") == ["part-0.csv"]
     assert below(lake, "**") == ["day=1/part-1.csv", "part-0.csv"]
     assert below(lake, "day=*/*") == ["day=1/part-1.csv"]
@@ -130,8 +136,17 @@ def test_a_folder_is_its_files_less_those_that_are_hidden(lake: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_folder_or_a_glob_may_hold_nothing_and_a_file_must_be_there(
-    lake: Path, pattern: str, is_source: bool
+    lake: Path, monkeypatch: pytest.MonkeyPatch, pattern: str, is_source: bool
 ) -> None:
+    """Here, and but for empty folders in a store of objects, which has none."""
+    monkeypatch.setattr(ObjectStore, "root", lake.parent)
+    if not pattern.startswith("empty") and pattern != "day=2":
+        at = [f"objects://{lake.name}/{name}" for name in (pattern, "part-0.csv")]
+        if is_source:
+            assert [file.path for file in match_files(at, may_be_none=True)] == at[1:]
+        else:
+            with pytest.raises(NoSuchFile, match="correct the"):
+                match_files(at, may_be_none=True)
     whole = f"{lake}/{pattern}"
     if is_source:
         assert match_files([whole], may_be_none=True) == []
@@ -143,35 +158,6 @@ def test_a_folder_or_a_glob_may_hold_nothing_and_a_file_must_be_there(
         assert repr(whole) in str(raised.value)
     with pytest.raises(NoSuchFile, match=r"^No such file: log"):
         match_files([whole])
-
-
-def test_folders_of_other_file_systems_are_their_files_too(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On Beam's own file system, by a scheme, which has folders: it lists as those without do."""
-    monkeypatch.setattr(LocalFileSystem, "scheme", classmethod(lambda cls: "lake"))
-    monkeypatch.setattr(LocalFileSystem, "_list", _listed_of_scheme)
-
-    def at(pattern: str, may_be_none: bool = False) -> list[str]:
-        files = match_files([f"lake://{lake}/{pattern}"], may_be_none)
-        return [file.path.removeprefix(f"lake://{lake}/") for file in files]
-
-    assert at("day=1") == at("day=1/") == at("day=1/*") == ["day=1/part-1.csv"]
-    assert at("") == at("**") == ["day=1/part-1.csv", "part-0.csv"]
-    for missing in ("day=3/", "day=3/*.csv", "day=2/", "*.parquet"):
-        assert at(missing, may_be_none=True) == []
-        with pytest.raises(InputSchemaError):
-            at(missing)
-    for missing in ("none/", "none/*.csv", "day=3", "none/day=1/*"):
-        with pytest.raises(InputSchemaError):
-            at(missing, may_be_none=True)
-
-
-def _listed_of_scheme(self: LocalFileSystem, folder: str) -> Iterator[FileMetadata]:
-    for parent, _, names in os.walk(folder.removeprefix("lake://")):
-        for name in names:
-            path = os.path.join(parent, name)
-            yield FileMetadata(f"lake://{path}", os.path.getsize(path), 0.0)
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,9 @@ import pytest
 pytest.importorskip("google.pubsub_v1", reason="needs google-cloud-pubsub")
 
 from tests.support.doctor import faults
-from tests.support.local_streams import run_script
 from tests.support.pubsub import VARIABLE, Service
 from tests.support.pubsub_double import PubSubDouble
-from tests.support.stream_runs import in_time, random_messages, stream_config
+from tests.support.stream_runs import stream_config
 from tracecloak.examination.doctor.run import Line, run_checks
 from tracecloak.examination.doctor.setting import Setting
 from tracecloak.pipelines.stream.config import StreamConfig
@@ -120,13 +119,6 @@ def test_a_broker_that_is_away_is_told(tmp_path: Path, monkeypatch: pytest.Monke
     )
     line = faults(lines(config))["input"]
     assert line.exit_code == 75 and "kafka://127.0.0.1:9" in line.text
-
-
-def test_an_epoch_that_is_over_is_told(service: Service, tmp_path: Path) -> None:
-    config = stream_config(tmp_path, input_subscription=service.subscription)
-    run_script(config, in_time(random_messages(), 120))
-    broken = faults(lines(config))
-    assert broken["state"].exit_code == 4 and "begin the next one" in broken["calendar"].text
 
 
 def test_what_is_on_call_is_looked_at(service: Service, tmp_path: Path) -> None:

@@ -91,18 +91,6 @@ def test_mapped_columns_are_read_by_what_the_table_calls_them(tmp_path: Path, mo
     ]
 
 
-@pytest.mark.parametrize("mode", ["name", "id"])
-def test_what_a_span_leaves_out_is_told_by_the_mapped_stamps(tmp_path: Path, mode: str) -> None:
-    """Catches groups of rows that are passed over by the statistics of another column."""
-    mapped_table(tmp_path / "t", ROWS, mode)
-    whole = source(f"delta:{tmp_path / 't'}")
-    begin = 1_793_491_200_000_000  # 2026-11-01T00:00Z
-    for first, last in ((0, 1), (1, 3), (5, 9)):
-        span_us = begin + first * 3_600_000_000, begin + last * 3_600_000_000
-        kept = [(case, a) for case, a in pairs(ROWS.to_pylist()) if first <= "ABC".index(a) < last]
-        assert events_of(replace(whole, span_us=span_us)) == kept
-
-
 def test_columns_that_came_later_are_null_before_and_widened_ones_are_one(tmp_path: Path) -> None:
     table = tmp_path / "t"
     write(table, ROWS.append_column("n", pa.array([7] * len(ROWS), pa.int32())))
