@@ -23,8 +23,6 @@ pytestmark = [pytest.mark.engines, pytest.mark.timeout(1_800)]
 
 COMPOSE = ROOT / "deploy" / "compose"
 CLIENT = ROOT / "tests" / "engines" / "client.py"
-# Where the image's own program listens if it is to serve workers.
-POOL_PORT = 50_000
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.engines import fetching
-from tests.engines.processes import Process, running
 from tests.support.releasing import ROOT
 
 _BASE, _IMAGE = "localhost/base:latest", "localhost/tracecloak:latest"
@@ -36,26 +35,13 @@ class Image:
         *words: object,
         entrypoint: str = "tracecloak",
         mounts: Mapping[Path, str] | None = None,
-        network: str = "none",
     ) -> subprocess.CompletedProcess[str]:
         """Runs a program in a container, and returns how it ended."""
-        options = [*_mounted(mounts or {}), f"--network={network}", f"--entrypoint={entrypoint}"]
+        options = [*_mounted(mounts or {}), "--network=none", f"--entrypoint={entrypoint}"]
         return subprocess.run(
             [*self.podman, "run", *_LOCKED, *options, _IMAGE, *map(str, words)],
             capture_output=True, text=True, timeout=_RUN_SECONDS,
         )  # fmt: skip
-
-    @contextmanager
-    def serving(self, folder: Path, word: str, mounts: Mapping[Path, str]) -> Iterator[Process]:
-        """Runs what the image itself starts, with the network of this machine, for the block."""
-        options = [*_mounted(mounts), "--network=host", "--name=serving"]
-        command = [*self.podman, "run", *_LOCKED, *options, _IMAGE, word]
-        process = Process("container", command, folder, lambda: True)
-        try:
-            with running(process):
-                yield process
-        finally:  # podman ends and leaves the container to a process of its own
-            subprocess.run([*self.podman, "rm", "--force", "serving"], capture_output=True)
 
 
 @contextmanager

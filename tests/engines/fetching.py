@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -35,8 +34,6 @@ AIRFLOW = "3.3.2"
 FAKE_GCS = "1.56.1"
 HELM = "3.18.6"
 AZURITE = "3.35.0"
-KAFKA = next(iter(re.findall(r"<version>(3[^<]*)<", (POMS / "kafka.xml").read_text())))
-VERSIONS = {"Flink": FLINK, "Kafka": KAFKA, "Airflow": AIRFLOW}
 # The Debian whose Python is that of the image of Beam that `deploy/Dockerfile` begins with.
 DEBIAN = "bookworm"
 _LIMIT_SECONDS = 300

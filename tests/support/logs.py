@@ -75,13 +75,6 @@ def event_batch(
     return pa.RecordBatch.from_arrays(columns, schema=event_schema(["individual_id"]))
 
 
-def event_batches(log: Log, n_batches: int) -> list[pa.RecordBatch]:
-    """The same events dealt out to batches in turn, so that every case is spread over them."""
-    events = list(enumerate(events_of(log)))
-    hands = [events[k::n_batches] for k in range(n_batches)]
-    return [event_batch([e for _, e in hand], [i for i, _ in hand]) for hand in hands]
-
-
 def trace_batch(
     log: Log,
     names: Iterable[str] | None = None,
