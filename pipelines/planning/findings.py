@@ -240,9 +240,8 @@ _MANY_NAMES, _DIFFERENT = 50, 0.9
 # A log of whole minutes loses steps that are shorter; where they are at least this share of all
 # steps, the operator is told.
 _MANY_SHORT = 0.1
-# Of events that something else than their time orders, above this share the operator is told first.
+# Of events that something else than their time orders, above this share a column should do it.
 _MANY_TIED = 0.05
-_TIED = "they have case and timestamp in common with an event of another activity"
 # Below the one a release is not worth it, and below the other its operator is warned.
 _LEAST_SHARE, _GOOD_SHARE = 0.5, 0.95
 _LISTED_TRANSITIONS, _SHOWN_CHARACTERS = 20, 60
@@ -328,24 +327,14 @@ class FirstLook:
             ends = np.array([times.min(), times.max()], "datetime64[us]")
             first, last = ends.astype("datetime64[D]")
             yield f"  their times lie from {first} to {last}"
-            is_tied = self.traces.is_tied
+            is_tied, source = self.traces.is_tied, self.source
+            is_open = bool(is_tied.mean() > _MANY_TIED) and source.mapping.order is None
             yield (
-                f"  {is_tied.sum():,} of {len(is_tied):,} events are tied, as {_TIED}; "
-                f"{self.source.rule} order them"
+                f"  {is_tied.sum():,} of {len(is_tied):,} events have case and timestamp in common "
+                f"with an event of another activity; {source.rule} order them"
+                + "; if a column says which comes first, name it with --order"
+                * is_open
             )
-
-    @property
-    def tied_caveat(self) -> str:
-        """Says that many events are tied and no column orders them; else empty."""
-        is_tied, source = self.traces.is_tied, self.source
-        if not is_tied.any() or is_tied.mean() <= _MANY_TIED or source.mapping.order is not None:
-            return ""
-        from tracecloak.pipelines.planning.utility import percent
-
-        return (
-            f"Watch out: {percent(is_tied.mean())} of the first events are tied, as {_TIED}, and "
-            f"{source.rule} order them: if a column says which comes first, name it with --order."
-        )
 
     @cached_property
     def traces(self) -> TraceBatch:

@@ -293,8 +293,6 @@ def plan_of(
         late=[line.strip() for line in windows if "FIGURES COME" in line],
         caution=caution(config.guarantee),
     )
-    if caveat := look.tied_caveat:
-        first[0] += f" {caveat}"
     details = _details(config, source, look, judged, windows)
     is_refused = against is not None and not config.even_if_unusable
     return Plan(tuple(first), tuple(details), judged, is_refused, least)

@@ -51,6 +51,7 @@ from tracecloak.pipelines.planning.utility import (
     ends_at,
     in_percent,
     in_words,
+    is_mostly_noise,
     may_be_noise,
     median_utility,
     noise_share_of,
@@ -234,14 +235,16 @@ def advice_on(method: Anonymizer, params: Any, n_cases: int) -> str:
     """Returns that a release is mostly noise; empty where it is not.
 
     Tried on synthetic logs of as many cases as were released, so it follows from what is released
-    and public. It takes some seconds: ask where noise is large beside that number
-    (`is_mostly_noise`). What would help takes more of them, and is left to the plan.
+    and public. It is tried where noise is large beside that number, as it takes some seconds; what
+    would help takes more of them, and is left to the plan.
 
     Args:
         method: A rigorous method.
         params: Its parameters.
         n_cases: Cases of what was released, noise included.
     """
+    if not is_mostly_noise(method, params, n_cases):
+        return ""
     verdict = judged_at(method, params, n_cases)
     if verdict.grade == "worth it":
         return ""

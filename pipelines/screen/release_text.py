@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.ledger.ledger import Ledger
     from tracecloak.pipelines.planning.plan import Plan
     from tracecloak.pipelines.release.values import Outcome
-    from tracecloak.schemas.published.manifest import Yield
     from tracecloak.transforms.sources import EventSource
 
 
@@ -62,12 +61,6 @@ def _left(config: ReleaseConfig) -> str:
 # --- What `tracecloak release` shows of a release, as rows of a screen and as JSON. ---------------
 
 
-_WORTH_LITTLE = (
-    "`tracecloak plan` with the same flags says beforehand what a release will be worth; "
-    "more epsilon, fewer parts, a shorter vocabulary or another method may be worth more"
-)
-
-
 def left_out_text(n_units: int) -> str:
     """Returns how many units a window left out, and why."""
     return f"{quantity(n_units, 'unit')}, as they counted in other windows"
@@ -100,8 +93,12 @@ def release_rows(
         yield "times", " ".join(caveats)
     for reason in outcome.warnings if is_private else ():
         yield "watch out", f"the release may be of little use: {reason}"
-    if is_new and (advice := _advice(config, held)):
-        yield "advice", advice
+    n_cases = held.n_cases or (config.expected_cases if held.usability == "not_usable" else 0)
+    if is_new and n_cases and config.guarantee.kind == "rigorous":
+        from tracecloak.pipelines.planning.verdict import advice_on
+
+        if advice := advice_on(method_named(config.method), config.method_params, n_cases):
+            yield "advice", advice
     declared = getattr(config.method_params, "max_trace_length", None)
     if cut := held.cut_sentence(declared):
         yield "watch out", cut
@@ -146,25 +143,6 @@ def cost_text(config: ReleaseConfig) -> str:
     elif config.schedule is not None:
         beside = "; all windows together cost what the dearest costs"
     return f"epsilon {epsilon} and delta {delta} of account {config.account}{beside}"
-
-
-def _advice(config: ReleaseConfig, held: Yield) -> str:
-    """Returns what would make a release more useful, by public numbers and its own; or empty."""
-    from tracecloak.anonymizers.registry import method_named
-    from tracecloak.pipelines.planning.utility import is_mostly_noise
-
-    is_unusable = held.usability == "not_usable"
-    is_poor = held.is_poor or held.lacks_starts
-    general = _WORTH_LITTLE if is_unusable or is_poor else ""
-    n_cases = held.n_cases or (config.expected_cases if is_unusable else None)
-    if config.guarantee.kind != "rigorous" or not n_cases or (is_poor and not is_unusable):
-        return general
-    released = method_named(config.method), config.method_params, n_cases
-    if not is_mostly_noise(*released):
-        return general
-    from tracecloak.pipelines.planning.verdict import advice_on
-
-    return advice_on(*released) or general
 
 
 def spent(config: ReleaseConfig) -> tuple[str | None, str | None]:

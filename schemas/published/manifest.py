@@ -242,12 +242,6 @@ class Yield:
         return self.n_cases == 0 and not self.is_empty
 
     @property
-    def is_poor(self) -> bool:
-        """Whether what was released stands for less than half of the log."""
-        shares = [share for share in (self.named_share, self.case_share) if share is not None]
-        return not self.is_empty and any(share < _HALF for share in shares)
-
-    @property
     def sentence(self) -> str:
         """What came out, in words; empty where there is no number."""
         from tracecloak.schemas.events.events import OTHER  # a manifest must load without numpy

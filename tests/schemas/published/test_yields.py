@@ -24,7 +24,7 @@ def test_a_log_is_counted_by_its_own_graph() -> None:
     found = yield_of_log(graph, variants, traces.vocabulary)
     assert found == Yield(4, 3, 2, None, 1.0, None, 3, 0.25)
     assert found.sentence == "4 cases, 3 variants, 2 named activities came out."
-    assert not found.is_empty and not found.is_poor
+    assert not found.is_empty
 
 
 def test_a_graph_without_paths_from_the_start_is_not_nothing() -> None:
@@ -50,7 +50,6 @@ def test_parts_of_a_release_complete_each_other() -> None:
     log, share = Yield(n_cases=5, n_variants=1, n_activities=1), Yield(n_cases=9, case_share=0.125)
     both = log.beside(share)
     assert both == Yield(5, 1, 1, None, None, 0.125)
-    assert both.is_poor
     assert "have 12% of the noisy number of cases" in both.sentence
     assert both.to_json() == {
         "n_cases": 5, "n_variants": 1, "n_activities": 1, "n_edges": None, "named_share": None,
@@ -98,4 +97,4 @@ def test_a_manifest_says_of_its_numbers_what_was_said_when_it_was_written(
 ) -> None:
     made = Yield(n_cases=9, n_activities=3, named_share=named, case_share=cases)
     read = Yield(**json.loads(json.dumps(made.to_json())))
-    assert (read, read.sentence, read.is_poor) == (made, made.sentence, made.is_poor)
+    assert (read, read.sentence) == (made, made.sentence)
