@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
@@ -20,23 +19,6 @@ from tracecloak.pipelines.screen.results import Result, show
 SHELLS = ("bash", "zsh", "fish")
 # Commands whose flags depend on a method.
 _BY_METHOD = ("release", "plan", "windows", "attack config")
-
-
-@dataclass(frozen=True)
-class Flags:
-    """The flags of one context: a command, one of its actions, or one method's own.
-
-    Attributes:
-        context: Words that lead to it, such as `ledger show` or `attack linkage`.
-        names: With their dashes, sorted.
-        bare: Those of them that need no value.
-        values: What a flag's value can be, where that is a list of words; else it may be a file.
-    """
-
-    context: str
-    names: tuple[str, ...]
-    bare: tuple[str, ...]
-    values: dict[str, tuple[str, ...]]
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -65,17 +47,17 @@ def script(shell: str) -> str:
 
     contexts = list(_contexts())
     actions = {
-        name: tuple(
-            c.context.partition(" ")[2] for c in contexts if c.context.startswith(f"{name} ")
-        )
+        name: [
+            c["context"].partition(" ")[2] for c in contexts if c["context"].startswith(f"{name} ")
+        ]
         for name, line in COMMANDS.items()
         if line.has_actions
     }
-    first = {
-        "": tuple(COMMANDS),
-        **actions,
-        **{name: words for name in COMMANDS if (words := _first_words(name))},
-    }
+    # The words that may follow a command's name, of commands that list them.
+    first = {"": list(COMMANDS), **actions}
+    for name in COMMANDS:
+        if listed := getattr(command_named(name), "words", tuple)():
+            first[name] = list(map(_word, listed))
     lines = from_template(
         "tracecloak.pipelines.screen",
         # Every word is of our own parsers, and `_word` looks at it.
@@ -90,16 +72,24 @@ def script(shell: str) -> str:
     return "\n".join([*lines, ""])
 
 
-def _first_words(name: str) -> tuple[str, ...]:
-    """Returns the words that may follow a command's name, if the command lists them."""
-    known = getattr(command_named(name), "words", tuple)
-    return tuple(map(_word, known()))
+def _context(
+    context: str, names: Iterable[str], bare: Iterable[str], choices: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """Returns the flags of one context: a command, one of its actions, or one method's own.
+
+    Args:
+        context: Words that lead to it, such as `ledger show` or `attack linkage`.
+        names: With their dashes.
+        bare: Those of them that need no value.
+        choices: What a flag's value can be, where that is a list of words; else it may be a file.
+    """
+    return {"context": context, "names": sorted(names), "bare": sorted(bare), "choices": choices}
 
 
-def _contexts() -> Iterator[Flags]:
+def _contexts() -> Iterator[dict[str, Any]]:
     from tracecloak.pipelines.commands.flags import add_form_flags
 
-    yield Flags("", ("--help", "--version"), ("--help", "--version"), {})
+    yield _context("", ("--help", "--version"), ("--help", "--version"), {})
     for name, line in COMMANDS.items():
         parser = argparse.ArgumentParser(allow_abbrev=False)
         command_named(name).add_flags(parser, [], None)
@@ -112,28 +102,31 @@ def _contexts() -> Iterator[Flags]:
                     yield _flags(f"{name} {of_action}", action_parser)
 
 
-def _flags(context: str, parser: argparse.ArgumentParser) -> Flags:
-    actions = [action for action in parser._actions if action.option_strings]
-    names = {name: action for action in actions for name in action.option_strings}
-    long = sorted(_word(name) for name in names if name.startswith("--"))
-    bare = [name for name in long if names[name].nargs in (0, "?")]
-    values = {
-        name: tuple(_word(str(choice)) for choice in names[name].choices or ())
-        for name in long
-        if names[name].choices
+def _flags(context: str, parser: argparse.ArgumentParser) -> dict[str, Any]:
+    by_name = {
+        _word(name): action
+        for action in parser._actions
+        for name in action.option_strings
+        if name.startswith("--")
     }
-    return Flags(context, tuple(long), tuple(bare), values)
+    bare = [name for name, action in by_name.items() if action.nargs in (0, "?")]
+    values = {
+        name: [_word(str(choice)) for choice in by_name[name].choices or ()]
+        for name in sorted(by_name)
+        if by_name[name].choices
+    }
+    return _context(context, by_name, bare, values)
 
 
-def _of_method(name: str) -> Flags:
+def _of_method(name: str) -> dict[str, Any]:
     """Returns the flags of a method's parameters."""
     from tracecloak.anonymizers.registry import method_named
 
     fields = method_named(name).Params.model_fields
     names = {_word(f"--{field}"): info.annotation for field, info in fields.items()}
-    bare = tuple(sorted(flag for flag, kind in names.items() if kind is bool))
+    bare = [flag for flag, kind in names.items() if kind is bool]
     values = {flag: words for flag, kind in names.items() if (words := _words_of(kind))}
-    return Flags(name, tuple(sorted(names)), bare, values)
+    return _context(name, names, bare, values)
 
 
 def _words_of(annotation: Any) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from tracecloak.pipelines.screen.results import (
     tell,
 )
 from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.published.manifest import TOOL_VERSION
 from tracecloak.schemas.texts import SECRET_REFUSED, has_secret, without_secrets
 
 _OF_THE_IMPORT = ("apitools not found", "Failed to import GCSFileSystem")
@@ -194,16 +195,6 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
-class _Version(argparse.Action):
-    """Looks the version up when it is asked for."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        import tracecloak
-
-        print(f"{parser.prog} {tracecloak.__version__}")
-        parser.exit()
-
-
 def _parser(
     names: Iterable[str],
 ) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
@@ -214,7 +205,10 @@ def _parser(
         epilog="--traceback shows where an error arose; that output can hold private data.",
         allow_abbrev=False,
     )
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    version = f"%(prog)s {TOOL_VERSION}"
+    parser.add_argument(
+        "--version", action="version", version=version, help="show the version and exit"
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     return parser, {
         name: commands.add_parser(

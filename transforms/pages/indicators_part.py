@@ -123,18 +123,14 @@ def indicators_part(indicators: ReleasedIndicators, params: Mapping[str, Any]) -
 
 
 def _shown(row: IndicatorRow, name: str, *, has_bar: bool = False) -> ShownNumber:
-    plain = plain_name(name)
-    bar = _share_bar(row, plain) if has_bar and row.unit == SHARE else None
-    return ShownNumber(plain, value_words(row), interval_words(row), row.grade, bar)
-
-
-def _share_bar(row: IndicatorRow, name: str) -> Drawing:
-    """A share of the whole, with its interval."""
-    axis, height = Axis(0.0, 1.0, ()), _BAR_HEIGHT - 6
-    track = shape("rect", "track", x=0, y=3, width=_BAR_WIDTH, height=height)
-    bar = marks(row, axis, lambda n: _BAR_WIDTH * axis.share(n), _BAR_HEIGHT / 2, height)
-    description = f"{value_words(row)}, the interval goes from {interval_words(row)}"
-    return Drawing(_BAR_WIDTH, _BAR_HEIGHT, name, description, (track, *bar))
+    name, value, interval, drawing = plain_name(name), value_words(row), interval_words(row), None
+    if has_bar and row.unit == SHARE:  # of the whole, with its interval
+        axis, height = Axis(0.0, 1.0, ()), _BAR_HEIGHT - 6
+        track = shape("rect", "track", x=0, y=3, width=_BAR_WIDTH, height=height)
+        bar = marks(row, axis, lambda n: _BAR_WIDTH * axis.share(n), _BAR_HEIGHT / 2, height)
+        description = f"{value}, the interval goes from {interval}"
+        drawing = Drawing(_BAR_WIDTH, _BAR_HEIGHT, name, description, (track, *bar))
+    return ShownNumber(name, value, interval, row.grade, drawing)
 
 
 def _shown_panel(panel: Panel) -> ShownPanel:
@@ -224,7 +220,8 @@ def _panels_of(rows: list[IndicatorRow]) -> list[Panel]:
         return [_panel(*panel, _form_of(panel[2])) for panel in by_quantile]
     if all(_ends(tail) for _, tail in parts) and rows[0].unit == "cases":
         by_head = _by(rows, parts)
-        if all(_is_histogram(bins) for _, _, bins in by_head):
+        ends = ([label.split(" to ", 1) for label in bins] for _, _, bins in by_head)
+        if all(len(of) > 1 and all(a[1] == b[0] for a, b in pairwise(of)) for of in ends):
             return [_panel(*panel, "histogram") for panel in by_head]
     return [_panel(rows, "", labels, _form_of(labels))]
 
@@ -263,8 +260,3 @@ def _short(text: str) -> str:
     letters = _UNITS.sub(lambda unit: " min" if unit[0][1] == "m" else f" {unit[0][1]}", text)
     parts = letters.split(" ")
     return text if letters == text else " ".join(parts[: 2 if len(parts[0]) > _FEW else 4])
-
-
-def _is_histogram(labels: Sequence[str]) -> bool:
-    ends = [pair for pair in map(_ends, labels) if pair is not None]
-    return len(labels) > 1 and all(a[1] == b[0] for a, b in pairwise(ends))

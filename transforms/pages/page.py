@@ -21,7 +21,6 @@ from typing import Any
 
 import jinja2
 from markdown_it import MarkdownIt
-from markdown_it.token import Token
 
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.files import create, is_on_this_machine, join, read_if_there, rename
@@ -130,7 +129,17 @@ def policy_of(page: Page) -> str:
     if _shared_of(page):
         digests += [f"'{library['integrity']}'" for library in _shared_of(page)]
         digests.append("file:")  # whose digests browsers do not compare; nothing to others
-    return "; ".join([_policy(digests), *more])
+    return "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src {' '.join(digests)} 'wasm-unsafe-eval'",
+            "style-src 'unsafe-inline'",  # charts and the map style what they draw
+            "img-src data: blob:",
+            "base-uri 'none'",
+            "form-action 'none'",
+            *more,
+        ]
+    )
 
 
 def rendered(page: Page) -> bytes:
@@ -147,7 +156,10 @@ def rendered(page: Page) -> bytes:
             "style": "".join(_read("static", name) for name in ("page.css", *page.styles)),
             "data": _json(page.data),
             "scripts": scripts,
-            "libraries": [_described(library) for library in libraries],
+            "libraries": [
+                one | {"source": "the package {package} {version}, file {path}".format(**one)}
+                for one in libraries
+            ],
             "shared": _json(_shared_of(page)) if _shared_of(page) else "",
         }
     )
@@ -171,12 +183,6 @@ def _shared_of(page: Page) -> list[dict[str, str]]:
     ]
 
 
-def library_bytes(name: str) -> bytes:
-    """Returns the library whose shared file has a name."""
-    file = next(one["file"] for one in _libraries() if f"{one['sha256']}.js" == name)
-    return _read("vendor", file).encode()
-
-
 def _scripts_of(page: Page) -> list[str]:
     """Returns the scripts that a page carries."""
     if _shared_of(page):
@@ -184,24 +190,6 @@ def _scripts_of(page: Page) -> list[str]:
     else:
         first = [_read("vendor", library["file"]) for library in _libraries_of(page)]
     return first + [_read("static", name) for name in ("page.js", *page.scripts)]
-
-
-def _policy(digests: Iterable[str]) -> str:
-    return "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src {' '.join(digests)} 'wasm-unsafe-eval'",
-            "style-src 'unsafe-inline'",  # charts and the map style what they draw
-            "img-src data: blob:",
-            "base-uri 'none'",
-            "form-action 'none'",
-        ]
-    )
-
-
-def _described(library: Mapping[str, str]) -> dict[str, str]:
-    source = f"the package {library['package']} {library['version']}, file {library['path']}"
-    return {**library, "source": source}
 
 
 @functools.cache
@@ -264,7 +252,7 @@ def document(lines: Iterable[str], charts: Sequence[Chart] = ()) -> bytes:
     for opening, inline in pairwise(tokens):
         if opening.type != "heading_open":
             continue
-        text = _plain(inline)
+        text = "".join(child.content for child in inline.children or ())  # without its marks
         title = title or text
         if opening.tag == "h2":
             anchor = f"{len(sections) + 1}-{re.sub(r'[^a-z0-9]+', '-', text.lower()).strip('-')}"
@@ -290,11 +278,6 @@ def document(lines: Iterable[str], charts: Sequence[Chart] = ()) -> bytes:
             ("D3", "Observable Plot") if charts else (),
         )
     )
-
-
-def _plain(token: Token) -> str:
-    """The text of a heading without its marks."""
-    return "".join(child.content for child in token.children or ())
 
 
 # --- Libraries that the pages of many releases share, so that each page need not carry them. ------
@@ -330,7 +313,13 @@ def put_shared(output: str, page: bytes) -> None:
         path = join(output, STATIC_NAME, name)
         there = read_if_there(path)
         if there is None:
-            _write(path, library_bytes(name))
+            file = next(one["file"] for one in _libraries() if f"{one['sha256']}.js" == name)
+            # It appears whole; two who write it write the same.
+            place = f"{path}.{uuid.uuid4().hex}" if is_on_this_machine(path) else path
+            with closing(create(place)) as stream:
+                stream.write(_read("vendor", file).encode())
+            if place != path:
+                rename([place], [path])
         elif not is_what_it_says(name, there):
             raise TracecloakError(
                 f"{path} is not what its name says, so pages that share it would not work: remove "
@@ -341,12 +330,3 @@ def put_shared(output: str, page: bytes) -> None:
 def is_what_it_says(name: str, data: bytes) -> bool:
     """Returns whether a shared file has the SHA-256 that it is named after."""
     return name == f"{hashlib.sha256(data).hexdigest()}.js"
-
-
-def _write(path: str, data: bytes) -> None:
-    """Writes a file that appears whole; two who write it write the same."""
-    place = f"{path}.{uuid.uuid4().hex}" if is_on_this_machine(path) else path
-    with closing(create(place)) as stream:
-        stream.write(data)
-    if place != path:
-        rename([place], [path])
