@@ -40,13 +40,11 @@ _QUOTING = [
     '"' + 'a""\n' * 10 + '",y', _OPEN, *_LONG,
 ]  # fmt: skip
 _JSON_LINES = st.lists(
-    st.sampled_from(
-        [
-            b'{"a":1}', b'{"b":"x"}', b"{", b"", b" \t", b" " * 9, b"\r", b"\xef\xbb\xbf",
-            b'{"a":null}\r', b"\xff", b"[", b" ] ", b"],", b"[ ]", b"[]", b'[{"a":2},',
-            b'{"a":3} ,', b',{"a":{"b":4}}]',
-        ]
-    ),
+    st.sampled_from([
+        b'{"a":1}', b'{"b":"x"}', b"{", b"", b" \t", b" " * 9, b"\r", b"\xef\xbb\xbf",
+        b'{"a":null}\r', b"\xff", b"[", b" ] ", b"],", b"[ ]", b"[]", b'[{"a":2},', b'{"a":3} ,',
+        b',{"a":{"b":4}}]',
+    ]),
     max_size=12,
 )  # fmt: skip
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 import pytest
 
+from tests.support.format_streams import Trickle
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.formats.base import RawBatch
 from tracecloak.transforms.formats.xes import XesReader
@@ -61,21 +62,6 @@ WORKED_ROWS = {
     "org:resource": ["Ann", None, None, None],
     "case:time:timestamp": [None, None, "1999-01-01T00:00:00Z", "1999-01-01T00:00:00Z"],
 }
-
-
-class Pieces(io.RawIOBase):
-    """A stream of pieces made when they are asked for; a read gives at most one of them."""
-
-    def __init__(self, pieces: Iterable[bytes]) -> None:
-        self.pieces = iter(pieces)
-        self.rest = b""
-        self.given = 0
-
-    def read(self, size: int = -1) -> bytes:
-        whole = self.rest or next(self.pieces, b"")
-        piece, self.rest = whole[:size], whole[size:]
-        self.given += len(piece)
-        return piece
 
 
 def batches(
@@ -131,33 +117,20 @@ BOMB = """<?xml version="1.0"?>
 REFUSED = {
     "empty": ("", "the input is empty"),
     "no XML": ("case,activity\n1,SECRET\n", "not well-formed XML"),
-    "blank": ("  \n ", "not well-formed XML"),
     "other root": ("<html>SECRET</html>", "no XES log.*; the operator's log says at .* xmllint$"),
-    "nested root": ("<x><log/></x>", "no XES log"),
     "entity bomb": (BOMB, "DOCTYPE"),
     "external entity": (
         '<!DOCTYPE log [<!ENTITY x SYSTEM "file:///etc/passwd">]><log a="&x;"/>',
         "DOCTYPE",
     ),
-    "external subset": ('<!DOCTYPE log SYSTEM "http://SECRET.invalid/x.dtd">\n<log/>', "DOCTYPE"),
-    "parameter entity": ('<!DOCTYPE log [<!ENTITY % p SYSTEM "x"> %p;]><log/>', "DOCTYPE"),
     "undefined entity": ('<log>\n<string key="a" value="&SECRET;"/></log>', "undefined"),
     "truncated": (WORKED[:-20], "not well-formed XML"),
-    "truncated in a value": ('<log>\n\n<string key="a" value="SECRET', "not well-formed"),
     "wrong end": ("<log><SECRET></log>", "mismatched tag"),
-    "two roots": ("<log/><log/>", "junk after"),
-    "attribute twice": ('<log><string key="a" key="SECRET"/></log>', "duplicate attribute"),
     "control character": ('<log><string key="a" value="SECRET\x01"/></log>', "invalid token"),
-    "reference to a control": ('<log><string key="a" value="&#1;"/></log>', "reference to invalid"),
-    "no UTF-8": (b'<log><string key="a" value="\xff"/></log>', "invalid token"),
     "unknown encoding": ('<?xml version="1.0" encoding="SECRET"?><log/>', "encoding"),
     "other encoding": ('<?xml version="1.0" encoding="utf-16"?><log/>', "encoding"),
     "event in event": ("<log><trace><event><event/></event></trace></log>", "<event> stands"),
     "event in attribute": ('<log><list key="a"><event/></list></log>', "<event> stands"),
-    "event in attribute of trace": (
-        '<log><trace><list key="a"><event/></list></trace></log>',
-        "<event> stands",
-    ),
     "trace in trace": ("<log><trace><trace/></trace></log>", "<trace> stands"),
     "gzip": (gzip.compress(b"<log/>"), "not well-formed XML"),
 }
@@ -208,8 +181,9 @@ def test_wide_events_leave_before_the_batch_is_full(names, odd, monkeypatch):
         yield b"</log>"
 
     monkeypatch.setattr("tracecloak.transforms.formats.xes._BATCH_BYTES", 650_000)
-    n_events = 1_000 * (len(names) - 1)
-    found = [b.columns.num_rows for b in XesReader().read(Pieces(pieces()), NAMES, (), 100_000)]
+    n_events, more = 1_000 * (len(names) - 1), pieces()
+    stream = Trickle(b"", lambda: next(more, b""))
+    found = [b.columns.num_rows for b in XesReader().read(stream, NAMES, (), 100_000)]
     assert sum(found) == n_events and max(found) < 700
 
 
