@@ -6,7 +6,7 @@ import decimal
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from importlib.metadata import EntryPoint
 from typing import Any, ClassVar
 
@@ -139,7 +139,8 @@ class Foreign:
 def test_values_of_other_types_are_refused_when_encoding() -> None:
     values = {
         "test_columnar:Foreign is not a columnar value, as it has no name": Foreign(np.arange(2)),
-        "field .* has type tuple, which has no columnar form": (1, 2), "has type list": [1],
+        "field .*by_name.*it.* has type tuple, which has no columnar form": ("canary",),
+        "has type list": [1],
         "has type set": {1, 2}, "has type bytes": b"bytes", "has type int64": np.int64(1),
         "has type dict": {1: "one"}, "has type type": StartRange,
         "has type builtin_function_or_method": len, "has type Chunked": pa.chunked_array([[1]]),
@@ -147,14 +148,9 @@ def test_values_of_other_types_are_refused_when_encoding() -> None:
     }  # fmt: skip
     for message, value in values.items():
         for given_ in ({"it": value}, {"it": {"deep": value}}):
-            with pytest.raises(TypeError, match=message):
+            with pytest.raises(TypeError, match=message) as caught:
                 encode(Statistics(given_))
-
-
-def test_the_refusal_names_the_field_and_not_the_value():
-    with pytest.raises(TypeError, match=r"field .*by_name.*inner.* has type tuple") as caught:
-        encode(Statistics({"inner": ("canary",)}))
-    assert "canary" not in str(caught.value)
+            assert "canary" not in str(caught.value)
 
 
 def tampered(value: Any, **changes: Any) -> bytes:
@@ -219,15 +215,6 @@ class Inherits(StartRange):
     """A class without a name of its own: its values would be taken for those of its base."""
 
 
-@dataclass(frozen=True)
-class Unlisted:
-    """A class with a name that is in no table."""
-
-    wire_name: ClassVar[str] = "unlisted"
-
-    values: np.ndarray
-
-
 @pytest.mark.parametrize("form", [encode, digest])
 def test_a_name_is_of_one_class(form: Callable[[Any], Any]) -> None:
     """Catches two classes whose values are one another's: on the wire, and in the noise."""
@@ -237,8 +224,9 @@ def test_a_name_is_of_one_class(form: Callable[[Any], Any]) -> None:
         form(Taken(np.arange(2)))
     with pytest.raises(TypeError, match="Inherits is not a columnar value, as it"):
         form(Inherits(1, 2))
+    unlisted = make_dataclass("Unlisted", ["x"], namespace={"wire_name": "unlisted"})
     with pytest.raises(TypeError, match="has the name 'unlisted', which is in no"):
-        form(Unlisted(np.arange(2)))
+        form(unlisted(1))
 
 
 def test_a_name_that_another_distribution_claims_is_refused(
@@ -284,8 +272,5 @@ def test_slices_have_the_digest_of_their_own_rows(
     assert of(whole) != of(pa.array([*raw, raw[0] if raw else None], kind))
     assert of(pa.array(["ab", "c"])) != of(pa.array(["a", "bc"]))
     assert of(pa.array([None, 1])) != of(pa.array([1, None]))
-
-
-def test_what_has_no_digest_says_so() -> None:
     with pytest.raises(TypeError, match="has no digest"):
-        digest({"a": pa.array([decimal.Decimal("1.5")])})
+        of(pa.array([decimal.Decimal("1.5")]))

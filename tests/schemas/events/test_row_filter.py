@@ -141,14 +141,11 @@ def test_a_bound_on_the_time_that_is_no_time_is_refused_before_anything_is_read(
             ColumnMapping(filters=(RowFilter(column, below="soon"),))
     with pytest.raises(UsageError, match="'soon'"):
         ColumnMapping(timestamp="At", filters=(RowFilter("At", below="soon"),))
+    with pytest.raises(UsageError, match="'day': at_least is empty"):
+        RowFilter("day", at_least=" ")
     mapping = ColumnMapping(filters=(RowFilter("day", below="soon"),))
     with pytest.raises(InputSchemaError, match="'day': below must be a time"):
         kept(mapping, day=pa.array(DAYS, pa.date32()))
-
-
-def test_an_empty_bound_is_refused() -> None:
-    with pytest.raises(UsageError, match="'day': at_least is empty"):
-        RowFilter("day", at_least=" ")
 
 
 # --- what is known of all records of a file -------------------------------------------------------

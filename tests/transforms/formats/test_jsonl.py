@@ -35,9 +35,7 @@ EXAMPLES: dict[str, tuple[bytes, list[Any], list[int]]] = {
     "strings": (b'{"c":"1","a":"A"}\n{"a":"B","c":""}\n', [("1", "A"), ("", "B")], []),
     "no line break at the end": (b'{"c":"1"}', ["1"], []),
     "CRLF, blanks around and blank lines": (
-        b' {"c":"1"} \r\n\r\n \t\n{"c":"2"}\t\r\n',
-        ["1", "2"],
-        [],
+        b' {"c":"1"} \r\n\r\n \t\n{"c":"2"}\t\r\n', ["1", "2"], [],
     ),
     "byte order mark": (b'\xef\xbb\xbf{"c":"1"}\n', ["1"], []),
     "escapes": (b'{"c":"\\u00e9\\ud83d\\ude00\\n\\u0000"}\n', ["é😀\n\0"], []),
@@ -48,16 +46,12 @@ EXAMPLES: dict[str, tuple[bytes, list[Any], list[int]]] = {
     "no JSON": (b"x\n" + GOOD + b"{\n{]\n{'c':1}\n", ["x"], [0, 2, 3, 4]),
     "no object": (b"1\nnull\n[]\n" + GOOD + b'"c"\n[[{"c":1}]]\n', ["x"], [0, 1, 2, 4, 5]),
     "an array of one object a line": (
-        b'[\n{"c":"1"},\n {"c":"2"} ,\r\n{"c":"3"}\n ] \n',
-        [*"123"],
-        [],
+        b'[\n{"c":"1"},\n {"c":"2"} ,\r\n{"c":"3"}\n ] \n', [*"123"], [],
     ),
     "its brackets beside objects": (b'[{"c":"1"},\n\n{"c":"2"}]\n[ {"c":"3"} ]\n', [*"123"], []),
     "its commas before them": (b'[\n{"c":"1"}\n,{"c":"2"}\n, {"c":"3"}\n]\n', [*"123"], []),
     "more of them than one": (
-        b'],\n[[\n,\n[]\n{"c":"1"},,\n{"c":"2"},{"c":"3"},\n' + GOOD,
-        ["x"],
-        [0, 1, 2, 3, 4, 5],
+        b'],\n[[\n,\n[]\n{"c":"1"},,\n{"c":"2"},{"c":"3"},\n' + GOOD, ["x"], [*range(6)],
     ),
     "two objects on a line": (b'{"c":"1"}{"c":"2"}\n' + GOOD + b'{"c":"1"} x\n', ["x"], [0, 2]),
     "invalid UTF-8": (b'{"c":"\xff"}\n' + GOOD + b'{"c":"x","z":"\xc3"}\n', ["x"], [0, 2]),
@@ -65,9 +59,7 @@ EXAMPLES: dict[str, tuple[bytes, list[Any], list[int]]] = {
     "half a pair elsewhere": (b'{"c":"x","z":"\\ud800"}\n', ["x"], []),
     "nested wanted value": (b'{"c":{}}\n' + GOOD + b'{"c":"y","a":[1]}\n', ["x"], [0, 2]),
     "not finite": (
-        b'{"c":NaN}\n{"c":-Infinity}\n{"c":1e999}\n{"c":"x","a":NaN}\n' + GOOD,
-        ["x"],
-        [0, 1, 2, 3],
+        b'{"c":NaN}\n{"c":-Infinity}\n{"c":1e999}\n{"c":"x","a":NaN}\n' + GOOD, ["x"], [*range(4)],
     ),
     "huge integers": (
         b'{"c":9223372036854775808}\n{"c":' + b"9" * 5000 + b"}\n" + GOOD,
@@ -78,7 +70,7 @@ EXAMPLES: dict[str, tuple[bytes, list[Any], list[int]]] = {
     "NUL": (b"\0\n" + GOOD + b'{"c":"\0"}\n', ["x"], [0, 2]),
     "no lines": (b"", [], []),
     "blank lines only": (b"\n\r\n \n", [], []),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
