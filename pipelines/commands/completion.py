@@ -56,7 +56,8 @@ def script(shell: str) -> str:
     # The words that may follow a command's name, of commands that list them.
     first = {"": list(COMMANDS), **actions}
     for name in COMMANDS:
-        if listed := getattr(command_named(name), "words", tuple)():
+        listed: Sequence[str] = getattr(command_named(name), "words", tuple)()
+        if listed:
             first[name] = list(map(_word, listed))
     lines = from_template(
         "tracecloak.pipelines.screen",
