@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -37,6 +38,13 @@ def account(epsilon: str | None = "1", delta: str | None = "1e-5", **changes: An
 def faults(ledger: Ledger) -> list[str]:
     """Returns what is wrong with the chain of a ledger."""
     return problems(ledger.entries())
+
+
+def execute(path: Path, *statements: str) -> None:
+    """Executes statements on a file of SQLite, each of which holds at once."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
 
 
 def windowed(entries: Iterable[Entry]) -> dict[Charge, ChargeState]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.support.books import KEY, book_at, of_window, scope, units
 from tests.support.keys import release_key
-from tests.support.ledgers import account, faults, python, reservation
+from tests.support.ledgers import account, execute, faults, python, reservation
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
@@ -35,13 +35,13 @@ CASES = ("c1", "c2", "c3")
 
 
 class World:
-    """One ledger and one book in a folder of their own."""
+    """One ledger and one book in a folder of their own, and key stores with its index by name."""
 
-    def __init__(self, folder: Path, max_cases: int | None = None) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, max_cases: int | None = None, keys: str = "") -> None:
+        self.folder, self.max_cases = folder, max_cases
         self.url = f"sqlite:///{folder}/ledger.sqlite"
-        self.max_cases = max_cases
-        self.ledger = Ledger(self.url, {"a": account("100")}, new=True)
+        store = KeyStore(folder / keys) if keys else None
+        self.ledger = Ledger(self.url, {"a": account("100")}, new=True, store=store)
         self.book = book_at(folder / "book", self.ledger, max_cases)
 
     def claim(self, number: int, label: str, of: CountedUnits, **changes: Any) -> CountedUnits:
@@ -50,7 +50,18 @@ class World:
         return self.book.claim("/out", f"r{number}", "k", of).units
 
     def files(self) -> list[Path]:
-        return sorted((self.folder / "book").rglob("*.units"))
+        """Those of the book, the earliest first."""
+        paths = (self.folder / "book").rglob("*.units")
+        return sorted(paths, key=lambda path: path.stat().st_mtime_ns)
+
+    def count(self, number: int, cases: list[str]) -> int:
+        """Claims cases for a window of their own; returns how many it may count."""
+        return self.claim(number, f"w{number}", units(cases)).weight
+
+    @property
+    def index(self) -> Path:
+        (index,) = (self.folder / "keys" / "units").glob("*.db")
+        return index
 
 
 @pytest.fixture
@@ -109,15 +120,20 @@ def test_a_window_that_is_released_twice_pays_twice_and_counts_the_same_again(
     assert len(world.files()) == 2
 
 
-@pytest.mark.parametrize("ending", ["void", "draw", "commit", "forfeit", "give up", "withdraw"])
+@pytest.mark.parametrize(
+    "ending", ["void", "void and commit", "draw", "commit", "forfeit", "give up", "withdraw"]
+)
 def test_only_what_was_given_back_before_it_drew_is_free_again(world: World, ending: str) -> None:
     ledger = world.ledger
     world.claim(1, "2026-11", units(["c1"]))
-    if ending == "void":
+    world.book.check(scope())  # which takes it in
+    if ending.startswith("void"):
         assert ledger.void("/out", "r1", "k")
         assert world.book.frozen("/out", "r1", "k") is None
         with pytest.raises(UsageError, match="is voided"):
             world.book.claim("/out", "r1", "k", units(["c1"]))
+        if ending == "void and commit":
+            ledger.commit("/out", "r1", "k")
     elif ending == "give up":  # before it drew: nobody knows that it did not
         ledger.forfeit("/out", "r1", "k", *OFFICER)
     else:
@@ -353,9 +369,7 @@ def test_a_claim_that_was_changed_in_the_ledger_stops_all(world: World) -> None:
     world.claim(1, "2026-11", units(["c1"]))
     world.ledger.draw("/out", "r1", "k")
     world.ledger.reserve(of_window(2, "2026-12"))
-    connection = sqlite3.connect(world.folder / "ledger.sqlite", isolation_level=None)
-    connection.execute("DELETE FROM tracecloak_ledger WHERE action = 'claim'")
-    connection.close()
+    execute(world.folder / "ledger.sqlite", "DELETE FROM tracecloak_ledger WHERE action = 'claim'")
     for ask in (
         lambda: world.book.claim("/out", "r2", "k", units(["c1"])),
         lambda: world.book.check(scope()),
@@ -391,23 +405,20 @@ def test_a_key_that_was_lost_stops_the_schedule_and_is_not_made_anew_unseen(
 
 def test_the_key_of_the_book_is_made_once_and_wrapped_as_the_others(tmp_path: Path) -> None:
     """Catches a key that is rotated with the key that encrypts it, or lies in clear beside it."""
-    store = KeyStore(tmp_path / "keys")
-    assert not store.secrets.of_book.exists()
-    key = store.book_key().resolve()
-    assert store.secrets.of_book.exists()
-    assert store.book_key().resolve().hex() == key.hex() != store.deployment_key().resolve().hex()
-    path = tmp_path / "keys" / "book.secret"
+    keys, path = tmp_path / "keys", tmp_path / "keys" / "book.secret"
+    store = KeyStore(keys)
+    key = store.book_key().resolve().hex()
+    assert store.book_key().resolve().hex() == key != store.deployment_key().resolve().hex()
     assert path.stat().st_mode & 0o777 == 0o600
-    (tmp_path / "kek").write_text("5" * 64)
-    wrapped = KeyStore(tmp_path / "keys", key_encryption_key=f"file:{tmp_path}/kek")
+    first, second = (f"file:{tmp_path}/kek{digit}" for digit in "56")
+    for digit in "56":
+        (tmp_path / f"kek{digit}").write_text(digit * 64)
+    wrapped = KeyStore(keys, key_encryption_key=first)
     assert wrapped.check_secrets()
     wrap_what_is_in_clear(wrapped)
-    assert key.hex() not in path.read_text()
-    assert wrapped.book_key().resolve().hex() == key.hex()
-    (tmp_path / "kek2").write_text("6" * 64)
-    after = f"file:{tmp_path}/kek2"
-    assert rewrap(wrapped, f"file:{tmp_path}/kek", after) == 3
-    assert KeyStore(tmp_path / "keys", None, after).book_key().resolve().hex() == key.hex()
+    assert key not in path.read_text() and wrapped.book_key().resolve().hex() == key
+    assert rewrap(wrapped, first, second) == 3
+    assert KeyStore(keys, None, second).book_key().resolve().hex() == key
 
 
 def test_a_scope_that_is_a_path_leads_nowhere(world: World) -> None:
@@ -419,42 +430,17 @@ def test_a_scope_that_is_a_path_leads_nowhere(world: World) -> None:
     assert "/../" not in world.book._path("../x", "0" * 64)
 
 
-class IndexedWorld:
-    """A ledger, a book, and a key store that has the index of the book."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.url = f"sqlite:///{folder}/ledger.sqlite"
-        self.opened(new=True)
-
-    def opened(self, keys: str = "keys", **named: Any) -> Ledger:
-        return Ledger(self.url, {"a": account("100")}, store=KeyStore(self.folder / keys), **named)
-
-    def book(self, keys: str = "keys") -> CaseRegistry:
-        return book_at(self.folder / "book", self.opened(keys))
-
-    def claim(self, number: int, cases: list[str], keys: str = "keys") -> int:
-        """Claims cases for a window of their own; returns how many it may count."""
-        self.opened(keys).reserve(of_window(number, f"w{number}"))
-        return self.book(keys).claim("/out", f"r{number}", "k", units(cases)).units.weight
-
-    @property
-    def index(self) -> Path:
-        (index,) = (self.folder / "keys" / "units").glob("*.db")
-        return index
-
-
 @pytest.fixture
-def kept(tmp_path: Path) -> IndexedWorld:
+def kept(tmp_path: Path) -> World:
     """A world in which c0 to c4 are counted, and all but the last of them are in the index."""
-    kept = IndexedWorld(tmp_path)
+    kept = World(tmp_path, keys="keys")
     for number in range(5):
-        assert kept.claim(number, [f"c{number}"]) == 1
+        assert kept.count(number, [f"c{number}"]) == 1
     return kept
 
 
-def still_knows(kept: IndexedWorld, number: int = 9) -> bool:
-    return kept.claim(number, [*(f"c{n}" for n in range(5)), f"own{number}"]) == 1
+def still_knows(kept: World, number: int = 9) -> bool:
+    return kept.count(number, [*(f"c{n}" for n in range(5)), f"own{number}"]) == 1
 
 
 # What it answers
@@ -494,7 +480,7 @@ def test_it_finds_the_same_as_who_looks_through_all_files(
 
 
 def test_one_more_window_reads_no_more_files_than_the_one_before(
-    kept: IndexedWorld, monkeypatch: pytest.MonkeyPatch
+    kept: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Catches a night that takes longer each year."""
     opened: list[str] = []
@@ -503,22 +489,18 @@ def test_one_more_window_reads_no_more_files_than_the_one_before(
     n_read = []
     for number in range(5, 9):
         opened.clear()
-        kept.book().check(scope())
-        assert kept.claim(number, ["c0", f"c{number}"]) == 1
+        kept.book.check(scope())
+        assert kept.count(number, ["c0", f"c{number}"]) == 1
         n_read.append(len(set(opened)))
     assert set(n_read) == {2}  # that of the window before, and its own
+    assert kept.index.stat().st_mode & 0o777 == 0o600
+    assert kept.index.parent.stat().st_mode & 0o777 == 0o700
 
 
 # What became of it
 
 
-def _changed(path: Path, statement: str) -> None:
-    connection = sqlite3.connect(path, isolation_level=None)
-    connection.execute(statement)
-    connection.close()
-
-
-def test_an_index_that_is_damaged_is_made_anew(kept: IndexedWorld) -> None:
+def test_an_index_that_is_damaged_is_made_anew(kept: World) -> None:
     index = kept.index
     data = index.read_bytes()
     changes: tuple[Callable[[], object], ...] = (
@@ -527,74 +509,58 @@ def test_an_index_that_is_damaged_is_made_anew(kept: IndexedWorld) -> None:
         lambda: index.write_bytes(data[:5000]),
         lambda: index.write_bytes(b"x" * 9000),
         lambda: index.write_bytes(data[:4096] + b"\xff" * (len(data) - 4096)),
-        lambda: _changed(index, "PRAGMA user_version = 7"),
-        lambda: _changed(index, "DROP TABLE units"),
-        lambda: _changed(index, "UPDATE complete SET hash = 'x', seq = 1000"),
+        lambda: execute(index, "PRAGMA user_version = 7"),
+        lambda: execute(index, "DROP TABLE units"),
+        lambda: execute(index, "UPDATE complete SET hash = 'x', seq = 1000"),
         lambda: shutil.rmtree(index.parent),
     )
     for number, change in enumerate(changes, start=6):
         change()
         assert still_knows(kept, number)
-        assert kept.book().verify(scope()) == number
+        assert kept.book.verify(scope()) == number
 
 
-def test_an_index_of_a_backup_takes_in_what_came_since(kept: IndexedWorld) -> None:
+def test_an_index_of_a_backup_takes_in_what_came_since(kept: World) -> None:
     earlier = kept.index.read_bytes()
-    assert kept.claim(5, ["d"]) == kept.claim(6, ["e"]) == 1
+    assert kept.count(5, ["d"]) == kept.count(6, ["e"]) == 1
     kept.index.write_bytes(earlier)
-    assert kept.claim(7, ["c0", "c4", "d", "e"]) == 0
-    assert kept.book().verify(scope()) == 8
+    assert kept.count(7, ["c0", "c4", "d", "e"]) == 0
+    assert kept.book.verify(scope()) == 8
 
 
-def test_who_writes_the_book_cannot_move_what_was_taken_in(kept: IndexedWorld) -> None:
+def test_who_writes_the_book_cannot_move_what_was_taken_in(kept: World) -> None:
     """Catches cases that count again since somebody changed or removed a file."""
-    paths = sorted((kept.folder / "book").rglob("*.units"), key=lambda one: one.stat().st_mtime_ns)
+    paths = kept.files()
     paths[0].write_bytes(paths[1].read_bytes())
     paths[2].unlink()
     assert still_knows(kept)
     with pytest.raises(CaseRegistryError, match=r"was changed|is not there"):
-        kept.book().verify(scope())
+        kept.book.verify(scope())
     with pytest.raises(CaseRegistryError, match=r"was changed|is not there"):
-        kept.claim(8, ["x"], keys="another key store")
-    last = max((kept.folder / "book").rglob("*.units"), key=lambda one: one.stat().st_mtime_ns)
-    last.unlink()  # which nobody has read yet
-    for ask in (lambda: kept.book().check(scope()), lambda: kept.claim(7, ["c4"])):
+        World(kept.folder, keys="another").count(8, ["x"])
+    kept.files()[-1].unlink()  # which nobody has read yet
+    for ask in (lambda: kept.book.check(scope()), lambda: kept.count(7, ["c4"])):
         with pytest.raises(CaseRegistryError, match="is not there"):
             ask()
 
 
-def test_an_index_that_says_something_else_is_told_by_who_verifies(kept: IndexedWorld) -> None:
+def test_an_index_that_says_something_else_is_told_by_who_verifies(kept: World) -> None:
     for change in (
         "DELETE FROM units WHERE file = 2",
         "UPDATE units SET rest = zeroblob(8) WHERE file = 2",
         "INSERT INTO units SELECT word + 1, rest, file FROM units WHERE file = 2",
     ):
-        assert kept.book().verify(scope()) == 5
-        _changed(kept.index, change)
+        assert kept.book.verify(scope()) == 5
+        execute(kept.index, change)
         with pytest.raises(CaseRegistryError, match=r"index of the book, .*units.*counted"):
-            kept.book().verify(scope())
+            kept.book.verify(scope())
         kept.index.unlink()
-    assert kept.book().verify(scope()) == 5 and still_knows(kept)
-
-
-@pytest.mark.parametrize("ending", ["void", "void and commit", "claim"])
-def test_what_was_given_back_is_free_also_where_it_was_taken_in(
-    kept: IndexedWorld, ending: str
-) -> None:
-    assert kept.claim(5, ["d"]) == 1
-    kept.book().check(scope())  # which takes it in
-    ledger = kept.opened()
-    if ending != "claim":
-        assert ledger.void("/out", "r5", "k")
-    if ending == "void and commit":
-        assert kept.claim(6, []) == 0
-        ledger.commit("/out", "r5", "k")
-    assert kept.claim(7, ["d"]) == int(ending == "void")
+    assert kept.book.verify(scope()) == 5 and still_knows(kept)
 
 
 @pytest.mark.parametrize("at", ["_insert", "note_complete", "has"])
 @pytest.mark.parametrize("way", [at_night("an interrupt"), "a kill"])
-def test_a_run_that_is_cut_off_leaves_what_was_there(kept: IndexedWorld, at: str, way: str) -> None:
+def test_a_run_that_is_cut_off_leaves_what_was_there(kept: World, at: str, way: str) -> None:
     """Catches an index that takes itself for complete, and lacks the units of a file."""
     code = (
         "import os\n"
@@ -612,14 +578,14 @@ def test_a_run_that_is_cut_off_leaves_what_was_there(kept: IndexedWorld, at: str
     )
     assert python(code).returncode != 0
     assert still_knows(kept)
-    assert kept.book().verify(scope()) == 6
+    assert kept.book.verify(scope()) == 6
 
 
 # What it says
 
 
 def test_a_disk_that_fails_is_no_reason_to_begin_anew(
-    kept: IndexedWorld, monkeypatch: pytest.MonkeyPatch
+    kept: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = kept.index.read_bytes()
 
@@ -630,11 +596,6 @@ def test_a_disk_that_fails_is_no_reason_to_begin_anew(
 
     monkeypatch.setattr(unit_index.UnitIndex, "take_in", full)
     with pytest.raises(KeyStoreError, match=r"index of the book.*units.*is full; mend"):
-        kept.claim(5, ["d"])
+        kept.count(5, ["d"])
     monkeypatch.undo()
     assert kept.index.read_bytes() == before and still_knows(kept)
-
-
-def test_only_its_owner_reads_it(kept: IndexedWorld) -> None:
-    assert kept.index.stat().st_mode & 0o777 == 0o600
-    assert kept.index.parent.stat().st_mode & 0o777 == 0o700

@@ -89,6 +89,10 @@ asked = st.tuples(
 )
 
 
+# What is asked of an account: epsilon, delta, window, and what became of it.
+Drawn = tuple[Fraction | None, Fraction, WindowCharge | None, tuple[str, ...]]
+
+
 def total(
     charges: list[tuple[Fraction | None, Fraction | None, WindowCharge | None]],
 ) -> tuple[Fraction | None, Fraction]:
