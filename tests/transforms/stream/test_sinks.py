@@ -38,38 +38,21 @@ from tracecloak.transforms.stream.step_sinks import (
 )
 
 PARAMS = PrivateLogParams(epsilon="1", vocabulary=("A", "B"), max_trace_length=4)
-MANIFEST = ReleaseManifest(
-    "ward@1",
-    "stream of dfg",
-    1,
-    {},
-    PrivateLog().guarantee(PARAMS),
-    (),
-    (),
-    "c",
-    "k",
-    True,
-    True,
-    "2",
-)
+GUARANTEE = PrivateLog().guarantee(PARAMS)
+MANIFEST = ReleaseManifest("ward@1", "", 1, {}, GUARANTEE, (), (), "c", "k", True, True, "2")
+SAID: dict[str, Any] = {
+    "release_id": "ward", "epoch": "1", "step": 3, "start_us": 0, "end_us": 10, "n_steps_left": 2,
+    "epsilon": "1", "delta": "0",
+}  # fmt: skip
 
 
-def release(step: int = 3, count: int = 5) -> StepRelease:
-    return StepRelease.of(
-        [("A", "B")],
-        np.array([count]),
-        np.array([1.0]),
-        release_id="ward",
-        epoch="1",
-        product="dfg",
-        view="window",
-        step=step,
-        start_us=0,
-        end_us=10,
-        n_steps_left=2,
-        epsilon="1",
-        delta="0",
-    )
+def release(count: int = 5, names: Sequence[tuple[str, str]] = (("A", "B"),)) -> StepRelease:
+    counts, errors = np.full(len(names), count), np.ones(len(names))
+    return StepRelease.of(names, counts, errors, product="dfg", view="window", **SAID)
+
+
+def log(n: int = 5) -> StepLog:
+    return StepLog(**SAID, traces=batch_of(*["AB"] * n))
 
 
 def write(output: Path, *releases: StepRelease | StepLog) -> list[StepRelease | StepLog]:
@@ -132,22 +115,15 @@ def test_a_file_appears_whole_or_not_at_all(
     assert contents(tmp_path) == {"out/step.json": b"all of it"}
 
 
-def log(n: int = 5) -> StepLog:
-    return StepLog(
-        release_id="ward", epoch="1", step=2, start_us=0, end_us=10, n_steps_left=1, epsilon="1",
-        delta="0", traces=batch_of(*["AB"] * n),
-    )  # fmt: skip
-
-
 def test_a_log_has_a_folder_and_says_last_what_it_is_of(tmp_path: Path) -> None:
     write(tmp_path, log())
-    place = "run_id=ward/epoch=1/product=log/view=window/step-000002"
+    place = "run_id=ward/epoch=1/product=log/view=window/step-000003"
     assert step_path(str(tmp_path), log()).endswith(place)
     files = contents(tmp_path)
     assert set(files) == {f"{place}/{n}" for n in ("log.parquet", "log.xes.gz", "step.json")}
     xes = gzip.decompress(files[f"{place}/log.xes.gz"]).decode()
     assert xes.count("<trace>") == 5
-    assert json.loads(files[f"{place}/step.json"])["n_steps_left"] == 1
+    assert json.loads(files[f"{place}/step.json"])["n_steps_left"] == 2
     assert files_of(log(), ["xes"], MANIFEST)["/log.xes.gz"] == files[f"{place}/log.xes.gz"]
     with pytest.raises(GuaranteeError):
         write(tmp_path, log(6))
@@ -161,34 +137,8 @@ def test_what_is_kept_of_a_step_makes_the_same_files(made: StepRelease | StepLog
     assert kept.key == made.key
 
 
-FIRST = StepRelease.of(
-    [("▶", "Triage"), ("Triage", "■")],
-    np.array([-1, 7], np.int64),
-    np.array([1.25, 1.25]),
-    release_id="hospital",
-    epoch="2026",
-    product="dfg",
-    view="total",
-    step=3,
-    start_us=0,
-    end_us=40_000_000,
-    n_steps_left=8,
-    epsilon="0.5",
-    delta="0",
-)
-
-
 def test_a_release_too_large_for_a_message_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = [("▶", f"{i:0>500}") for i in range(20_000)]
-    large = StepRelease.of(
-        names,
-        np.zeros(len(names), np.int64),
-        np.zeros(len(names)),
-        **{name: getattr(FIRST, name) for name in ("release_id", "epoch", "product", "view")},
-        **{name: getattr(FIRST, name) for name in ("step", "start_us", "end_us", "n_steps_left")},
-        epsilon="1",
-        delta="0",
-    )
+    large = release(names=[("▶", f"{i:0>500}") for i in range(20_000)])
     monkeypatch.setenv("PUBSUB_EMULATOR_HOST", "localhost:1")
     with pytest.raises(UsageError, match="publish it to files"):
         StepSink("projects/p/topics/t").send(large)
