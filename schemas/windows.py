@@ -60,42 +60,74 @@ _MICROSECOND = datetime.timedelta(microseconds=1)
 
 
 @dataclass(frozen=True)
-class Period:
-    """A length of windows.
+class Calendar:
+    """The length of all windows, and where window 0 begins, and so where all others do.
 
     Attributes:
-        unit: What it is counted in; weeks are counted in days, quarters and years in months.
+        unit: What a window's length is counted in; weeks are counted in days, quarters and years in
+            months.
         n: How many of them.
+        date: The day on which window 0 begins, by the clock of the zone.
+        moment_us: When it does, microseconds since 1970-01-01 UTC.
+        time_zone: IANA name; of hours UTC, in which they are named.
     """
 
     unit: Literal["hour", "day", "month"]
     n: int
+    date: datetime.date
+    moment_us: int
+    time_zone: str
 
     @classmethod
-    def of(cls, text: str) -> Period:
-        """Reads a text such as hour, 6 hours, day, week, month, quarter, year, or 6h, 1d, 2w.
+    def of(cls, period: str, origin: str, time_zone: str) -> Calendar:
+        """Reads texts.
+
+        Args:
+            period: Such as hour, 6 hours, day, week, month, quarter, year, or 6h, 1d, 2w.
+            origin: A date, whose midnight is meant; of hours also a time with its offset from UTC.
+            time_zone: IANA name.
 
         Raises:
-            UsageError: It is none, or is no time between an hour and a year.
+            UsageError: The period is none, or is no time between an hour and a year; the origin is
+                no such date or time, or windows of this period cannot begin there; or there is no
+                such zone.
         """
-        match = _TEXT.fullmatch(text)
+        match = _TEXT.fullmatch(period)
         if match is None:
             raise UsageError(
-                f"period: {text!r} is no period; write it like hour, 6 hours, day, week, month, "
+                f"period: {period!r} is no period; write it like hour, 6 hours, day, week, month, "
                 "quarter or year"
             )
         unit, each = _OF_UNITS[match[2] or match[4]]
         n = int(match[1] or match[3] or 1) * each
         if not 1 <= n <= _MOST[unit]:
             raise UsageError(
-                f"period: {text!r} must be between an hour and a year; write hour, day, week, "
+                f"period: {period!r} must be between an hour and a year; write hour, day, week, "
                 "month, quarter or year"
             )
-        return cls(unit, n)
+        date = _date(origin)
+        if unit == "hour":
+            moment = _moment(origin) if date is None else day_start_us(date, time_zone)
+            if moment % HOUR_US:
+                raise UsageError(
+                    f"origin: {origin!r} is no full hour of UTC, as windows of hours begin at; "
+                    "write it like 2026-11-23T14:00Z"
+                )
+            return cls(unit, n, (_EPOCH + moment * _MICROSECOND).date(), moment, "UTC")
+        if date is None:
+            raise UsageError(
+                f"origin: {origin!r} must be a date, as windows of days and months begin at "
+                "midnight; write it like 2026-11-23"
+            )
+        if unit == "month" and date.day > _LAST_DAY:
+            raise UsageError(
+                f"origin: {origin!r} must be a day that every month has; write the first of a month"
+            )
+        return cls(unit, n, date, day_start_us(date, time_zone), time_zone)
 
     @property
     def text(self) -> str:
-        """The one text of all that mean this period."""
+        """The one text of all that mean this length."""
         named = {("month", 3): "quarter", ("month", 12): "year"}.get((self.unit, self.n))
         if named is not None:
             return named
@@ -103,77 +135,29 @@ class Period:
         n, word = (self.n // 7, "week") if in_weeks else (self.n, self.unit)
         return word if n == 1 else f"{n} {word}s"
 
-    def begin(self, origin: str, time_zone: str) -> Origin:
-        """Returns where window 0 begins.
-
-        Args:
-            origin: A date, whose midnight is meant; of hours also a time with its offset from UTC.
-            time_zone: IANA name.
-
-        Raises:
-            UsageError: The text is no such date or time, or windows of this period cannot begin
-                there, or there is no such zone.
-        """
-        date = _date(origin)
-        if self.unit == "hour":
-            moment = _moment(origin) if date is None else day_start_us(date, time_zone)
-            if moment % HOUR_US:
-                raise UsageError(
-                    f"origin: {origin!r} is no full hour of UTC, as windows of hours begin at; "
-                    "write it like 2026-11-23T14:00Z"
-                )
-            return Origin(self, (_EPOCH + moment * _MICROSECOND).date(), moment, "UTC")
-        if date is None:
-            raise UsageError(
-                f"origin: {origin!r} must be a date, as a {self.text} begins at midnight; write it "
-                "like 2026-11-23"
-            )
-        if self.unit == "month" and date.day > _LAST_DAY:
-            raise UsageError(
-                f"origin: {origin!r} must be a day that every month has; write the first of a month"
-            )
-        return Origin(self, date, day_start_us(date, time_zone), time_zone)
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where window 0 begins, and so where all others do.
-
-    Attributes:
-        period: The length of all windows.
-        date: The day on which it begins, by the clock of the zone.
-        moment_us: When it does, microseconds since 1970-01-01 UTC.
-        time_zone: IANA name; of hours UTC, in which they are named.
-    """
-
-    period: Period
-    date: datetime.date
-    moment_us: int
-    time_zone: str
-
     def label(self, number: int) -> str:
         """Returns the shortest text of a window's begin; later windows have greater texts."""
-        if self.period.unit == "hour":
-            moment = self.moment_us + number * self.period.n * HOUR_US
+        if self.unit == "hour":
+            moment = self.moment_us + number * self.n * HOUR_US
             return f"{_EPOCH + moment * _MICROSECOND:%Y-%m-%dT%HZ}"
         date = self._date(number)
-        if self.period.unit == "day" or date.day > 1:
+        if self.unit == "day" or date.day > 1:
             return date.isoformat()
-        if self.period.n == _MOST["month"] and date.month == 1:
+        if self.n == _MOST["month"] and date.month == 1:
             return f"{date.year:04}"
         return f"{date.year:04}-{date.month:02}"
 
     def _date(self, number: int) -> datetime.date:
-        if self.period.unit == "day":
-            return self.date + datetime.timedelta(days=number * self.period.n)
-        months = self.date.year * 12 + self.date.month - 1 + number * self.period.n
+        if self.unit == "day":
+            return self.date + datetime.timedelta(days=number * self.n)
+        months = self.date.year * 12 + self.date.month - 1 + number * self.n
         if months // 12 > datetime.MAXYEAR:
             raise OverflowError
         return self.date.replace(year=months // 12, month=months % 12 + 1)
 
 
 @lru_cache(maxsize=16)
-def _begins_us(origin: Origin, n: int) -> np.ndarray:
+def _begins_us(origin: Calendar, n: int) -> np.ndarray:
     """Returns int64[n], when windows 0 to n-1 begin; it is not decreasing.
 
     Two are equal where a zone left out a whole day, as Pacific/Apia did in 2011.
@@ -181,8 +165,8 @@ def _begins_us(origin: Origin, n: int) -> np.ndarray:
     Raises:
         OverflowError: The calendar ends before.
     """
-    if origin.period.unit == "hour":
-        begins = origin.moment_us + np.arange(n, dtype=np.int64) * (origin.period.n * HOUR_US)
+    if origin.unit == "hour":
+        begins = origin.moment_us + np.arange(n, dtype=np.int64) * (origin.n * HOUR_US)
     else:
         days = (day_start_us(origin._date(number), origin.time_zone) for number in range(n))
         begins = np.fromiter(days, np.int64, n)
@@ -322,18 +306,14 @@ class Schedule:
             )
 
     @cached_property
-    def length(self) -> Period:
-        """The length of a window."""
-        return Period.of(self.period)
-
-    @cached_property
-    def _origin(self) -> Origin:
-        return self.length.begin(self.origin, self.time_zone)
+    def length(self) -> Calendar:
+        """The length of a window, and where the first one begins."""
+        return Calendar.of(self.period, self.origin, self.time_zone)
 
     @property
     def _bounds_us(self) -> np.ndarray:
         """int64[horizon+1], where the windows begin, and where the last one ends."""
-        return _begins_us(self._origin, self.horizon + 1)
+        return _begins_us(self.length, self.horizon + 1)
 
     def numbered(self, number: int) -> Window:
         """Returns a window by its number.
@@ -353,7 +333,7 @@ class Schedule:
             reads_from, reads_until = begin - lifetime, end + lifetime
         return Window(
             int(number),
-            self._origin.label(number),
+            self.length.label(number),
             begin,
             end,
             max(reads_from, MIN_TIME_US),
@@ -368,13 +348,13 @@ class Schedule:
             UsageError: It is no window's label, or outside the horizon.
         """
         numbers = range(self.horizon)
-        place = bisect_left(numbers, label, key=self._origin.label)
-        if place < self.horizon and self._origin.label(place) == label:
+        place = bisect_left(numbers, label, key=self.length.label)
+        if place < self.horizon and self.length.label(place) == label:
             return self.numbered(place)
-        first, last = self._origin.label(0), self._origin.label(self.horizon - 1)
+        first, last = self.length.label(0), self.length.label(self.horizon - 1)
         near = ""
         if 0 < place < self.horizon and len(label) == len(first):
-            near = f"; {self._origin.label(place - 1)} is the last that begins before it"
+            near = f"; {self.length.label(place - 1)} is the last that begins before it"
         raise UsageError(
             f"window: {label!r} is none of the {self.horizon} windows of a {self.length.text} from "
             f"{first} to {last}{near}; write one label, or two with {_RANGE} between them"
@@ -405,11 +385,11 @@ class Schedule:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the numbers, each written in one way only; durations in microseconds."""
-        origin = self._origin
+        calendar = self.length
         return {
             **asdict(self),
-            "origin": origin.label(0) if self.length.unit == "hour" else origin.date.isoformat(),
-            "period": self.length.text,
+            "origin": calendar.label(0) if calendar.unit == "hour" else calendar.date.isoformat(),
+            "period": calendar.text,
             "end_activities": sorted(self.end_activities),
         }
 
