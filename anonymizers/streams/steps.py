@@ -40,7 +40,7 @@ from tracecloak.schemas.published.manifest import Guarantee, Operation
 from tracecloak.schemas.published.step import Step, View
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
-from tracecloak.schemas.streams.stream_caps import CaseCap, CountedCases
+from tracecloak.schemas.streams.stream_caps import CountedCases
 
 # --- Keyed identities for the names in a stream's messages, so that no text meets its state. ------
 
@@ -56,19 +56,19 @@ class Identities:
             kind: KeyedBlocks(key.derive(f"stream identity/{kind}".encode())) for kind in _KINDS
         }
 
-    def keyed(self, events: pa.RecordBatch, rule: ClosingRule, by_individual: bool) -> CaseEvents:
+    def keyed(self, events: pa.RecordBatch, rule: ClosingRule) -> CaseEvents:
         """Returns the events with keys for names.
 
         An event without an id is identified by its activity and time within its case.
 
         Args:
             events: Batch of `MessageFormat.schema`.
-            rule: Whose vocabulary is public.
-            by_individual: Whether a case is a pair of an individual and a case id.
+            rule: Whose vocabulary is public; where it has a cap, a case is a pair of an individual
+                and a case id.
         """
         case, ids = _coded(events, CASE_ID)
         keys, whose = self._of["case"].of_text(ids), np.zeros((len(ids), 0), np.uint64)
-        if by_individual:
+        if rule.cap is not None:
             individual, names = _coded(events, INDIVIDUAL_ID)
             pairs, case = np.unique(individual * len(ids) + case, return_inverse=True)
             whose = self._of["individual"].of_text(names)[pairs // len(ids)]
@@ -387,8 +387,6 @@ class RunningStream:
         name: The stream's.
         key: The epoch's, of its noise.
         identities: The key of identities, the same in all epochs.
-        by_individual: The unit is the individual, whom every event must name.
-        cap: How many cases of an individual count; None: all.
     """
 
     product: StepProduct
@@ -396,8 +394,6 @@ class RunningStream:
     name: StreamName
     key: ReleaseKey
     identities: ReleaseKey
-    by_individual: bool = False
-    cap: CaseCap | None = None
 
     def __post_init__(self) -> None:
         """Derives the keys of names."""
@@ -406,7 +402,7 @@ class RunningStream:
 
     def begin(self) -> StreamState:
         """Returns the state before the first message."""
-        opened = OpenCases.none(self.by_individual)
+        opened = OpenCases.none(self.rule.cap is not None)
         return StreamState(opened, (), CountedCases.none(), {}, (), 0, b"")
 
     def keyed(self, events: pa.RecordBatch) -> CaseEvents:
@@ -415,7 +411,7 @@ class RunningStream:
         What was published after the last step has ended is left out: it changes no step. So is what
         was published before its name came to a closed vocabulary.
         """
-        keyed = self._identities.keyed(events, self.rule, self.by_individual)
+        keyed = self._identities.keyed(events, self.rule)
         within, _ = keyed.before(self.rule.step_start(self.horizon))
         return within.known() if self.rule.since else within
 
@@ -509,8 +505,8 @@ class RunningStream:
         state = self._merged(state, moment_us)
         opened, steps, n_late = state.opened.close(moment_us, self.rule, state.next_step)
         counted = state.counted
-        if self.cap is not None and steps:
-            counted, steps = counted.within(steps, self.cap, state.next_step)
+        if self.rule.cap is not None and steps:
+            counted, steps = counted.within(steps, self.rule.cap, state.next_step)
         waiting = dict(state.waiting)
         for step, cases in steps:
             if step < self.horizon:

@@ -361,14 +361,9 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
         return KafkaTopic.parse(topic, self.kafka_properties, self.kafka_token)
 
     @property
-    def by_individual(self) -> bool:
-        """Whether the unit of privacy is the individual."""
-        return self.columns.individual_id is not None
-
-    @property
     def cap(self) -> CaseCap | None:
-        """How many cases of an individual count."""
-        if not self.by_individual:
+        """How many cases of an individual count, who is the unit then; None: the case is."""
+        if self.columns.individual_id is None:
             return None
         return CaseCap(self.max_cases_per_individual or 1, self.guarantee == "w_event")
 
@@ -419,6 +414,7 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
             self.clock == "publishing",
             self.closed_vocabulary,
             tuple(self.since.items()),
+            self.cap,
         )
 
     @property

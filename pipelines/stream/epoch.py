@@ -516,7 +516,7 @@ def counted_again(config: StreamConfig, product: StepProduct) -> tuple[str, ...]
         f"A closed case is remembered for {duration_text(config.tombstone)} after its last "
         f"message. One that goes on after that counts again, in up to {n_times:,} steps"
     )
-    if config.by_individual:
+    if config.cap is not None:
         return (
             f"{again}; of an individual no more cases count than max_cases_per_individual allows, "
             "so that costs the individual nothing.",

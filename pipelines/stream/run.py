@@ -233,14 +233,9 @@ def build_stream(
     config, rule = epoch.config, epoch.config.rule
     noise, identities = epoch.keys
     decoded = _decoded(pipeline, source, epoch)
-    closed = decoded[EVENTS] | "AssembleCases" >> AssembleCases(
-        rule,
-        identities,
-        epoch.product.horizon,
-        config.shards or (1 if config.runner == FED else DEFAULT_SHARDS),
-        config.by_individual,
-        config.cap,
-    )
+    n_shards = config.shards or (1 if config.runner == FED else DEFAULT_SHARDS)
+    assemble = AssembleCases(rule, identities, epoch.product.horizon, n_shards)
+    closed = decoded[EVENTS] | "AssembleCases" >> assemble
     begun = pipeline | "Begin" >> beam.Create([None])
     released = closed | "PublishSteps" >> PublishSteps(
         epoch.product,

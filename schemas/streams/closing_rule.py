@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US, ActivityVocabulary
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.streams.stream_caps import CaseCap
 
 DEFAULT_RELEASE_DELAY_US = 60_000_000
 
@@ -53,6 +57,9 @@ class ClosingRule:
             before the step begins is of none of them, but of OTHER.
         by_publishing: Whether the time of its publishing is taken for the time of an event, for
             senders whose clocks cannot be relied on.
+        cap: How many cases of an individual count, who is the unit then: all cases of one meet in
+            one place, and a case is the pair of an individual and a case id. None: the unit is the
+            case.
 
     Raises:
         UsageError: A number is out of range, or an end activity is not in the vocabulary.
@@ -71,6 +78,7 @@ class ClosingRule:
     by_publishing: bool = False
     closed: bool = False
     since: tuple[tuple[str, int], ...] = ()
+    cap: CaseCap | None = None
 
     def __post_init__(self) -> None:
         least = {"max_disorder_us": 0, "release_delay_us": 0, "origin_us": MIN_TIME_US}

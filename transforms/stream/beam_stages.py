@@ -52,7 +52,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.step import Step
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
-from tracecloak.schemas.streams.stream_caps import CaseCap, CountedCases
+from tracecloak.schemas.streams.stream_caps import CountedCases
 from tracecloak.transforms.batch.traces import MergeStatisticsFn
 from tracecloak.transforms.formats.messages import Message, MessageFormat
 from tracecloak.transforms.keys.wrapping import KeyReference
@@ -179,17 +179,12 @@ class AssembleCases(beam.PTransform):
             over restarts and renewed keys of noise.
         horizon: Number of steps.
         n_shards: Number of shards, each with a state of its own. A change forgets the state.
-        by_individual: The unit is the individual: all cases of one meet in one shard, and a case is
-            the pair of an individual and a case id. Every event must have one.
-        cap: How many cases of an individual come out; None: all.
     """
 
     rule: ClosingRule
     key: KeyReference
     horizon: int
     n_shards: int = DEFAULT_SHARDS
-    by_individual: bool = False
-    cap: CaseCap | None = None
 
     def __post_init__(self) -> None:
         """Checks the options.
@@ -213,7 +208,7 @@ class AssembleCases(beam.PTransform):
         """Keys the events, assembles them by shard, and puts the cases into windows."""
         rule = self.rule
         keyed = events | "Key" >> beam.ParDo(
-            _Key(rule, self.key, self.horizon, self.n_shards, self.by_individual)
+            _Key(rule, self.key, self.horizon, self.n_shards)
         ).with_output_types(_KEYED)
         awake = (
             events.pipeline
@@ -225,9 +220,7 @@ class AssembleCases(beam.PTransform):
             (keyed, awake)
             | "Together" >> beam.Flatten()
             | "Assemble"
-            >> beam.ParDo(
-                _Assemble(rule, self.horizon, self.by_individual, self.cap)
-            ).with_output_types(tuple[int, TraceBatch])
+            >> beam.ParDo(_Assemble(rule, self.horizon)).with_output_types(tuple[int, TraceBatch])
         )
         return closed | "ByStep" >> beam.WindowInto(
             FixedWindows(
@@ -249,7 +242,6 @@ class _Key(beam.DoFn):
     key: KeyReference
     horizon: int
     n_shards: int
-    by_individual: bool
 
     """Gives (shard, (number of messages, first time of publishing, messages))."""
 
@@ -260,7 +252,7 @@ class _Key(beam.DoFn):
         self._identities = Identities(self.key.resolve())
 
     def process(self, events: pa.RecordBatch) -> Iterable[tuple[int, tuple[int, int, bytes]]]:
-        keyed = self._identities.keyed(events, self.rule, self.by_individual)
+        keyed = self._identities.keyed(events, self.rule)
         ahead_us = keyed.ahead_us
         self._ahead.inc(int(np.count_nonzero(ahead_us)))
         warn_of_times_ahead(ahead_us)
@@ -273,8 +265,6 @@ class _Key(beam.DoFn):
 class _Assemble(beam.DoFn):
     rule: ClosingRule
     horizon: int
-    by_individual: bool
-    cap: CaseCap | None = None
 
     OPENED = beam.DoFn.StateParam(ReadModifyWriteStateSpec("open", BytesCoder()))
     WAITING = beam.DoFn.StateParam(BagStateSpec("waiting", BytesCoder()))
@@ -392,10 +382,10 @@ class _Assemble(beam.DoFn):
         if moments:
             timer.set(Timestamp(micros=tick))
         book.write((0, state.n_events + later.n_events, tick))
-        if self.cap is not None and steps:
+        if self.rule.cap is not None and steps:
             data = counted.read()
             counts = CountedCases.none() if data is None else decode(data)
-            counts, steps = counts.within(steps, self.cap, next_step)
+            counts, steps = counts.within(steps, self.rule.cap, next_step)
             counted.write(encode(counts))
         for step, traces in steps:
             last = self.rule.release_time(step) - _GRAIN_US  # of the step's window
@@ -414,11 +404,11 @@ class _Assemble(beam.DoFn):
         self, opened: Any, waiting: Any, moment_us: int, next_step: int
     ) -> tuple[OpenCases, CaseEvents]:
         """Returns (open cases with what was published before a moment, what still waits)."""
-        data = opened.read()
-        state = OpenCases.none(self.by_individual) if data is None else decode(data)
+        data, by_individual = opened.read(), self.rule.cap is not None
+        state = OpenCases.none(by_individual) if data is None else decode(data)
         batches = [decode(part) for part in waiting.read()]
         if not batches:
-            return state, CaseEvents.none(self.by_individual)
+            return state, CaseEvents.none(by_individual)
         early, later = CaseEvents.concat(batches).before(moment_us)
         waiting.clear()
         if later.n_events:

@@ -71,7 +71,7 @@ def events_of(messages: Sequence[Message]) -> pa.RecordBatch:
 
 def test_times_are_kept_within_the_calendar() -> None:
     sent = events_of([(-(2**63), "x", "A"), (2**63 - 1, "y", "A")])
-    far = stream_of(RULE, params_of(FIRST))._identities.keyed(sent, RULE, False)
+    far = stream_of(RULE, params_of(FIRST))._identities.keyed(sent, RULE)
     for times in (far.publish, far.times):
         assert times.tolist() == [events.MIN_TIME_US, events.MAX_TIME_US]
 

@@ -53,9 +53,7 @@ class Message(NamedTuple):
 Steps = list[tuple[int, bytes, bytes]]
 
 
-def stream_of(
-    rule: ClosingRule = RULE, by_individual: bool = False, cap: CaseCap | None = None
-) -> RunningStream:
+def stream_of(rule: ClosingRule = RULE) -> RunningStream:
     params = DfgParams(
         epsilon=Decimal(1),
         delta=Decimal("1e-6"),
@@ -63,10 +61,10 @@ def stream_of(
         vocabulary=NAMES,
         max_trace_length=rule.max_trace_length,
         l2_clip=Decimal(rule.max_trace_length + 1),
-        max_cases_per_individual=None if cap is None else cap.cases,
+        max_cases_per_individual=None if rule.cap is None else rule.cap.cases,
     )
     name = StreamName("ward", "1", "", rule.origin_us, rule.period_us)
-    return RunningStream(DfgSteps(params), rule, name, KEY, IDENTITIES, by_individual, cap)
+    return RunningStream(DfgSteps(params), rule, name, KEY, IDENTITIES)
 
 
 def batch(messages: Sequence[Message], by_individual: bool = False) -> CaseEvents:
@@ -93,13 +91,13 @@ def pulls_of(messages: Sequence[Message], cuts: Iterable[int]) -> list[Sequence[
 
 
 def read(
-    stream: RunningStream, pulls: Iterable[Sequence[Message]], by_individual: bool = False
+    stream: RunningStream, pulls: Iterable[Sequence[Message]]
 ) -> tuple[StreamState, list[DecidedStep]]:
     """What is decided where all before the last message of a pull is known to have come."""
     state, decided = stream.begin(), []
     for messages in pulls:
         if messages:
-            state = stream.take(state, batch(messages, by_individual))
+            state = stream.take(state, batch(messages))
             state, made = stream.advance(state, messages[-1].publish)
             decided += made
     state, made = stream.advance(state, END_US)
@@ -310,7 +308,7 @@ def test_a_late_case_takes_nothing_of_its_individual(somebody_else: bool) -> Non
     own = [Message(52, 200 + person, "END", person) for person in range(1, 101)]
     other = [Message(47, 999, "END", 999)] if somebody_else else []
     for cap in (CaseCap(1), CaseCap(1, per_step=True)):
-        stream = stream_of(by_individual=True, cap=cap)
+        stream = stream_of(replace(RULE, cap=cap))
         state, decided = stream.advance(stream.begin(), 50)
         assert [one.step for one in decided] == [0, 1]  # both without a case
         if other:

@@ -26,6 +26,7 @@ from tracecloak.pipelines.stream.config import (
 from tracecloak.pipelines.stream.epoch import manifest_of
 from tracecloak.pipelines.stream.run import StreamOutcome, stream_options
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.streams.stream_caps import CaseCap
 from tracecloak.transforms.formats.messages import Operations
 from tracecloak.transforms.formats.registry_messages import RegistrySchemas
 from tracecloak.transforms.services.schema_registry import SchemaRegistry
@@ -90,7 +91,7 @@ def test_flags_and_a_file_say_the_same(
     assert first == same
     assert rest == ["--num_workers=3"]
     assert (other.epoch, other.digest) == ("2", first.digest)
-    assert first.by_individual
+    assert first.cap == CaseCap(1)
     assert first.end_activity == ("B",)
 
 

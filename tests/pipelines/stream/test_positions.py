@@ -40,8 +40,7 @@ def kept_positions(
         store = LocalState(epoch.state_path, key, epoch.product.released)
         if given is not None:
             parts = epoch.product, config.rule, config.name, key, identities
-            stream = RunningStream(*parts, config.by_individual, config.cap)
-            store.create(stream.begin(), source)
+            store.create(RunningStream(*parts).begin(), source)
             with store.opened(source):
                 store.append(None, given)
         with store.opened(source) as kept:

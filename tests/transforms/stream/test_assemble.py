@@ -98,8 +98,6 @@ def run(
     rule: ClosingRule = RULE,
     n_shards: int = 3,
     layout: MessageFormat | None = None,
-    by_individual: bool = False,
-    cap: CaseCap | None = None,
 ) -> tuple[list[Counted], list[Pane]]:
     """(closed cases in the order in which they came out, firings of the windows behind)."""
     _kept.update(closed=[], panes=[])
@@ -111,7 +109,7 @@ def run(
         decoded = (
             pipeline | stream_of(happenings) | DecodeMessages(layout or MessageFormat(MAPPING))
         )
-        closed = decoded["events"] | AssembleCases(rule, KEY, HORIZON, n_shards, by_individual, cap)
+        closed = decoded["events"] | AssembleCases(rule, KEY, HORIZON, n_shards)
         _ = closed | "KeepClosed" >> beam.ParDo(Keep(keep_closed))
         _ = (
             closed
@@ -145,7 +143,7 @@ def assembled(sent: Iterable[Sent], rule: ClosingRule = RULE) -> list[Counted]:
     events, _ = MessageFormat(MAPPING).decode(
         [m.value for m in messages], [m.timestamp.micros for m in messages]
     )
-    keyed = Identities(KEY.resolve()).keyed(events, rule, False)
+    keyed = Identities(KEY.resolve()).keyed(events, rule)
     _, steps, _ = OpenCases.none().add(keyed, rule, 0).close(2**62, rule, 0)
     names = named(s.case for s in sent)
     return sorted(counted for step, traces in steps for counted in counted_of(step, traces, names))
@@ -240,7 +238,7 @@ def test_messages_wait_until_merging_pays(
     """From a number on, or from half as many as the open cases have."""
     monkeypatch.setattr(beam_stages, "_MERGE_EVENTS", 3)
     state = Cell(), Bag(), Cell(), Cell(), Cell(), Cell()
-    fn = beam_stages._Assemble(replace(RULE, tombstone_us=tombstone_us), HORIZON, False)
+    fn = beam_stages._Assemble(replace(RULE, tombstone_us=tombstone_us), HORIZON)
     waiting = []
     for i in range(17):
         list(fn.process((0, (1, S, keyed_bytes(Sent(1, f"c{i}", "A", "e")))), *state))
@@ -257,7 +255,7 @@ class Shard:
 
     def __init__(self, horizon: int, cap: CaseCap | None = None, is_reversed: bool = False) -> None:
         self.is_reversed = is_reversed
-        self.fn = beam_stages._Assemble(RULE, horizon, cap is not None, cap)
+        self.fn = beam_stages._Assemble(replace(RULE, cap=cap), horizon)
         self.opened, self.waiting, self.book = Cell(), Bag(), Cell()
         self.timer, self.following, self.over, self.counted = (Cell() for _ in range(4))
         self.closed: list[tuple[int, int]] = []  # step, cases
@@ -348,7 +346,7 @@ def test_a_case_of_two_individuals_is_one_of_each() -> None:
         Sent(3, "c", "C", "2", individual="anna"),
         Sent(3, "d", "C", "2", individual="anna"),
     ]
-    run([sent, *ticking(0, 40)], layout=layout, by_individual=True, n_shards=5)
+    run([sent, *ticking(0, 40)], replace(RULE, cap=CaseCap(9)), 5, layout)
     found = [traces for (_, traces), _, _ in _kept["closed"]]
     cases = [counted for traces in found for counted in counted_of(0, traces, {})]
     assert sorted(activities for _, _, activities in cases) == [("A", "C"), ("B",), ("C",)]
@@ -363,7 +361,8 @@ def keyed_bytes(sent: Sent, key: str = "env:TEST_KEY", by_individual: bool = Fal
     message = sent.message()
     mapping = replace(MAPPING, individual_id="person") if by_individual else MAPPING
     events, _ = MessageFormat(mapping).decode([message.value], [message.timestamp.micros])
-    fn = beam_stages._Key(RULE, KeyReference(key), HORIZON, 1, by_individual)
+    rule = replace(RULE, cap=CaseCap(1)) if by_individual else RULE
+    fn = beam_stages._Key(rule, KeyReference(key), HORIZON, 1)
     fn.setup()
     [(_, (_, _, data))] = fn.process(events)
     return data
