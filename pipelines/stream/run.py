@@ -52,6 +52,7 @@ from tracecloak.transforms.stream.beam_stages import (
     AssembleCases,
     DecodeMessages,
     PublishSteps,
+    ReleaseSteps,
 )
 from tracecloak.transforms.stream.local_stream import outdated_state_error
 from tracecloak.transforms.stream.read_kafka import ReadKafka
@@ -237,29 +238,25 @@ def build_stream(
     assemble = AssembleCases(rule, identities, epoch.product.horizon, n_shards)
     closed = decoded[EVENTS] | "AssembleCases" >> assemble
     begun = pipeline | "Begin" >> beam.Create([None])
-    released = closed | "PublishSteps" >> PublishSteps(
+    release = ReleaseSteps(
         epoch.product,
         rule,
         config.name,
         noise,
         epoch.steps,
-        [begun],
         config.publish_on_drain,
         # Workers that cannot read the key store find no ledger by it; see `noting`.
         epoch.noted.send if config.worker_keys is None else None,
     )
-    written = released
+    written = closed | "PublishSteps" >> PublishSteps(release, [begun])
     for step, sink in zip(("WriteSteps", "Table"), epoch.sinks, strict=False):
         written = written | step >> beam.ParDo(SendSteps(sink))
     for i, sink in enumerate(sinks):
         _ = written | f"Sink{i}" >> sink
     rejected = RejectSink(epoch.rejected, config.reject_kafka or config.reject_topic)
-    _ = (
-        decoded[REJECTS]
-        | "OneKey"
-        >> beam.Map(lambda batch: (0, batch)).with_output_types(tuple[int, pa.RecordBatch])
-        | "WriteRejects" >> beam.ParDo(WriteRejects(rejected))
-    )
+    one_key = beam.Map(lambda batch: (0, batch)).with_output_types(tuple[int, pa.RecordBatch])
+    write = beam.ParDo(WriteRejects(rejected))
+    _ = decoded[REJECTS] | "OneKey" >> one_key | "WriteRejects" >> write
     return written
 
 

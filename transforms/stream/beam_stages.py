@@ -207,29 +207,24 @@ class AssembleCases(beam.PTransform):
     ) -> beam.PCollection[tuple[int, TraceBatch]]:
         """Keys the events, assembles them by shard, and puts the cases into windows."""
         rule = self.rule
-        keyed = events | "Key" >> beam.ParDo(
-            _Key(rule, self.key, self.horizon, self.n_shards)
-        ).with_output_types(_KEYED)
-        awake = (
-            events.pipeline
-            | "Shards" >> beam.Create(range(self.n_shards))
-            # An element without messages wakes a shard, so that its steps end if none comes.
-            | "Awake" >> beam.Map(lambda shard: (shard, (0, 0, b""))).with_output_types(_KEYED)
-        )
-        closed = (
-            (keyed, awake)
-            | "Together" >> beam.Flatten()
-            | "Assemble"
-            >> beam.ParDo(_Assemble(rule, self.horizon)).with_output_types(tuple[int, TraceBatch])
-        )
-        return closed | "ByStep" >> beam.WindowInto(
-            FixedWindows(
-                Duration(micros=rule.period_us),
-                Timestamp(micros=rule.release_time(0) % rule.period_us),
-            ),
-            trigger=AfterWatermark(),
-            accumulation_mode=AccumulationMode.DISCARDING,
-            allowed_lateness=0,
+        key = beam.ParDo(_Key(rule, self.key, self.horizon, self.n_shards))
+        keyed = events | "Key" >> key.with_output_types(_KEYED)
+        shards = events.pipeline | "Shards" >> beam.Create(range(self.n_shards))
+        # An element without messages wakes a shard, so that its steps end if none comes.
+        wake = beam.Map(lambda shard: (shard, (0, 0, b""))).with_output_types(_KEYED)
+        together = (keyed, shards | "Awake" >> wake) | "Together" >> beam.Flatten()
+        assemble = beam.ParDo(_Assemble(rule, self.horizon))
+        begin = Timestamp(micros=rule.release_time(0) % rule.period_us)
+        return (
+            together
+            | "Assemble" >> assemble.with_output_types(tuple[int, TraceBatch])
+            | "ByStep"
+            >> beam.WindowInto(
+                FixedWindows(Duration(micros=rule.period_us), begin),
+                trigger=AfterWatermark(),
+                accumulation_mode=AccumulationMode.DISCARDING,
+                allowed_lateness=0,
+            )
         )
 
 
@@ -442,6 +437,7 @@ NOT_PUBLISHED = "cases outside the horizon"
 # The state of a stream is in one place, under this key.
 _ONE = 0
 _NO_COUNTS = b""
+_COUNTS = tuple[int, tuple[int, bytes]]
 # How far the watermark may be ahead of the worker's clock, as clocks differ; a step waits then.
 _MAX_WAIT_SECONDS = 10.0
 _STEP_CODER = TupleCoder([VarIntCoder(), BytesCoder()])
@@ -456,52 +452,33 @@ class PublishSteps(beam.PTransform):
     operator alone.
 
     Attributes:
-        product: What is published.
-        rule: When a case closes, with step 0 where the horizon begins.
-        name: The stream's.
-        key: Where the epoch's key is.
-        steps: Where the release of each step is kept.
+        release: Releases each step.
         awake: Collections whose elements show that the stream has begun, such as its batches of
             messages. From the first element, or the first case that closes, on, steps are
             published as they end.
-        may_be_early: Whether a step is published before it is over by the clock, if the watermark
-            says that no more messages come.
-        note: Takes the release of a step once it is kept, before it is handed on; it may take the
-            same step twice. None: workers cannot reach the ledger.
     """
 
-    product: StepProduct
-    rule: ClosingRule
-    name: StreamName
-    key: KeyReference
-    steps: KeptSteps
+    release: ReleaseSteps
     awake: Sequence[beam.PCollection[Any]]
-    may_be_early: bool = False
-    note: Callable[[Step], None] | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
 
     def expand(self, closed: beam.PCollection[tuple[int, TraceBatch]]) -> beam.PCollection[Any]:
         """Wires counting, the gate and the release."""
-        product, rule, key = self.product, self.rule, self.key
-        release = _Release(product, rule, self.name, key, self.steps, self.may_be_early, self.note)
+        product = self.release.product
+        count = beam.ParDo(_Count(product, self.release.key))
         counted = (
             closed
-            | "Count" >> beam.ParDo(_Count(product, key)).with_output_types(tuple[int, Statistics])
+            | "Count" >> count.with_output_types(tuple[int, Statistics])
             | "Merge" >> beam.CombinePerKey(MergeStatisticsFn(kinds_of(product)))
-            | "Gate" >> beam.ParDo(_Gate()).with_output_types(tuple[int, tuple[int, bytes]])
+            | "Gate" >> beam.ParDo(_Gate()).with_output_types(_COUNTS)
             | "AllSteps" >> beam.WindowInto(GlobalWindows())
         )
-        ticks = [
-            source
-            | f"Awake{i}"
-            >> beam.Map(lambda _: (_ONE, (0, _NO_COUNTS))).with_output_types(
-                tuple[int, tuple[int, bytes]]
-            )
-            for i, source in enumerate(self.awake)
-        ]
-        return (counted, *ticks) | "Flatten" >> beam.Flatten() | "Release" >> beam.ParDo(release)
+        begin = beam.Map(lambda _: (_ONE, (0, _NO_COUNTS))).with_output_types(_COUNTS)
+        ticks = [source | f"Awake{i}" >> begin for i, source in enumerate(self.awake)]
+        together = (counted, *ticks) | "Flatten" >> beam.Flatten()
+        return together | "Release" >> beam.ParDo(self.release)
 
 
 @dataclass(eq=False, repr=False)
@@ -539,7 +516,21 @@ class _Gate(beam.DoFn):
 
 
 @dataclass(eq=False, repr=False)
-class _Release(beam.DoFn):
+class ReleaseSteps(beam.DoFn):
+    """Releases one step after the other; its state is in one place.
+
+    Attributes:
+        product: What is published.
+        rule: When a case closes, with step 0 where the horizon begins.
+        name: The stream's.
+        key: Where the epoch's key is.
+        steps: Where the release of each step is kept.
+        may_be_early: Whether a step is published before it is over by the clock, if the watermark
+            says that no more messages come.
+        note: Takes the release of a step once it is kept, before it is handed on; it may take the
+            same step twice. None: workers cannot reach the ledger.
+    """
+
     product: StepProduct
     rule: ClosingRule
     name: StreamName
@@ -562,6 +553,7 @@ class _Release(beam.DoFn):
         self._late = Metrics.counter(METRICS, "steps with cases after they were published")
 
     def setup(self) -> None:
+        """Reads the key."""
         self._resolved = self.key.resolve()
 
     def process(
@@ -571,6 +563,7 @@ class _Release(beam.DoFn):
         following: Any = NEXT,
         timer: Any = TIMER,
     ) -> Iterable[Any]:
+        """Keeps the counts of a step until it is over."""
         step, counted = element[1]
         next_step = following.read()
         if next_step is None:
@@ -593,6 +586,7 @@ class _Release(beam.DoFn):
         timer: Any = TIMER,
         counts: Any = COUNTS,
     ) -> Iterable[Any]:
+        """Releases the next step, which is over by the watermark."""
         step = following.read() or 0
         if step >= self.product.horizon:
             return

@@ -55,7 +55,7 @@ class Stage:
     def __init__(self, made: DfgSteps, key: KeyReference, folder: Path, may_be_early: bool) -> None:
         self.made = made
         steps = KeptSteps(str(folder), StepRelease)
-        self._fn = beam_stages._Release(made, RULE, NAME, key, steps, may_be_early)
+        self._fn = beam_stages.ReleaseSteps(made, RULE, NAME, key, steps, may_be_early)
         self._fn.setup()
         self.waiting, self.past, self.following = Bag(), Bag(), Cell()
         self.timer, self.counts = Cell(), Cell()
