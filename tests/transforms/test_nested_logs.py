@@ -47,21 +47,16 @@ def write(path: Path) -> None:
     elif path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(ROWS), path, row_group_size=50)
     else:
-        kinds = {"name": "string", "state": "string", "cost": "double", "id": "string"}
-
-        def record(name: str, *fields: Any) -> dict[str, Any]:
-            given = [{"name": n, "type": kinds[n]} for n in fields if isinstance(n, str)]
-            given += [field for field in fields if not isinstance(field, str)]
-            return {"type": "record", "name": name, "fields": given}
-
-        who = {"name": "who", "type": ["null", record("Who", "name")]}
-        fields = [
-            {"name": "case", "type": record("Case", "id", who)},
-            {"name": "event", "type": record("Event", "name", "cost", "state")},
-            {"name": "ts", "type": "string"},
-        ]
         with path.open("wb") as stream:
-            fastavro.writer(stream, {"type": "record", "name": "Row", "fields": fields}, ROWS)
+            fastavro.writer(stream, kind_of("Row", ROWS[1])[1], ROWS)
+
+
+def kind_of(name: str, value: Any) -> Any:
+    """The type in Avro of what has such a value; any record but the whole can be null."""
+    if type(value) is not dict:
+        return "double" if type(value) is float else "string"
+    fields = [{"name": key, "type": kind_of(key, inner)} for key, inner in value.items()]
+    return ["null", {"type": "record", "name": name, "fields": fields}]
 
 
 def events_of(path: Path, max_bytes: int | None = None, **mapping: Any) -> tuple[list[Any], int]:

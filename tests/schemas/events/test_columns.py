@@ -187,26 +187,17 @@ def test_a_filter_keeps_what_it_says(row_filter, expected):
     assert kept_by(row_filter, word=pa.array(WORDS).dictionary_encode()) == expected
 
 
+OURS, OTHERS = ("lifecycle", "resource"), ("lifecycle:transition", "org:resource")
+
+
 @pytest.mark.parametrize(
     ("found", "xes_names", "expected"),
     [
-        pytest.param(None, True, ("lifecycle:transition", "org:resource"), id="an XES file"),
-        pytest.param(None, False, ("lifecycle", "resource"), id="undeclared"),
-        pytest.param(XES, False, ("lifecycle", "resource"), id="neither"),
-        pytest.param(
-            (*XES, "lifecycle:transition", "org:resource"),
-            False,
-            ("lifecycle:transition", "org:resource"),
-            id="a CSV with XES names",
-        ),
-        pytest.param(
-            (*XES, "lifecycle:transition", "org:resource", "lifecycle"),
-            True,
-            ("lifecycle", "org:resource"),
-            id="each column is found for itself",
-        ),
+        (None, True, OTHERS), (None, False, OURS), (XES, False, OURS),
+        ((*XES, *OTHERS), False, OTHERS),
+        ((*XES, *OTHERS, "lifecycle"), True, ("lifecycle", "org:resource")),  # each for itself
     ],
-)
+)  # fmt: skip
 def test_a_filter_finds_an_unmapped_canonical_column_by_its_xes_name(found, xes_names, expected):
     filters = (RowFilter("lifecycle", equals=("x",)), RowFilter("resource", begins_with="x"))
     mapping = ColumnMapping(filters=filters)

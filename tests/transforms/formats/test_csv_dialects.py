@@ -165,11 +165,6 @@ EXPORTS: dict[str, tuple[str, dict[str, Any], list[tuple[str, ...]]]] = {
         BACKSLASH,
         [("C:\\new\\temp", 'in C:\\dir, "D"', "x"), ("a\\", "", " y")],
     ),
-    "Spark: the quote escapes itself": (
-        HEADER + '1,"say ""hi""",x\n',
-        {"escape_char": '"'},
-        [("1", 'say "hi"', "x")],
-    ),
     "MySQL: tabs, line breaks, backslashes, NULL and the text of it": (
         "1\ta\\\tb\tx\n2\ttwo\\\nlines\\\r\nor three\ty\n3\tC:\\\\dir\\\\\t\\N\n\\\\N\tN\t\\N0\n",
         MYSQL,
@@ -177,22 +172,6 @@ EXPORTS: dict[str, tuple[str, dict[str, Any], list[tuple[str, ...]]]] = {
             ("1", "a\tb", "x"), ("2", "two\nlines\r\nor three", "y"),
             ("3", "C:\\dir\\", ""), ("\\N", "N", "\\N0"),
         ],
-    ),
-    "quotes that need no escape": (
-        "1\tthe \\\"A\\\"\tO\\'Neill\n", MYSQL, [("1", 'the "A"', "O'Neill")],
-    ),
-    "MySQL: quotes begin nothing": (
-        '1\t"A\tx\n2\tB"\ty\n', MYSQL, [("1", '"A', "x"), ("2", 'B"', "y")],
-    ),
-    "no quotes": (
-        HEADER + '1,"A,x\n\n2,5" pipe,y\n',
-        {"quote_char": "none"},
-        [("1", '"A', "x"), ("2", '5" pipe', "y")],
-    ),
-    "single quotes": (
-        "case_id;activity\r\n'1;1';'it''s\r\n\"A\"'\r\n",
-        {"delimiter": ";", "quote_char": "'"},
-        [("1;1", 'it\'s\r\n"A"')],
     ),
     "three lines of a title, with quotes": (
         f'Report "of\r\n\r\nMarch", by\r\n{HEADER}1,A,x\n', {"skip_lines": 3}, [("1", "A", "x")],
@@ -207,11 +186,6 @@ EXPORTS: dict[str, tuple[str, dict[str, Any], list[tuple[str, ...]]]] = {
         f'# by "me, \\\n{HEADER}# one\n1,A,x\n2,"two\n# lines",y\n #3,C,z\n# the end',
         {"comment": "#"},
         [("1", "A", "x"), ("2", "two\n# lines", "y"), (" #3", "C", "z")],
-    ),
-    "comments of several characters": (
-        f'//a\n{HEADER}/1,A,x\r\n//,"2\r\n/,//,/\r\n',
-        {"comment": "//"},
-        [("/1", "A", "x"), ("/", "//", "/")],
     ),
     "comments and escapes": (
         f"#C:\\\n{HEADER}1,A\\\n#x,y\n#,,\n\\#,B,z\n",
