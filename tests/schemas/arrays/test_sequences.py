@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import struct
 
 import numpy as np
 import pyarrow as pa
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from tracecloak.schemas.arrays.sequences import (
     MAX_CODE,
+    CaseRanks,
     decode_sequences,
     encode_sequences,
 )
@@ -49,3 +51,20 @@ def test_what_is_encoded_is_decoded_from_any_slice(lists, before, after):
     assert decoded(encoded(lists)) == lists
     part = slice(before, max(before, len(lists) - after))
     assert decoded(encoded(lists)[part]) == lists[part]
+
+
+# --- cases ranked by keyed identities
+
+word = st.one_of(st.integers(0, 2), st.sampled_from([256, 2**63, 2**64 - 1]))
+cases = st.lists(st.tuples(st.integers(-1, 3), word, word), max_size=12)
+
+
+@settings(deadline=None)
+@given(cases)
+def test_ranks_are_sorted_by_group_and_bytes(rows):
+    groups = np.array([row[0] for row in rows], np.int64)
+    ranks = CaseRanks.of(groups, np.array([row[1:] for row in rows], np.uint64).reshape(-1, 2))
+    expected = sorted((group, struct.pack("<QQ", *words)) for group, *words in rows)
+    found = zip(ranks.groups.tolist(), ranks.cases.to_pylist(), strict=True)
+    assert list(found) == expected
+    assert ranks.groups.dtype == np.int64

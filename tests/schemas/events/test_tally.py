@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ from tracecloak.schemas.events.tally import (
     Finding,
     ReadTally,
     TraceNames,
+    pairs_of_records,
 )
 
 SECRET = "patient-4711"
@@ -138,3 +140,19 @@ def test_traces_with_the_name_of_an_earlier_one_are_found_across_batches() -> No
     assert repeated([2, 3, 4, 5], ["a", "b", None, "c"]) == [1]  # the first goes on
     assert repeated([], []) == []
     assert repeated([7, 8], [None, "c"]) == [1]
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.booleans()), max_size=40))
+def test_pairs_are_those_of_queues(records: list[tuple[int, bool]]) -> None:
+    """Starts and completions are paired first in, first out."""
+    queues: dict[int, deque[int]] = {}
+    expected = []
+    for place, (group, is_start) in enumerate(records):
+        queue = queues.setdefault(group, deque())
+        if is_start:
+            queue.append(place)
+        elif queue:
+            expected.append((queue.popleft(), place))
+    groups = np.array([group for group, _ in records], np.int64)
+    starts, ends = pairs_of_records(groups, np.array([s for _, s in records], bool))
+    assert sorted(zip(starts.tolist(), ends.tolist(), strict=True)) == sorted(expected)

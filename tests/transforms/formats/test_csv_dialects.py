@@ -187,6 +187,10 @@ EXPORTS: dict[str, tuple[str, dict[str, Any], list[tuple[str, ...]]]] = {
         {"comment": "#"},
         [("1", "A", "x"), ("2", "two\n# lines", "y"), (" #3", "C", "z")],
     ),
+    "comments of several characters": (
+        f'//a\n{HEADER}/1,A,x\r\n//,"2\r\n/,//,/\r\n', {"comment": "//"},
+        [("/1", "A", "x"), ("/", "//", "/")],
+    ),
     "comments and escapes": (
         f"#C:\\\n{HEADER}1,A\\\n#x,y\n#,,\n\\#,B,z\n",
         {"comment": "#", **BACKSLASH},
