@@ -109,6 +109,10 @@ BOUNDS: dict[str, tuple[Callable[[], Any], dict[str, int], type[Exception], str]
         Unsure, "values in lists"),
     "a long row": (lambda: in_parquet(LISTS).n_rows, {"parquet_bounds._MAX_ROW_BYTES": 7},
         ValueError, "not as releases have them"),
+    "fields of a footer": (lambda: in_parquet(LONG).n_rows, {"parquet_bounds._MAX_FIELDS": 5},
+        ValueError, "more values than any has"),
+    "the number of pages": (lambda: in_parquet(LONG).n_rows, {"parquet_bounds._MAX_PAGES": -3},
+        ValueError, "not as releases have them"),
     "a field twice": (lambda: parquet_bounds._thrift(b"\x15\x02\x05\x02\x04\x00"), {},
         ValueError, "number of a field"),
     "a column of structs": (

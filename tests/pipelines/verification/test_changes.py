@@ -116,6 +116,13 @@ def carries(edit: Edit) -> Change:
     return tables(lambda table: table, PART, promise=edit)
 
 
+def promised_twice(release: Path) -> None:
+    read, sink = pq.read_table(release / PART), pa.BufferOutputStream()
+    about = pa.KeyValueMetadata([*read.schema.metadata.items()] * 2)
+    pq.write_table(read.replace_schema_metadata(about), sink)
+    rewritten(release, PART, sink.getvalue().to_pybytes())
+
+
 def of_log(*checks: str) -> set[str]:
     """Of a log that cannot be read."""
     return {"data", "forms", "numbers", "property", "page", *checks}
@@ -314,6 +321,7 @@ FAULTS: dict[str, tuple[str, Change, str, str, str]] = {
         "data", "failed", "has a column of a type or name that no release has"),
     "a record of CSV that is torn": ("log", text(CSV, b"\n", b"\nx\n"), "data",
         "failed", "has records that cannot be read"),
+    "a promise twice": ("log", promised_twice, "copies", "failed", "a key of its metadata twice"),
     "a promise that Parquet does not carry": ("log", carries(lambda b: {}), "copies", "failed",
         "carries no promise"),
     "a key of XES twice": ("log",

@@ -14,7 +14,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -123,79 +122,6 @@ def huge_footer(release: Path) -> None:
     old = pq.read_table(release / "dfg.parquet")
     pq.write_table(old.replace_schema_metadata({"a": "x" * 200_000_000}), release / "dfg.parquet")
     listed(release, "dfg.parquet")
-
-
-def thrift(*fields: tuple[int, int, bytes]) -> bytes:
-    """A struct of Parquet's footer, of (number, type, value) in order."""
-    numbers = [0, *(number for number, _, _ in fields)]
-    steps = [after - before for before, after in pairwise(numbers)]
-    parts = (bytes([s << 4 | kind]) + v for s, (_, kind, v) in zip(steps, fields, strict=True))
-    return b"".join(parts) + b"\0"
-
-
-def thrift_list(kind: int, items: list[bytes]) -> bytes:
-    return bytes([0xF0 | kind]) + unsigned(len(items)) + b"".join(items)
-
-
-def unsigned(n: int) -> bytes:
-    return bytes([n & 127 | 128]) + unsigned(n >> 7) if n > 127 else bytes([n])
-
-
-def text(data: bytes) -> bytes:
-    return unsigned(len(data)) + data
-
-
-def footer(release: Path, pages: bytes, groups: list[bytes], names: int, keys: int = 1) -> None:
-    """A file of columns of whole numbers, and of row groups that somebody wrote."""
-    root = thrift((4, 8, text(b"r")), (5, 5, varint(names)))
-    columns = [
-        thrift((1, 5, varint(2)), (3, 5, varint(0)), (4, 8, text(b"c%d" % i))) for i in range(names)
-    ]
-    key = thrift((1, 8, text(b"tracecloak.release")), (2, 8, text(b"{}")))
-    body = thrift(
-        (1, 5, varint(2)),
-        (2, 9, thrift_list(12, [root, *columns])),
-        (3, 6, varint(len(groups))),
-        (4, 9, thrift_list(12, groups)),
-        (5, 9, thrift_list(12, [key] * keys)),
-    )
-    length = len(body).to_bytes(4, "little")
-    rewritten(release, "dfg.parquet", b"PAR1" + pages + body + length + b"PAR1")
-
-
-def many_columns_in_footer(release: Path) -> None:
-    """Columns of four bytes, of which Arrow makes some kilobytes each."""
-    columns = thrift_list(12, [thrift((2, 6, varint(0)))] * 10_000)
-    group = thrift((1, 9, columns), (2, 6, varint(0)), (3, 6, varint(0)))
-    footer(release, b"", [group] * 400, 1)
-
-
-def same_pages(release: Path) -> None:
-    """Each column points at the same thousand pages, which are empty but for one."""
-
-    def page(n: int, data: bytes) -> bytes:
-        codes = ((1, 5, varint(n)), (2, 5, varint(0)), (3, 5, varint(3)), (4, 5, varint(3)))
-        size = varint(len(data))
-        return thrift((1, 5, varint(0)), (2, 5, size), (3, 5, size), (5, 12, thrift(*codes))) + data
-
-    pages = page(0, b"") * 999 + page(1, bytes(8))
-    size = varint(len(pages))
-    about = [
-        thrift(
-            (1, 5, varint(2)),
-            (2, 9, thrift_list(5, [varint(0)])),
-            (3, 9, thrift_list(8, [text(b"c%d" % i)])),
-            (4, 5, varint(0)),
-            (5, 6, varint(1)),
-            (6, 6, size),
-            (7, 6, size),
-            (9, 6, varint(4)),
-        )
-        for i in range(900)
-    ]
-    chunks = thrift_list(12, [thrift((2, 6, varint(0)), (3, 12, one)) for one in about])
-    group = thrift((1, 9, chunks), (2, 6, size), (3, 6, varint(1)))
-    footer(release, pages, [group] * 10, 900)
 
 
 def wide(release: Path) -> None:
@@ -316,9 +242,6 @@ BY_DAY: dict[str, tuple[str, Change, int, int]] = {
     "a long text": ("graph", lambda r: graph(r, b" " * (65 << 20)), 8, 3),
     "four terabytes": ("graph", lambda r: sparse(r, False), 5, 3),
     "four terabytes that are listed": ("graph", lambda r: sparse(r, True), 5, 3),
-    "columns of no bytes": ("graph", many_columns_in_footer, 5, 0),
-    "the same pages in all columns": ("graph", same_pages, 5, 0),
-    "a promise twice": ("graph", lambda r: footer(r, b"", [], 1, 2), 5, 0),
     "an epoch that lists files": ("graph", as_epoch, 5, 3),
     "a number of activities": ("graph", odd_graph(lambda b: b.update(activities=5)), 8, 3),
     "half a count": ("graph", odd_graph(lambda b: b["edges"][0].update(count=1.5)), 8, 3),
