@@ -324,9 +324,8 @@ def _shown(
         return shown
     times, is_timed = LogTimes.from_traces(released), has_times(operations)
     graph = graph_of_log(DirectlyFollows.from_traces(released), released.vocabulary)
-    shown = {
-        "map": map_with_original(map_data(graph, times.medians_s() if is_timed else {}), truth)
-    }
+    medians = times.medians_s() if is_timed else {}
+    shown["map"] = map_with_original(map_data(graph, medians), truth)
     after, true = (
         variants_of_log(VariantHistogram.from_traces(log), log.vocabulary)
         for log in (released, original)
