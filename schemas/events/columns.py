@@ -143,8 +143,19 @@ class ColumnMapping:
             object.__setattr__(self, "clock", LocalClock.of(self.time_zone))
         if self.needs_individual and self.individual_id is None:
             raise UsageError("needs_individual is for a mapping that has an individual_id")
-        if self.start_transitions or self.complete_transitions:
-            self._check_transitions()
+        declared = self.start_transitions, self.complete_transitions
+        if any(declared) and self.lifecycle is None:
+            raise UsageError("start_transitions and complete_transitions need a lifecycle column")
+        usual = reasons.STARTS, reasons.COMPLETIONS
+        starts, completions = (
+            {text.strip().lower() for text in (*known, *more)}
+            for known, more in zip(usual, declared, strict=True)
+        )
+        if both := starts & completions:
+            raise UsageError(
+                f"start_transitions and complete_transitions must differ, also from the usual "
+                f"ones and in more than case; leave out {min(both)!r} in one of them"
+            )
         for name in self.whole_numbers:
             if name not in self._readable:
                 raise UsageError(
@@ -159,18 +170,6 @@ class ColumnMapping:
                 from tracecloak.schemas.events.row_masks import times_of_bounds
 
                 times_of_bounds(row_filter, self.time_of)
-
-    def _check_transitions(self) -> None:
-        from tracecloak.schemas.events.tally import COMPLETIONS, STARTS
-
-        if self.lifecycle is None:
-            raise UsageError("start_transitions and complete_transitions need a lifecycle column")
-        starts = {text.strip().lower() for text in (*STARTS, *self.start_transitions)}
-        if both := starts & {t.strip().lower() for t in (*COMPLETIONS, *self.complete_transitions)}:
-            raise UsageError(
-                f"start_transitions and complete_transitions must differ, also from the usual "
-                f"ones and in more than case; leave out {min(both)!r} in one of them"
-            )
 
     @property
     def has_records_of_ends(self) -> bool:
@@ -453,7 +452,8 @@ class ResolvedColumns:
         good = keep & (reason < 0)
         bad = keep & (reason >= 0)
         if span_us is not None:
-            is_within = _is_within(time, span_us)
+            inside = pc.and_(pc.greater_equal(time, span_us[0]), pc.less(time, span_us[1]))
+            is_within = np.asarray(pc.fill_null(inside, False))
             counted.add(reasons.OUTSIDE, of[good & ~is_within])
             good &= is_within
         if tally is not None:
@@ -478,8 +478,11 @@ class ResolvedColumns:
         schema = event_schema((c for c in self.names if c in OPTIONAL_TEXT), named)
         events = pa.RecordBatch.from_arrays([arrays[f.name] for f in schema], schema=schema)
 
-        codes = [*reason[bad], *[REJECT_REASONS.index(malformed_as)] * len(malformed)]
-        return events, _rejects(file_rank, np.concatenate([of[bad], malformed]), codes)
+        numbers = np.concatenate([of[bad], malformed]).astype(np.int64)
+        whys = [REJECT_REASONS[code] for code in reason[bad]] + [malformed_as] * len(malformed)
+        ranks = np.full(len(numbers), file_rank, np.int64)
+        columns_ = [pa.array(ranks), pa.array(numbers), pa.array(whys, pa.string())]
+        return events, pa.RecordBatch.from_arrays(columns_, schema=REJECT_SCHEMA)
 
     def _reasons(
         self,
@@ -535,12 +538,6 @@ class ResolvedColumns:
         return [f"{c.name}: {_reading(c, self.mapping)}" for c in read if c is not None]
 
 
-def _is_within(times: pa.Array, span_us: tuple[int, int]) -> np.ndarray:
-    """bool[n]: which times are in a span; a missing one is not."""
-    inside = pc.and_(pc.greater_equal(times, span_us[0]), pc.less(times, span_us[1]))
-    return np.asarray(pc.fill_null(inside, False))
-
-
 def _count_rejects(
     tally: FileTally, records: np.ndarray, reason: np.ndarray, stamps: SourceColumn | None
 ) -> None:
@@ -552,18 +549,6 @@ def _count_rejects(
             tally.add(reasons.EMPTY_TIME, records[empty])
             has_reason &= ~empty
         tally.add(name, records[has_reason])
-
-
-def _rejects(file_rank: int, records: np.ndarray, codes: Sequence[int]) -> pa.RecordBatch:
-    """Returns rejects as REJECT_SCHEMA has them, each with its place in REJECT_REASONS."""
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(np.full(len(records), file_rank, np.int64)),
-            pa.array(records.astype(np.int64)),
-            pa.array([REJECT_REASONS[code] for code in codes], pa.string()),
-        ],
-        schema=REJECT_SCHEMA,
-    )
 
 
 def _count_keys(tally: FileTally, case_ids: pa.DictionaryArray, records: np.ndarray) -> None:

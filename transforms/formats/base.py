@@ -155,6 +155,17 @@ def read_fully(read: Callable[[int], bytes], size: int) -> bytes:
     return b"".join(pieces)
 
 
+def is_utf8(data: bytes) -> bool:
+    """Returns whether bytes are UTF-8."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def valid_rows(n: int, check: Callable[[int, int], Any]) -> np.ndarray:
     """bool[n]: which rows are sound, found by halving, so that few wrong ones are found fast.
 

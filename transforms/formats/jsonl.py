@@ -22,7 +22,6 @@ import logging
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO, cast
 
@@ -211,7 +210,8 @@ class _Lines:
         self.keys: dict[str, None] = {}
         self._wanted = {name: field_at(name) for name in wanted}
         if order in self._wanted:
-            self._wanted[order] = partial(_sound_or_none, self._wanted[order])
+            inner = self._wanted[order]
+            self._wanted[order] = lambda row: value if _is_sound(value := inner(row)) else None
         self._required = {name: field_at(name, NO_OBJECT) for name in required}
         self._types: Mapping[str, pa.DataType] | None = None
 
@@ -375,10 +375,6 @@ def _is_sound(value: Any) -> bool:
     if type(value) is float:
         return math.isfinite(value)
     return value is None or type(value) in (bool, int)
-
-
-def _sound_or_none(field: Field, row: Mapping[str, Any]) -> Any:
-    return value if _is_sound(value := field(row)) else None
 
 
 def reader(how: SourceFormat, path: str) -> JsonLinesReader:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from tracecloak.schemas.events.source_column import fractions, texts
-from tracecloak.transforms.formats.base import Field, field_at
+from tracecloak.transforms.formats.base import Field, field_at, is_utf8
 
 # Within a shorter line no number has more digits than Python reads, and none of its nesting is too
 # deep for Python if it has no more brackets than the second number.
@@ -68,7 +68,7 @@ def read_regular(
         `schemas.events.source_column.fractions`.
     """
     n = _n_objects(lines)
-    if not n or not types or not (lines.isascii() or _is_utf8(lines)):
+    if not n or not types or not is_utf8(lines):
         return None
     if b"-NaN" in lines or (b"Inf" in lines and _INF.search(lines)):
         return None
@@ -142,14 +142,6 @@ def _n_objects(lines: bytes) -> int:
         if brackets.max() > _BRACKETS:
             return 0
     return len(ends)
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 # --- Messages, each a line ---------------------------------------------------------------------

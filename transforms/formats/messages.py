@@ -322,12 +322,9 @@ class _Listed:
 
     def are_plain(self, names: Collection[str]) -> np.ndarray:
         """Returns bool[n], which have none of the named attributes."""
-        return np.array([_is_plain(message, names) for message in self._messages], bool)
-
-
-def _is_plain(message: Message, names: Collection[str]) -> bool:
-    attributes = getattr(message, "attributes", None) or {}
-    return isinstance(attributes, Mapping) and not any(name in attributes for name in names)
+        each = [getattr(message, "attributes", None) or {} for message in self._messages]
+        plain = [isinstance(one, Mapping) and one.keys().isdisjoint(names) for one in each]
+        return np.array(plain, bool)
 
 
 # Messages that are read together: their numbers, columns, fractions, and the ids of their events.

@@ -136,7 +136,7 @@ class XesReader:
         """Returns the keys of the first events and their traces, as far as it can be read."""
         traces = _Traces(())
         with contextlib.suppress(_Fault):  # reading tells of them
-            while traces.n_waiting < max_records and (piece := stream.read(_HEAD_BYTES)):
+            while len(traces.rows) < max_records and (piece := stream.read(_HEAD_BYTES)):
                 traces.parse(piece)
         return traces.found()
 
@@ -173,7 +173,7 @@ class XesReader:
         while not is_end:
             if not piece and traces.is_between:
                 yield from pieces.regular_batches(traces)
-            piece = piece or pieces.read(traces.wanted_bytes)
+            piece = piece or pieces.read(traces.token_bytes)
             is_end = not piece
             try:
                 traces.parse(piece)
@@ -274,6 +274,8 @@ class _Traces:
         root: The tag of the root; empty before it.
         wanted: The columns that are handed over.
         names: What names traces that have no name, in a wanted column; None: nothing does.
+        rows: The events of ended traces, which wait for a batch.
+        token_bytes: How much of an unfinished token was given so far.
     """
 
     def __init__(
@@ -303,7 +305,7 @@ class _Traces:
         self._n_traces = 0  # that have begun
         # A row has a value for each wanted column, and then a bin for what is not wanted, which at
         # last has the number of its trace. Rows of ended traces wait for a batch.
-        self._rows: list[_Row] = []
+        self.rows: list[_Row] = []
         self._sizes: list[int] = []  # bytes of XML with what is in each
         self._n_bytes = 0  # in all of them
         places = {name: place for place, name in enumerate(wanted)}
@@ -326,7 +328,7 @@ class _Traces:
         self._first_line = first_line
         self._fed = 0  # bytes
         self._given = b""  # what was given last, from the begin of an unfinished token on
-        self._token = 0  # how many bytes were given of that
+        self.token_bytes = 0
         self._n_names = 0
         self._trace_begin = self._event_begin = 0
         self._is_in_cdata = False
@@ -356,19 +358,9 @@ class _Traces:
         """Whether what follows begins within the root alone, and is UTF-8."""
         return (
             self._depth == 1
-            and not (self._token or self._is_in_cdata)
+            and not (self.token_bytes or self._is_in_cdata)
             and (self._encoding or "utf-8").lower() == "utf-8"
         )
-
-    @property
-    def wanted_bytes(self) -> int:
-        """How long the next piece may be: as the unfinished token, which expat scans anew."""
-        return min(max(_PIECE_BYTES, self._token), _TOKEN_BYTES - self._token + 1)
-
-    @property
-    def n_waiting(self) -> int:
-        """How many events of ended traces wait for a batch."""
-        return len(self._rows)
 
     def parse(self, piece: bytes) -> None:
         """Gives the parser a piece; an empty one is the end.
@@ -377,7 +369,7 @@ class _Traces:
             _Fault: It is no XML, no XES, or exceeds a bound.
             InputSchemaError: It is the end, and nothing came before it.
         """
-        self._given = self._given[len(self._given) - self._token :] + piece
+        self._given = self._given[len(self._given) - self.token_bytes :] + piece
         self._fed += len(piece)
         parser = self._parser
         if not self._fed:
@@ -390,8 +382,8 @@ class _Traces:
             raise self._fault(f"it is not well-formed XML ({reason})") from None
         except (LookupError, ValueError):  # from Python's codecs, on behalf of expat
             raise self._fault("its encoding is unknown or broken") from None
-        self._token = self._fed - parser.CurrentByteIndex
-        if self._token > _TOKEN_BYTES:
+        self.token_bytes = self._fed - parser.CurrentByteIndex
+        if self.token_bytes > _TOKEN_BYTES:
             # A trace whose tag it is was met here, and does not begin there once more.
             raise _Fault("an XML token is longer than 16 MiB", self._line, self._fed - len(piece))
         self._check_names()
@@ -511,7 +503,7 @@ class _Traces:
             row[-1] = self._n_traces - 1
         self._sizes += [own + size for size in of_events]
         self._n_bytes += own * len(of_events) + sum(of_events)
-        self._rows += self._open
+        self.rows += self._open
         self._open = []
 
     def found(self) -> list[str]:
@@ -522,12 +514,12 @@ class _Traces:
     def batches(self, batch_rows: int, is_end: bool) -> Iterator[RawBatch]:
         """Yields and forgets events of ended traces: full batches, and at the end all of them."""
         enough = 1 if is_end or self._n_bytes >= _BATCH_BYTES else batch_rows
-        while len(self._rows) >= enough:
+        while len(self.rows) >= enough:
             ends = np.cumsum(self._sizes[:batch_rows])
             n = max(1, int(np.searchsorted(ends, _BATCH_BYTES, side="right")))
             self._n_bytes -= int(ends[n - 1])
-            *columns, traces = zip(*self._rows[:n], strict=True)
-            del self._rows[:n], self._sizes[:n]
+            *columns, traces = zip(*self.rows[:n], strict=True)
+            del self.rows[:n], self._sizes[:n]
             read = dict(zip(self.wanted, map(texts_of_scalars, columns), strict=True))
             yield self._batch(read, np.array(traces, np.int64))
 
@@ -658,8 +650,12 @@ class _Pieces:
                 self._parsed = self._parsed_next
                 self._parsed_next = min(2 * self._parsed, _REGULAR_BYTES)
 
-    def read(self, size: int) -> bytes:
-        """Returns a piece for the parser, at most `size` bytes; none at the end."""
+    def read(self, token_bytes: int) -> bytes:
+        """Returns a piece for the parser; none at the end.
+
+        It is as long as the unfinished token, which expat scans anew.
+        """
+        size = min(max(_PIECE_BYTES, token_bytes), _TOKEN_BYTES - token_bytes + 1)
         piece = read_fully(self._source.read, size)
         end = piece.find(END) + len(END)
         if self._parsed <= 0 and len(END) <= end < len(piece):

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.events.events import CASE_PREFIX, EVENT_PREFIX
 from tracecloak.schemas.events.source_column import joined
+from tracecloak.transforms.formats.base import is_utf8
 
 BEGIN = b"<trace>"
 END = b"</trace>"
@@ -115,7 +116,9 @@ def read_regular(
     octets = np.frombuffer(data, np.uint8)
     quotes = np.flatnonzero(octets == ord('"'))
     n = len(quotes) // 4
-    if not n or len(quotes) % 4 or not _is_text_of_xml(data):
+    if not n or len(quotes) % 4 or not is_utf8(data):
+        return None
+    if b"\xef\xbf\xbe" in data or b"\xef\xbf\xbf" in data:  # which no XML has
         return None
     # Cut before and behind each value, so that heads and values take turns.
     cuts = np.zeros(2 * n + 2, np.int32)
@@ -169,17 +172,6 @@ class _Head(NamedTuple):
     begins_event: bool
     n_tags: int
     n_controls: int
-
-
-def _is_text_of_xml(data: bytes) -> bool:
-    """Whether bytes are UTF-8 of characters that XML has, but for control characters."""
-    if data.isascii():
-        return True
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return b"\xef\xbf\xbe" not in data and b"\xef\xbf\xbf" not in data
 
 
 @lru_cache(512)
