@@ -189,20 +189,23 @@ def test_a_plan_reads_no_more_than_first_rows_and_pays_nothing() -> None:
     whole = "\n".join(plan.lines)
     assert "of the first" in whole and "the frame: case:concept:name" in whole
     assert repr(plan).splitlines()[:3] == list(plan.first[:3])
-    assert plan.first[2].startswith("Costs epsilon 2") and "no ledger yet" in plan.first[2]
+    assert "no ledger yet" in plan.first[2] and "run_id=<a new name>/" in whole
     wrong = pd.concat([events(4)] * 2)
     wrong.iloc[3, 2] = None
     wrong["org:resource"] = wrong["org:resource"].astype(object)
     wrong.iat[5, 3] = ["ann"]
     told = repr(tracecloak.plan(wrong, **GRAPH, resource="org:resource"))
-    assert "a list, a mapping or a period, first at row 6 of the frame; convert it, or" in told
-    assert "first at row 4 of the frame; mend the source, or map another column with tim" in told
-    assert "`tracecloak profile --log log.parquet`, with the frame in that file, says" in told
+    for said in (
+        "at row 6 of the frame; convert it",
+        "at row 4 of the frame",
+        "log.parquet`, with",
+    ):
+        assert said in told
     with pytest.raises(UsageError, match=r"; `tracecloak.vocabulary\(df, …\)`"):
         tracecloak.plan(wrong, **{**GRAPH, "vocabulary": None})
     with pytest.raises(UsageError, match=r"^goal is 'graph', and must be"):
         tracecloak.plan(events(), **GRAPH, goal="graph")
-    assert "run_id=<a new name>/" in whole and not Path("keys/ledger.db").exists()
+    assert not Path("keys/ledger.db").exists()
 
 
 def test_a_vocabulary_lists_what_a_frame_has() -> None:

@@ -10,9 +10,11 @@ import pytest
 
 from tests.support.examples import examples_of, rigorous_examples
 from tests.support.releasing import (
+    Place,
     counting_charges,
     key_files,
     ledger_entries,
+    small_release,
     tracecloak,
     visible,
 )
@@ -27,13 +29,32 @@ from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
 
-def nothing_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on, whoever reads an event fails the test."""
+class Unread(Place):
+    """A release whose command is refused before it reads an event."""
 
-    def read(*_: object) -> None:
-        raise AssertionError("the input was read")
+    def refused(self, code: int, *flags: object) -> None:
+        """It leaves everything as it was."""
 
-    monkeypatch.setattr(EventSource, "read", read)
+        def read(*_: object) -> None:
+            raise AssertionError("the input was read")
+
+        before = self._all()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(EventSource, "read", read)
+            assert self.run(*flags) == code
+        assert self._all() == before
+        assert not list(self.folder.glob("_incomplete-*/s-*"))
+
+    def _all(self) -> tuple[object, ...]:
+        keys = self.keys
+        return (
+            visible(self.out), ledger_entries(keys), key_files(keys), sorted(keys.rglob("*.json"))
+        )  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Unread:
+    return Unread(tmp_path, "--epsilon", "8", "--delta", "1e-5", "--parts", 2)
 
 
 # --- A ledger that cannot be used -----------------------------------------------------------------
@@ -50,90 +71,49 @@ def nothing_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )  # fmt: skip
 def test_a_ledger_or_keys_on_this_machine_are_refused_for_a_runner_that_leaves_it(
-    common: list[object],
-    out: Path,
-    keys: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    is_shared: bool,
-    given: list[str],
-    told: str,
-) -> None:
+    place: Unread, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    is_shared: bool, given: list[str], told: str,
+) -> None:  # fmt: skip
     """Catches spending that no other machine sees, and a paid job that fails on its workers."""
-    nothing_was_read(monkeypatch)
     monkeypatch.setattr(Ledger, "is_shared", is_shared)
-    assert tracecloak(*common, "--runner", "DataflowRunner", *given) == 2
+    place.refused(2, "--runner", "DataflowRunner", *given)
     assert told in capsys.readouterr().err
-    assert visible(out) == key_files(keys) == ledger_entries(keys) == []
 
 
 # --- Budgets --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def accounts(tmp_path: Path) -> Path:
-    path = tmp_path / "accounts.yaml"
-    path.write_text(
+def test_charges_add_up_to_the_cap_and_no_further(
+    place: Unread, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Catches a cap that is passed, and one that a re-run or a refused run uses up."""
+    accounts = place.folder / "accounts.yaml"
+    accounts.write_text(
         "accounts:\n"
         "  a: {epsilon: 20, delta: 3e-5, unit: case}\n"
         "  free: {epsilon: null, delta: null, unit: case}\n"
     )
-    return path
-
-
-def refused(
-    command: list[object],
-    code: int,
-    told: str,
-    out: Path,
-    keys: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The command is refused before it reads, and leaves everything as it was."""
-    before = (visible(out), ledger_entries(keys), key_files(keys), sorted(keys.rglob("*.json")))
-    with pytest.MonkeyPatch.context() as patch:
-        nothing_was_read(patch)
-        assert tracecloak(*command) == code
-    assert told in capsys.readouterr().err
-    after = (visible(out), ledger_entries(keys), key_files(keys), sorted(keys.rglob("*.json")))
-    assert before == after
-    assert not list(out.parent.glob("_incomplete-*/s-*"))
-
-
-def test_charges_add_up_to_the_cap_and_no_further(
-    common: list[object],
-    accounts: Path,
-    out: Path,
-    keys: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Catches a cap that is passed, and one that a re-run or a refused run uses up."""
-    capped = [*common, "--accounts", accounts, "--account", "a"]
-    assert tracecloak(*capped) == 0
-    assert tracecloak(*capped) == 0  # done already, so it costs nothing
-    assert tracecloak(*capped, "--release_id", "r2") == 0  # another draw, so it adds up
-    assert tracecloak(*capped) == 0
-    told = "epsilon cap 20, spent 16, asked 8, remaining 4"
-    refused([*capped, "--release_id", "s"], 4, told, out, keys, capsys)
-    assert tracecloak(*capped, "--release_id", "s", "--epsilon", "4") == 0
-    told = "epsilon cap 20, spent 20, asked 0.1, remaining 0"
-    refused([*capped, "--release_id", "t", "--epsilon", "0.1"], 4, told, out, keys, capsys)
-    assert tracecloak(*capped) == 0  # on an account that has nothing left
+    capped = ("--accounts", accounts, "--account", "a")
+    assert place.run(*capped) == 0
+    assert place.run(*capped) == 0  # done already, so it costs nothing
+    assert place.run(*capped, "--release_id", "r2") == 0  # another draw, so it adds up
+    assert place.run(*capped) == 0
+    place.refused(4, *capped, "--release_id", "s")
+    assert "epsilon cap 20, spent 16, asked 8, remaining 4" in capsys.readouterr().err
+    assert place.run(*capped, "--release_id", "s", "--epsilon", "4") == 0
+    place.refused(4, *capped, "--release_id", "t", "--epsilon", "0.1")
+    assert "epsilon cap 20, spent 20, asked 0.1, remaining 0" in capsys.readouterr().err
+    assert place.run(*capped) == 0  # on an account that has nothing left
     # Another population's account has its own cap.
-    assert tracecloak(*common, "--release_id", "t", "--account", "b") == 0
-    charged = counting_charges(keys)
+    assert place.run("--release_id", "t", "--account", "b") == 0
+    charged = counting_charges(place.keys)
     assert [(e.account, e.epsilon) for e in charged] == [*zip("aaab", "8848", strict=True)]
     assert all(entry.action == "commit" for entry in charged)
-
-
-def test_a_method_without_epsilon_is_recorded_where_there_is_no_cap(
-    common: list[object], accounts: Path, keys: Path
-) -> None:
-    """Catches a charge of 0 for what has no finite epsilon."""
-    published = [*common[: common.index("--method")], "--method", "amun", "--release_id", "r"]
-    assert tracecloak(*published, "--accounts", accounts, "--account", "free") == 0
-    (charge,) = counting_charges(keys)
-    assert (charge.epsilon, charge.delta) == (None, None)
+    # Catches a charge of 0 for what has no finite epsilon, which is recorded where there is no cap.
+    amun = ["--method", "amun", "--accounts", accounts, "--account", "free", "--release_id", "f"]
+    given = small_release(place.folder)
+    assert tracecloak(*given[: given.index("--method")], *amun) == 0
+    assert (counting_charges(place.keys)[-1].epsilon, charged[-1].delta) == (None, "0.00001")
 
 
 # --- What a release says, what it is charged, and what it spends are the same numbers -------------
