@@ -34,6 +34,7 @@ from tracecloak.pipelines.keys import key_store
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
+from tracecloak.pipelines.ledger.snapshot import problems
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats.csv_writer import CsvWriter
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -243,6 +244,29 @@ def key_files(keys: Path) -> list[Path]:
     return list(keys.rglob("*.key"))
 
 
+def check_whole(release: Path) -> None:
+    """The files are those of the manifest, by their digests."""
+    said = {output["path"]: output["sha256"] for output in manifest(release)["outputs"]}
+    assert digests(release) == said
+
+
+def check_finished(out: Path, keys: Path) -> str:
+    """The release r is whole, the only one, charged once, and nothing is left over; its key."""
+    said = manifest(out / "run_id=r")
+    check_whole(out / "run_id=r")
+    assert problems(ledger_entries(keys)) == []
+    (own,) = counting_charges(keys)
+    used: str = said["randomness"]["key_fingerprint"]
+    assert (own.action, own.key_fingerprint) == ("commit", used)
+    assert own.config_digest == said["config_digest"]
+    assert key_files(keys) == [] and not list(out.parent.glob("_incomplete-*/*"))
+    assert json.loads((out / "latest.json").read_text())["run_id"] == "r"
+    shown = {path.name for path in out.iterdir() if not path.name.startswith("_")}
+    assert shown == {"latest.json", "run_id=r"}
+    assert used in (operator_folder(keys) / "statement.md").read_text()
+    return used
+
+
 # --- Commands in processes of their own -------------------------------------------------------
 
 
@@ -350,7 +374,7 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
     "discard": (_FOLDER, "ReleaseFolder.discard", _any),
     "clear": (_FOLDER, "ReleaseFolder.clear", _any),
     "units": (_UNITS, "write_anew", _any),
-    "claim": (_UNITS, "claim", _any),
+    "claim": (_LEDGER, "Ledger.claim", _any),
     "draw": (_LEDGER, "Ledger.draw", _any),
     "append": ("tracecloak.transforms.lakes.delta", "append", _any),
     "statement": ("tracecloak.pipelines.release.run", "_write_statement", _any),

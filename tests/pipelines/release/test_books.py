@@ -8,12 +8,14 @@ import pytest
 from tests.support.object_store import ObjectStore
 from tests.support.releasing import (
     Commands,
+    check_whole,
     counting_charges,
     digests,
     fix_key,
     key_files,
     ledger_entries,
     manifest,
+    small_release,
     tracecloak,
     visible,
 )
@@ -22,9 +24,24 @@ from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 
-def workplace(out: Path, keys: Path) -> Path:
-    """Where the release is built."""
-    return Path(ReleaseFolder(str(out), "r", store=KeyStore(keys).identity()).workplace)
+@pytest.fixture
+def common(tmp_path: Path) -> list[object]:
+    flags = ("--epsilon", "8", "--delta", "1e-5", "--release_id", "r", "--parts", 2)
+    return small_release(tmp_path, *flags)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "out"
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    return tmp_path / "keys"
+
+
+def key_of(release: Path) -> str:
+    return manifest(release)["randomness"]["key_fingerprint"]
 
 
 def actions(keys: Path) -> list[str]:
@@ -53,7 +70,7 @@ def test_a_second_run_at_the_same_time_is_refused_and_leaves_one_release_and_one
     assert "already released" in commands.run(*common, secret=b"2" * 32).text
     assert actions(keys) == ["reserve", "draw", "commit"]
     (charge,) = counting_charges(keys)
-    assert charge.key_fingerprint == manifest(out / "run_id=r")["randomness"]["key_fingerprint"]
+    assert charge.key_fingerprint == key_of(out / "run_id=r")
 
 
 def test_another_spelling_of_the_output_is_the_same_release(
@@ -104,10 +121,9 @@ def test_of_two_key_stores_with_one_ledger_the_first_to_reserve_releases(
         released = digests(out / "run_id=r")
         assert commands.run(*common, secret=b"1" * 32).code == (0 if code == 2 else 2)
         assert digests(out / "run_id=r") == released
-    said = manifest(out / "run_id=r")
-    assert digests(out / "run_id=r") == {o["path"]: o["sha256"] for o in said["outputs"]}
+    check_whole(out / "run_id=r")
     drawn = [e for e in Ledger(url).entries() if e.action == "commit"]
-    assert [e.key_fingerprint for e in drawn] == [said["randomness"]["key_fingerprint"]]
+    assert [e.key_fingerprint for e in drawn] == [key_of(out / "run_id=r")]
 
 
 @pytest.mark.parametrize("output", ["objects://out", "out"])
@@ -201,7 +217,7 @@ def test_a_commit_cut_off_where_files_are_moved_one_by_one_stays_spent(
     after = {path.name: path.read_bytes() for path in visible(moved)}
     assert before.items() <= after.items()
     (charge,) = [e for e in counting_charges(keys) if e.release_id == "r"]
-    assert charge.key_fingerprint == manifest(moved)["randomness"]["key_fingerprint"]
+    assert charge.key_fingerprint == key_of(moved)
     assert charge.action == "commit"
     assert not any(
         path.is_file() for path in (tmp_path / "objects" / "out" / "_incomplete").rglob("*")

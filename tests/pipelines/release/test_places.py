@@ -13,9 +13,8 @@ import pytest
 
 from tests.support.releasing import (
     Place,
-    digests,
+    check_whole,
     key_files,
-    manifest,
     visible,
 )
 from tests.support.tiers import at_night
@@ -70,10 +69,7 @@ def test_two_outputs_that_share_a_staging_area_do_not_mix(places: Places, tmp_pa
         patch.setattr(ReleaseFolder, "commit", at_the_same_time)
         assert places.released(one, "--staging_area", area, "--formats", "csv") == 0
     for out in (one, two):
-        said = {
-            output["path"]: output["sha256"] for output in manifest(out / "run_id=a")["outputs"]
-        }
-        assert digests(out / "run_id=a") == said
+        check_whole(out / "run_id=a")
     assert list(area.iterdir()) == []
     # What waits for one is not given up with the other.
     with pytest.MonkeyPatch.context() as patch:
