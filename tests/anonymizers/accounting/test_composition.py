@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from typing import Any
 
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
@@ -23,11 +22,9 @@ from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.accounting.composition import (
     Block,
     Spend,
-    Way,
     total,
 )
 from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
-from tracecloak.schemas.errors import UsageError
 
 MILLIONTH = exact("1e-6")
 
@@ -35,58 +32,6 @@ MILLIONTH = exact("1e-6")
 def laplace(scale: int, sensitivity: int = 1, delta: str = "0") -> Spend:
     epsilon = Fraction(sensitivity, scale)
     return Spend("counts", "discrete_laplace", epsilon, exact(delta), (scale, 1), sensitivity)
-
-
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        (("pure", Fraction(0), Fraction(0)), "epsilon must be"),
-        (("pure", 0.5, Fraction(0)), "epsilon must be an exact number"),
-        (("approximate", Fraction(1), Fraction(1)), "delta of part must be exact"),
-        (("pure", Fraction(1), MILLIONTH), "must be 0, since it is pure"),
-        (("pure", Fraction(1), Fraction(0), (1, 1), 1), "are for noise on counts only"),
-        (("discrete_laplace", Fraction(1), Fraction(0)), "scale of part must be positive"),
-        (("discrete_laplace", Fraction(1), Fraction(0), (1, 1)), "sensitivity of part must be"),
-        (("discrete_laplace", Fraction(1), Fraction(0), (9, 1), Fraction(1, 2)), "must be whole"),
-        (("discrete_laplace", Fraction(1), Fraction(0), (1, 1), 2), "too small for its epsilon"),
-    ],
-)
-def test_parts_that_contradict_themselves_are_refused(
-    fields: tuple[object, ...], said: str
-) -> None:
-    with pytest.raises(UsageError, match=said):
-        Spend("part", *fields)  # type: ignore[arg-type]
-
-
-BLOCK = Block("edges", (4231, 100), Fraction(7, 2))
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"blocks": ()}, "blocks are for a joint mechanism, which needs them"),
-        ({"mechanism": "approximate"}, "blocks are for a joint mechanism, which needs them"),
-        ({"mechanism": "approximate", "blocks": ()}, "choices are for a joint mechanism"),
-        ({"scale": (1, 1)}, "for noise on counts only"),
-        ({"sensitivity": 1}, "for noise on counts only"),
-        ({"epsilon": Fraction(0)}, "epsilon must be"),
-        ({"delta": 1e-6}, "delta of all must be exact"),
-        ({"instead": (Way("tree", (("splits", Fraction(1)),)),)}, "than the choices leave"),
-    ],
-)
-def test_joint_parts_that_contradict_themselves_are_refused(
-    change: dict[str, Any], said: str
-) -> None:
-    given_: dict[str, Any] = {
-        "mechanism": "joint",
-        "epsilon": Fraction(1),
-        "delta": MILLIONTH,
-        "blocks": (BLOCK,),
-        "choices": (("clip", Fraction(1, 50)),),
-    }
-    assert Spend("all", **given_)
-    with pytest.raises(UsageError, match=said):
-        Spend("all", **{**given_, **change})
 
 
 def clamped(law: Law, change: int) -> Law:

@@ -38,7 +38,6 @@ from tracecloak.anonymizers.accounting.joint import (
     losses_of,
 )
 from tracecloak.anonymizers.accounting.sensitivity import of_count
-from tracecloak.schemas.errors import UsageError
 
 ABSENT = "absent"
 NOTHING = Law({ABSENT: (ONE, ONE)}, 0)
@@ -360,21 +359,3 @@ def test_a_threshold_whose_delta_nobody_pays_is_caught() -> None:
     scale, other = (block_scale(deviation, share, STEPS) for share in (Fraction(1, 100), 1 - FIFTH))
     threshold = threshold_of(scale, DELTA)
     assert of_unseen(scale, [other], 0, 1, threshold)[0] > DELTA
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"epsilon": 1.0}, "epsilon must be an exact number"),
-        ({"epsilon": exact("9e-10")}, "must be at least 1e-9, got 9e-10"),
-        ({"epsilon": exact("1e-6"), "unseen": (Unseen(FIFTH, DELTA / 9),)}, "raise epsilon"),
-        ({"delta": Fraction(0)}, "delta must be above 0"),
-        ({"choices": (HALF, HALF)}, "leave nothing of epsilon 1"),
-        ({"unseen": (Unseen(FIFTH, DELTA),)}, "leaves nothing of delta"),
-        ({"unseen": (Unseen(FIFTH, DELTA / 9),) * 6}, "add up to more than 1"),
-    ],
-)
-def test_what_cannot_be_kept_is_refused(change: dict[str, object], told: str) -> None:
-    given = {"epsilon": Fraction(1), "delta": DELTA, "choices": (), "unseen": ()}
-    with pytest.raises(UsageError, match=told):
-        joint_deviation(**{**given, **change})  # type: ignore[arg-type]

@@ -41,7 +41,6 @@ from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.anonymizers.trees.cuts import PAIR_UNITS, cases_by_ends, clipped_pairs
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.declarations import Attribute, Declaration
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.models import parse_tree
@@ -450,22 +449,3 @@ def test_no_individual_of_a_random_log_exceeds_what_is_stated(log, owners, lengt
         without = bounds.bound(trace_batch(fewer, "ABC", whose), randomness(key))
         for kernel, stated in kernels:
             assert not exceeds(distance(kernel(whole), kernel(without)), stated)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: sensitivity.of_one_cell(0), "max_cases must be at least 1, got 0"),
-        (lambda: sensitivity.of_directly_follows(0), "max_trace_length must be at least 1, got 0"),
-        (lambda: sensitivity.of_steps(0), "max_trace_length must be at least 1, got 0"),
-        (lambda: sensitivity.of_count(0), "a change must be an exact number above 0, got 0"),
-        (lambda: sensitivity.of_clipped_cells(0), "l2_clip must be at least 1, got 0"),
-        (lambda: sensitivity.of_clipped(0, 1, is_pure=False), "l2_clip must be at least 1, got 0"),
-        (lambda: sensitivity.of_clipped_flows(1), "l2_clip must be at least 2 lattice units"),
-        (lambda: sensitivity.of_distinct_cells(0), "n_cells must be at least 1"),
-        (lambda: sensitivity.of_distinct_cells(3, 0), "max_cases must be at least 1"),
-    ],
-)
-def test_parameters_out_of_range_are_refused(call, message):
-    with pytest.raises(UsageError, match=message):
-        call()

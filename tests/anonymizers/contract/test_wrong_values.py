@@ -17,12 +17,32 @@ from tests.support.keys import release_key
 from tests.support.paper_log import table_1
 from tests.support.tiers import each_row
 from tracecloak.anonymizers.accounting import calibration
-from tracecloak.anonymizers.accounting.calibration import laplace_scale
+from tracecloak.anonymizers.accounting.calibration import (
+    gaussian_threshold,
+    guessing_advantage_of,
+    laplace_scale,
+    stability_threshold,
+    truncated_noise_bound,
+)
 from tracecloak.anonymizers.accounting.composed import composed_epsilon
-from tracecloak.anonymizers.accounting.composition import Block, decimal_text
+from tracecloak.anonymizers.accounting.composition import (
+    Block,
+    Spend,
+    Way,
+    decimal_text,
+    gaussian_scale,
+)
 from tracecloak.anonymizers.accounting.intervals import Interval, smallest
-from tracecloak.anonymizers.accounting.joint import Unseen, block_scale
-from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
+from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
+from tracecloak.anonymizers.accounting.sensitivity import (
+    Sensitivity,
+    of_clipped,
+    of_clipped_flows,
+    of_count,
+    of_directly_follows,
+    of_distinct_cells,
+    of_one_cell,
+)
 from tracecloak.anonymizers.amun.method import Amun
 from tracecloak.anonymizers.amun.params import AmunParams
 from tracecloak.anonymizers.contract.bounding import ContributionBounds, distinct_activities
@@ -89,7 +109,7 @@ def test_no_wrong_value_is_told_in_words_of_pydantic(name: str) -> None:
 
 ANY: Any = None
 like: Any = SimpleNamespace
-ONE = Fraction(1)
+ONE, D6 = Fraction(1), Fraction(1, 10**6)
 LATE = datetime(2100, 1, 2, tzinfo=UTC)
 NAMES = ("A1", "A2", "B1")
 MANY = tuple(f"A{n}" for n in range(most_names_of_pairs(1) + 1))
@@ -121,6 +141,75 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: Budget(ONE, ONE, (Instead("i", "w", ONE, ()),), {"i": Allowance(ONE)}).check_order(
             [Sums("s", ONE, of_one_cell()), Choice("c", ONE)]),
         "comes after a block"),
+    "a threshold without epsilon": (
+        lambda: stability_threshold(Fraction(0), D6), "epsilon must be .* got Fraction"),
+    "a float for epsilon": (lambda: stability_threshold(0.5, D6), "epsilon must be an exact"),
+    "epsilon of millions": (lambda: stability_threshold(10**7, D6), "epsilon must be"),
+    "a threshold without delta": (
+        lambda: stability_threshold(ONE, Fraction(0)), "with delta 0 choose a method"),
+    "a delta above a half": (
+        lambda: stability_threshold(ONE, Fraction(3, 4)), "delta must be .* at most 1/2"),
+    "a float for delta": (lambda: stability_threshold(ONE, 1e-6), "delta must be an exact"),
+    "a threshold of no case": (lambda: stability_threshold(ONE, D6, 0), "at least 1, got 0"),
+    "a bound of no case": (lambda: truncated_noise_bound(ONE, D6, -1), "at least 1, got -1"),
+    "a truth for a change": (lambda: of_count(True), "an exact number above 0, got True"),
+    "no change": (lambda: of_count(0), "an exact number above 0, got 0"),
+    "a float for a change": (lambda: of_count(1.5), "an exact number above 0, got 1.5"),
+    "next to no epsilon": (
+        lambda: gaussian_scale(Fraction(1, 10**10), D6, of_count(1)), "at least 1e-9"),
+    "a change beyond all noise": (
+        lambda: gaussian_scale(ONE, D6, of_count(2**49)), "a coarser lattice or raise epsilon"),
+    "a Gaussian threshold without delta": (
+        lambda: gaussian_threshold((5, 1), 1, Fraction(0)), "delta must be .* above 0"),
+    "an advantage at a delta of 1": (
+        lambda: guessing_advantage_of(ONE, 1, "add_remove"), r"delta must be .* \[0, 1\)"),
+    "an advantage of other neighbours": (
+        lambda: guessing_advantage_of(ONE, 0, cast(Any, "none")), "adjacency must be add_remove"),
+    "cells of no case": (lambda: of_distinct_cells(3, 0), "max_cases must be at least 1, got 0"),
+    "no cell": (lambda: of_distinct_cells(0), "n_cells must be at least 1"),
+    "no event": (lambda: of_directly_follows(0), "max_trace_length must be at least 1, got 0"),
+    "no clip": (lambda: of_clipped(0, 1, is_pure=False), "l2_clip must be at least 1, got 0"),
+    "a clip of one step": (lambda: of_clipped_flows(1), "at least 2 lattice units"),
+    **{
+        f"a part: {said}": (lambda given=given: Spend("p", *given), said)
+        for given, said in (
+            (("pure", Fraction(0), Fraction(0)), "epsilon must be"),
+            (("pure", 0.5, Fraction(0)), "epsilon must be an exact number"),
+            (("approximate", ONE, ONE), "delta of p must be exact"),
+            (("pure", ONE, D6), "must be 0, since it is pure"),
+            (("pure", ONE, Fraction(0), (1, 1), 1), "are for noise on counts only"),
+            (("discrete_laplace", ONE, Fraction(0)), "scale of p must be positive"),
+            (("discrete_laplace", ONE, Fraction(0), (1, 1)), "sensitivity of p must be"),
+            (("discrete_laplace", ONE, Fraction(0), (9, 1), Fraction(1, 2)), "must be whole"),
+            (("discrete_laplace", ONE, Fraction(0), (1, 1), 2), "too small for its epsilon"),
+        )
+    },
+    **{
+        f"a joint part: {said}": (lambda given=given: joint_part(**given), said)
+        for given, said in (
+            ({"blocks": ()}, "blocks are for a joint mechanism, which needs"),
+            ({"mechanism": "approximate"}, "blocks are for a joint mechanism"),
+            ({"mechanism": "approximate", "blocks": ()}, "choices are for a joint mechanism"),
+            ({"scale": (1, 1)}, "for noise on counts only"),
+            ({"sensitivity": 1}, "noise on counts only"),
+            ({"epsilon": Fraction(0)}, "epsilon must be"),
+            ({"delta": 1e-6}, "delta of all must be exact"),
+            ({"instead": (Way("tree", (("splits", ONE),)),)}, "than the choices leave"),
+        )
+    },
+    **{
+        f"a budget of parts: {said}": (lambda given=given: joint_budget(**given), said)
+        for given, said in (
+            ({"epsilon": 1.0}, "epsilon must be an exact number"),
+            ({"epsilon": Fraction(9, 10**10)}, "must be at least 1e-9, got 9e-10"),
+            ({"epsilon": D6, "delta": ONE / 100, "unseen": (Unseen(ONE / 5, D6),)},
+             "raise epsilon"),
+            ({"delta": Fraction(0)}, "delta must be above 0"),
+            ({"choices": (ONE / 2, ONE / 2)}, "leave nothing of epsilon 1"),
+            ({"unseen": (Unseen(ONE / 5, D6),)}, "leaves nothing of delta"),
+            ({"unseen": (Unseen(ONE / 5, D6 / 9),) * 6}, "add up to more than 1"),
+        )
+    },
     "a cap of 0": (lambda: ContributionBounds(max_trace_length=0), "must be at least 1, got 0"),
     "no activity of a case": (lambda: distinct_activities(ANY, 0, ANY), "must be at least 1"),
     "a cap per individual without individuals": (
@@ -211,6 +300,17 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         )
     },
 }  # fmt: skip
+
+
+def joint_part(**changes: Any) -> Spend:
+    given = {"mechanism": "joint", "epsilon": ONE, "delta": D6, "choices": (("clip", ONE / 50),)}
+    blocks = (Block("edges", (4231, 100), Fraction(7, 2)),)
+    return Spend("all", **{**given, "blocks": blocks, **changes})  # type: ignore[arg-type]
+
+
+def joint_budget(**changes: Any) -> Fraction:
+    given: dict[str, Any] = {"epsilon": ONE, "delta": D6, "choices": (), "unseen": ()}
+    return joint_deviation(**{**given, **changes})
 
 
 def matched(names: Sequence[Any]) -> Any:
