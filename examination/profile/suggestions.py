@@ -151,6 +151,11 @@ class ColumnFacts:
         return not any(self._transitions.isdisjoint(transitions) for transitions in ends)
 
     @property
+    def is_shared_by_cases(self) -> bool:
+        """Whether a value of a case is that of others, too."""
+        return self.is_of_case and bool(self._values) and len(self._values) < len(self._cases)
+
+    @property
     def person(self) -> str:
         """Why its values look like persons; else empty."""
         most = _MOSTLY * self.n_values
@@ -161,11 +166,6 @@ class ColumnFacts:
         if self.n["full_name"] >= most and (self.n_distinct or 99) > 5:
             return "its values are written as first and last names"
         return "its name says so" if _PERSON.search(self.name) else ""
-
-    @property
-    def is_shared_by_cases(self) -> bool:
-        """Whether a value of a case is that of others, too."""
-        return self.is_of_case and bool(self._values) and len(self._values) < len(self._cases)
 
     def to_json(self) -> dict[str, Any]:
         """Returns it as JSON values; none of them is a value of the column."""

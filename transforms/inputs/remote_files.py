@@ -81,8 +81,14 @@ def match_remote_files(
     if not patterns:
         return
     try:
-        ask = listed_by_store if has_versions(patterns[0]) else _listed_by_beam
-        yield from ask(patterns, limit)
+        if has_versions(patterns[0]):
+            yield from listed_by_store(patterns, limit)
+            return
+        from apache_beam.io.filesystems import FileSystems
+
+        limits = None if limit is None else [limit] * len(patterns)
+        for matched in FileSystems.match(list(patterns), limits):
+            yield from ((file.path, Listed(file.size_in_bytes)) for file in matched.metadata_list)
     except TracecloakError:
         raise
     except Exception as error:  # each file system has its own
@@ -91,15 +97,6 @@ def match_remote_files(
         raise UsageError(
             f"log {pattern!r} cannot be listed: {class_of(error)}; correct the path or credentials"
         ) from None
-
-
-def _listed_by_beam(patterns: Sequence[str], limit: int | None) -> Iterator[tuple[str, Listed]]:
-    """Yields the files that match one of the patterns, up to a limit of each, with their sizes."""
-    from apache_beam.io.filesystems import FileSystems
-
-    limits = None if limit is None else [limit] * len(patterns)
-    for matched in FileSystems.match(list(patterns), limits):
-        yield from ((file.path, Listed(file.size_in_bytes)) for file in matched.metadata_list)
 
 
 def _expression_of_beam(pattern: str, whole: str) -> re.Pattern[str]:

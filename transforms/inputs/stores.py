@@ -221,9 +221,15 @@ class _ObjectReader(io.RawIOBase):
         if self._place >= self._n_bytes:
             return 0
         begin, end = self._piece_at(self._place)
+        is_block = self._n_bytes > _WHOLE_BYTES and end - begin != _END_BYTES
+        remembered = self._blocks if is_block else _of_process
+        key = self._path, self._version, begin, end
+        if (data := remembered.get(key)) is None:
+            data = read_version(*key)
+            remembered.put(key, data)
         n = min(len(buffer), end - self._place)
         at = self._place - begin
-        buffer[:n] = memoryview(self._got(begin, end))[at : at + n]
+        buffer[:n] = memoryview(data)[at : at + n]
         self._place += n
         return n
 
@@ -237,16 +243,6 @@ class _ObjectReader(io.RawIOBase):
             return 0, _END_BYTES
         block = place // _BLOCK_BYTES * _BLOCK_BYTES
         return max(block, _END_BYTES), min(block + _BLOCK_BYTES, last)
-
-    def _got(self, begin: int, end: int) -> bytes:
-        is_block = self._n_bytes > _WHOLE_BYTES and end - begin != _END_BYTES
-        remembered = self._blocks if is_block else _of_process
-        key = self._path, self._version, begin, end
-        data = remembered.get(key)
-        if data is None:
-            data = read_version(self._path, self._version, begin, end)
-            remembered.put(key, data)
-        return data
 
 
 def open_version(path: str, version: str, n_bytes: int) -> BinaryIO:

@@ -299,9 +299,18 @@ class KafkaTopic:
             settings = {name: one.value for name, one in asked[resource].result().items()}
         except library.KafkaException as error:
             raise self.unreached(error) from None
-        return [
-            f"topic {self.name!r} {problem}" for problem in setting_problems(settings, longest_us)
-        ]
+        kept_ms, longest_ms = int(settings.get("retention.ms") or -1), longest_us // 1_000
+        is_of_senders = settings.get("message.timestamp.type") != "LogAppendTime"
+        is_compacted = "compact" in (settings.get("cleanup.policy") or "")
+        problems = (
+            (is_of_senders, "takes the times of messages from its senders: set "
+             "message.timestamp.type=LogAppendTime"),
+            (is_compacted, "is compacted, so unread messages are lost: set cleanup.policy=delete"),
+            (0 <= kept_ms <= longest_ms, f"keeps messages for {kept_ms} ms, and a case can take "
+             f"{longest_ms} ms (max_lifetime, max_disorder, period and release_delay): set a "
+             "longer retention.ms"),
+        )  # fmt: skip
+        return [f"topic {self.name!r} {problem}" for is_so, problem in problems if is_so]
 
     def unreached(self, error: Exception, *reasons: Any, said: str = "") -> TracecloakError:
         """Returns whether an error of the client ends by waiting, or needs a person to mend it.
@@ -328,29 +337,6 @@ class KafkaTopic:
         is_closed = "closed by peer" in said
         why = "; ".join(filter(None, (error.args[0].str(), said, hint if is_closed else "")))
         return RetryLater(f"{KAFKA}{self.servers} cannot be asked for {self.name!r}: {why}")
-
-
-def setting_problems(settings: Mapping[str, str | None], longest_us: int) -> list[str]:
-    """Returns why a topic with these settings cannot be read, as predicates; none: it can.
-
-    Args:
-        settings: Of the topic, by Kafka's names.
-        longest_us: See `KafkaTopic.problems`.
-    """
-    problems = []
-    if settings.get("message.timestamp.type") != "LogAppendTime":
-        problems.append(
-            "takes the times of messages from its senders: set message.timestamp.type=LogAppendTime"
-        )
-    if "compact" in (settings.get("cleanup.policy") or ""):
-        problems.append("is compacted, so unread messages are lost: set cleanup.policy=delete")
-    kept_ms = int(settings.get("retention.ms") or -1)
-    if 0 <= kept_ms <= longest_us // 1_000:
-        problems.append(
-            f"keeps messages for {kept_ms} ms, and a case can take {longest_us // 1_000} ms "
-            "(max_lifetime, max_disorder, period and release_delay): set a longer retention.ms"
-        )
-    return problems
 
 
 class TopicWriter:
