@@ -141,7 +141,10 @@ DRILLS: dict[str, tuple[Drill, int, str]] = {
         0, "a transaction in partition 0 of topic 'events' is open"),
     "made anew": (lambda w: vars(w.topic).update(topic_id=(2, 2)), 6, "made anew"),
     "other cluster": (lambda w: vars(w.topic).update(cluster_id="other"), 6, "another cluster"),
+    "smaller epoch": (lambda w: vars(w.topic).update(epoch=2), 6, "a smaller leader epoch"),
     "truncated": (lambda w: w.topic.cut(0, 1), 6, "was truncated"),
+    "truncated and grown": (lambda w: (w.topic.cut(0, 1), w.topic.add(0, b"x", b"y")),
+        6, "has not the message"),
     "other message": (lambda w: vars(w.topic.records[0][-1]).update(content=b"other"),
         6, "has not the message that was read last"),
     "retention": (

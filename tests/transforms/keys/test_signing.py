@@ -102,24 +102,16 @@ def test_a_key_is_found_by_the_references_of_other_keys(
         SigningReference.given("command:sh -c 'exit 75'").key()
 
 
-def pem(kind: str) -> bytes:
-    own, curve = Ed25519PrivateKey.generate(), ec.generate_private_key(ec.SECP256R1())
-    no = NoEncryption()
-    match kind:
-        case "passphrase":
-            locked = BestAvailableEncryption(b"hunter2")
-            return own.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, locked)
-        case "curve":
-            return curve.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, no)
-        case "curve's public":
-            public = curve.public_key()
-            return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        case "public":
-            public = own.public_key()
-            return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        case "private":
-            return own.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, no)
-    return b"hunter2"
+OWN, CURVE = Ed25519PrivateKey.generate(), ec.generate_private_key(ec.SECP256R1())
+AS_PRIVATE, AS_PUBLIC = (Encoding.PEM, PrivateFormat.PKCS8), PublicFormat.SubjectPublicKeyInfo
+KEYS = {
+    "passphrase": OWN.private_bytes(*AS_PRIVATE, BestAvailableEncryption(b"hunter2")),
+    "private": OWN.private_bytes(*AS_PRIVATE, NoEncryption()),
+    "public": OWN.public_key().public_bytes(Encoding.PEM, AS_PUBLIC),
+    "curve": CURVE.private_bytes(*AS_PRIVATE, NoEncryption()),
+    "curve's public": CURVE.public_key().public_bytes(Encoding.PEM, AS_PUBLIC),
+    "text": b"hunter2",
+}
 
 
 @pytest.mark.parametrize(
@@ -137,7 +129,7 @@ def pem(kind: str) -> bytes:
 def test_another_key_does_not_sign_is_not_trusted_and_is_not_shown(
     tmp_path: Path, of: Any, kind: str, told: str
 ) -> None:
-    data = pem(kind)
+    data = KEYS[kind]
     (tmp_path / "key").write_bytes(data)
     with pytest.raises(UsageError, match=told) as raised:
         of.given(str(tmp_path / "key")).key()
@@ -148,7 +140,7 @@ def test_another_key_does_not_sign_is_not_trusted_and_is_not_shown(
 def test_a_key_that_is_given_as_it_is_or_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"no private key in PEM at"):
         SigningReference.given(str(tmp_path / "none.pem")).key()
-    key = pem("private").decode()
+    key = KEYS["private"].decode()
     with pytest.raises(UsageError, match="not the key itself") as raised:
         SigningReference.given(key)
     assert key.splitlines()[1] not in str(raised.value)
