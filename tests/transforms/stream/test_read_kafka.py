@@ -16,13 +16,11 @@ from apache_beam.utils.timestamp import MIN_TIMESTAMP, Timestamp
 pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 
 from tests.support.kafka_double import BY_SENDER, Clock, Record, TopicDouble
-from tracecloak.schemas.errors import RetryLater, SourceChanged, TracecloakError
+from tracecloak.schemas.errors import SourceChanged, TracecloakError, UsageError
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US
 from tracecloak.transforms.services.kafka_identity import (
-    Bounds,
     KnownLog,
-    LogNow,
     Place,
     TopicIdentity,
     log_since,
@@ -196,23 +194,21 @@ def test_a_partition_ends_once_it_is_read_to_the_end_of_the_last_step(
 
 
 def test_no_partition_is_looked_for_after_the_end_of_the_last_step(
-    monkeypatch: pytest.MonkeyPatch, clock: Clock
+    topic: TopicDouble, clock: Clock
 ) -> None:
-    found(monkeypatch, {0: 0})
     end_us = clock.now_us - CLOCK_SKEW_US
-    assert Turn(begin()).of(finder(end_us + 1), b"").rest.start == 1
+    assert Turn(begin()).of(finder(end_us + 1), b"").rest.start == 4
     last = Turn(begin()).of(finder(end_us), b"")
-    assert (last.given, last.tracker.deferred_status()) == ([(0, 0)], None)
+    assert (last.given, last.tracker.deferred_status()) == ([(n, 0) for n in range(4)], None)
     last.tracker.check_done()
 
 
 def test_clocks_that_differ_hold_the_watermarks_of_reading_and_of_finding(
-    empty: TopicDouble, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    empty: TopicDouble, clock: Clock
 ) -> None:
     """Catches a step of Flink that is decided early by a wrong clock."""
     clock.differs = True
     put(empty, 0)
-    found(monkeypatch, {0: 0, 1: 0})
     reading = Turn(whole()).of(reader_fn(), (3, 0))
     finding = Turn(begin()).of(finder(), b"")
     assert (offsets(reading), finding.given) == ([0], [])
@@ -245,25 +241,6 @@ def test_positions_are_committed_when_a_checkpoint_has_them(
 # --- Partitions -------------------------------------------------------------------------------
 
 
-def found(
-    monkeypatch: pytest.MonkeyPatch, partitions: dict[int, int] | Exception, topic_id: str = "topic"
-) -> list[int]:
-    """What a look finds from now on; returns to when the past was looked at."""
-
-    def looked(_: KafkaTopic) -> LogNow:
-        if isinstance(partitions, Exception):
-            raise partitions
-        return LogNow(
-            TopicIdentity("cluster", topic_id),
-            {n: Bounds(at, 50, 50, 2) for n, at in partitions.items()},
-        )
-
-    looked_back: list[int] = []
-    monkeypatch.setattr(read_kafka, "look_at", looked)
-    monkeypatch.setattr(read_kafka, "check_history", lambda _, us: looked_back.append(us))
-    return looked_back
-
-
 def finder(end_us: int = END_US, logs: KeptLogs | None = None) -> read_kafka._FindPartitions:
     return read_kafka._FindPartitions(TOPIC, "tracecloak-clock", end_us, logs, 7)
 
@@ -273,40 +250,38 @@ def begin() -> LogRange:
 
 
 def test_each_partition_is_given_once_and_a_new_one_from_its_first_message(
-    monkeypatch: pytest.MonkeyPatch, clock: Clock
+    topic: TopicDouble, clock: Clock
 ) -> None:
-    looked_back = found(monkeypatch, {0: 40, 1: 0})
+    topic.firsts |= {0: 40, 3: 2}
+    topic.ends[0] = 40
+    with pytest.raises(UsageError, match="may be deleted"):
+        Turn(begin()).of(finder(), b"")
+    del topic.firsts[3]
     first = Turn(begin()).of(finder(), b"")
-    assert first.given == [(0, 40), (1, 0)]
+    assert first.given == [(0, 40), (1, 0), (2, 0), (3, 0)]
     # What is made after the look is newer than it, less what clocks differ.
     moment = Timestamp(micros=int(NOW * 1e6) - CLOCK_SKEW_US)
     assert first.watermark.current_watermark() == moment
-    again = found(monkeypatch, {0: 41, 1: 0, 2: 9})
+    topic.ends[4] = 9
+    topic.firsts |= {3: 2, 4: 9}  # where messages are gone by now, the reader says so
     second = Turn(first.rest, moment).of(finder(), b"")
-    assert second.given == [(2, 0)]  # and where messages of it are gone, its reader says so
-    assert second.rest.start == 3
-    assert (looked_back, again) == ([7], [])  # only before anything is read
+    assert (second.given, second.rest.start) == ([(4, 0)], 5)
 
 
-def test_without_brokers_no_partition_is_passed_over(
-    monkeypatch: pytest.MonkeyPatch, clock: Clock
+def test_a_topic_that_is_not_there_may_have_been_made_just_now(
+    topic: TopicDouble, clock: Clock
 ) -> None:
-    for nothing in (RetryLater("nobody answers"), {}):
-        found(monkeypatch, nothing)  # a topic that is not there now may have been made just now
-        turn = Turn(begin()).of(finder(), b"")
-        assert turn.given == []
-        assert turn.watermark.current_watermark() == MIN_TIMESTAMP
-        assert turn.rest.start == 0
+    topic.ends.clear()
+    turn = Turn(begin()).of(finder(), b"")
+    assert (turn.given, turn.rest.start) == ([], 0)
+    assert turn.watermark.current_watermark() == MIN_TIMESTAMP
 
 
-def test_a_topic_that_was_made_anew_ends_the_stream(
-    monkeypatch: pytest.MonkeyPatch, clock: Clock
-) -> None:
-    found(monkeypatch, {0: 0})
+def test_a_topic_that_was_made_anew_ends_the_stream(topic: TopicDouble, clock: Clock) -> None:
     with pytest.raises(SourceChanged, match="1 of its partitions are gone"):
-        Turn(LogRange(2)).of(finder(), b"")  # of an earlier version, which kept their number
+        Turn(LogRange(5)).of(finder(), b"")  # of an earlier version, which kept their number
     first = Turn(begin()).of(finder(), b"")
-    found(monkeypatch, {0: 0}, "another")
+    topic.topic_id = (9, 9)
     with pytest.raises(SourceChanged, match="deleted and made anew"):
         Turn(first.rest).of(finder(), b"")
 
