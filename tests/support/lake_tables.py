@@ -21,6 +21,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tracecloak.pipelines.configuration.config import load_log
+from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.transforms.sources import EventSource
 
 COLUMNS = ("case_id", "activity", "timestamp")
@@ -48,6 +50,16 @@ def log_rows(n_cases: int, day: str = "2026-11-01", prefix: str = "case") -> pa.
         for hour, activity in enumerate("ABC"[: 2 + case % 2])
     ]
     return pa.Table.from_pylist(rows, pa.schema([(name, pa.string()) for name in COLUMNS]))
+
+
+def source(address: str, **flags: object) -> EventSource:
+    """The source of a table, as a configuration gives it."""
+    return source_of(load_log({"log": address, **flags}))
+
+
+def pairs(rows: list[dict[str, str]]) -> list[tuple[str, str]]:
+    """(case, activity) of rows."""
+    return [(row["case_id"], row["activity"]) for row in rows]
 
 
 def events_of(source: EventSource, *columns: str) -> list[tuple[Any, ...]]:

@@ -19,8 +19,10 @@ from tests.support.lake_tables import (
     events_of,
     log_rows,
     mapped_table,
+    pairs,
     protocol,
     rows_without,
+    source,
 )
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.source import source_of
@@ -28,19 +30,10 @@ from tracecloak.pipelines.keys.receipts import snapshot_of
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.transforms.lakes import delta
 from tracecloak.transforms.lakes.tables import VersionGoneError, address_of
-from tracecloak.transforms.sources import EventSource
 
 deltalake = pytest.importorskip("deltalake")
 
 ROWS = log_rows(4)
-
-
-def source(address: str, **flags: object) -> EventSource:
-    return source_of(load_log({"log": address, **flags}))
-
-
-def pairs(rows: list[dict[str, str]]) -> list[tuple[str, str]]:
-    return [(row["case_id"], row["activity"]) for row in rows]
 
 
 def write(path: Path, rows: pa.Table, **how: object) -> None:

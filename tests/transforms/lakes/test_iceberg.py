@@ -19,16 +19,15 @@ from tests.support.lake_tables import (
     events_of,
     iceberg_table,
     log_rows,
+    pairs,
     rows_without,
+    source,
     use_catalogue,
 )
-from tracecloak.pipelines.configuration.config import load_log
-from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.source_column import texts
 from tracecloak.transforms.lakes import iceberg
 from tracecloak.transforms.lakes.tables import VersionGoneError
-from tracecloak.transforms.sources import EventSource
 
 pytest.importorskip("pyiceberg")
 from pyiceberg.schema import Schema
@@ -41,14 +40,6 @@ NAME = "lake.hospital.visits"
 @pytest.fixture(autouse=True)
 def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     use_catalogue(monkeypatch, tmp_path)
-
-
-def source(address: str, **flags: object) -> EventSource:
-    return source_of(load_log({"log": address, **flags}))
-
-
-def pairs(rows: list[dict[str, str]]) -> list[tuple[str, str]]:
-    return [(row["case_id"], row["activity"]) for row in rows]
 
 
 def test_a_snapshot_is_what_it_was(tmp_path: Path) -> None:
