@@ -6,14 +6,13 @@ Each is what a forger makes of a release's own page, with the manifest's digest 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from tests.support.received import copied, edited, failed, rewritten, states
-from tests.support.releasing import as_typed, csv_log, tracecloak
+from tests.support.releasing import csv_log, tracecloak
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tests.support.tiers import few_examples
 from tracecloak.pipelines.verification.data import Contents
@@ -51,39 +50,6 @@ def test_every_change_of_bytes_of_a_page_is_found(
     found = failed(verify(str(release)))
     assert ("page" in found) == (changed != page)
     assert changed == page or "Do not open it" in found["page"]
-
-
-@pytest.mark.parametrize("page", ["ours", f"<script src={URL}></script>", None])
-def test_the_senders_word_on_the_version_makes_no_page_safe(
-    graph_release: Path, tmp_path: Path, page: str | None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    release = older(copied(graph_release, tmp_path), "0.0.9\x1b[2J")
-    if page is None:
-        (release / "report.html").unlink()
-        edited(release, lambda body: body.update(outputs=_without(body, "report.html")))
-    elif page != "ours":
-        with_page(release, page.encode())
-    found = verify(str(release))
-    assert failed(found) == {} and found.verdict == "unsure" and not found.holds
-    unsure = {check for check, state in states(found).items() if state == "unsure"}
-    assert unsure == {"statement", "method"} | ({"page"} if page not in ("ours", None) else set())
-    # What no version changes is looked at as ever.
-    assert {states(found)[check] for check in ("data", "forms", "numbers", "budget")} == {"ok"}
-    assert as_typed("verify", release) == 8
-    printed = capsys.readouterr().out
-    assert "All that can be checked holds" not in printed
-    assert ("open it only where there is no network" in printed) == ("page" in unsure)
-    assert "\x1b" not in printed
-
-
-def _without(body: Any, path: str) -> list[Any]:
-    return [output for output in body["outputs"] if output["path"] != path]
-
-
-def older(release: Path, version: str) -> Path:
-    """Makes a release say that another version made it; it says so in the manifest alone."""
-    edited(release, lambda body: body["tool"].update(version=version))
-    return release
 
 
 # --- Other files ----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -75,23 +75,12 @@ GRAPHS = (
 # --- reading SVG ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Drawing:
-    """What a picture shows; numbers are pixels."""
+def read_svg(text: str) -> SimpleNamespace:
+    """What a picture shows, in pixels; checks what holds for each.
 
-    root: ElementTree.Element
-    width: float
-    height: float
-    boxes: list[tuple[float, float, float, float]]  # left, top, right, bottom
-    nodes: list[str]  # tooltips
-    edges: list[str]  # tooltips
-    labels: list[tuple[float, float, str]]  # of edges
-    paths: list[str]  # of edges
-    words: list[str]  # outside of the graph
-
-
-def read_svg(text: str) -> Drawing:
-    """Parses a picture and checks what holds for each."""
+    Of nodes there are boxes (left, top, right, bottom) and tooltips; of edges tooltips, labels with
+    their places, and paths; and words are outside of the graph.
+    """
     root = ElementTree.fromstring(text)
     width, height = float(root.get("width")), float(root.get("height"))
     assert root.tag == f"{SVG}svg" and root.get("viewBox") == f"0 0 {width:g} {height:g}"
@@ -116,17 +105,13 @@ def read_svg(text: str) -> Drawing:
     for group in groups["edge"]:
         label = group.find(f"{SVG}text")
         labels.append((float(label.get("x")), float(label.get("y")), label.text))
-    return Drawing(
-        root,
-        width,
-        height,
-        boxes,
-        [group.find(f"{SVG}title").text for group in groups["node"]],
-        [group.find(f"{SVG}title").text for group in groups["edge"]],
-        labels,
-        [group.find(f"{SVG}path").get("d") for group in groups["edge"]],
-        [e.text or "" for e in root.findall(f"{SVG}text")],
-    )
+    return SimpleNamespace(
+        root=root, width=width, height=height, boxes=boxes, labels=labels,
+        nodes=[group.find(f"{SVG}title").text for group in groups["node"]],
+        edges=[group.find(f"{SVG}title").text for group in groups["edge"]],
+        paths=[group.find(f"{SVG}path").get("d") for group in groups["edge"]],
+        words=[e.text or "" for e in root.findall(f"{SVG}text")],
+    )  # fmt: skip
 
 
 def points_of(path: str) -> Iterator[tuple[float, float]]:
@@ -150,7 +135,7 @@ def points_of(path: str) -> Iterator[tuple[float, float]]:
         yield x, y
 
 
-def check_geometry(drawing: Drawing) -> None:
+def check_geometry(drawing: SimpleNamespace) -> None:
     """No boxes overlap, no labels overlap anything, no edge passes through a box, all is inside."""
     spots = [
         (x, y - 10, x + text_width(text, 11), y + 2) for x, y, text in drawing.labels

@@ -1,31 +1,16 @@
-"""The products of the rigorous methods as files: what others read in them, and what no byte has."""
+"""What is not released is in no byte of what a release leaves."""
 
 import gzip
 import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from tests.support.releasing import csv_log, individual_log, tracecloak
 from tests.support.searching import files_with
-
-# Names as people write them: what must be escaped in XML, DOT or CSV, and no ASCII.
-NAMES = ("Ärztin <ruft> & fragt", 'says "yes, no"', "C;D", "D\\n")
-START, END = "▶", "■"
-
-
-def rows_of(names: tuple[str, ...], n_cases: int) -> list[tuple[str, str, str]]:
-    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
-    return [
-        (f"case-{case}", quoted[step], f"2026-01-{1 + case % 28:02d}T0{2 * step}:00:00Z")
-        for case in range(n_cases)
-        for step in range(2 + case % 3)
-    ]
 
 
 def release(folder: Path, log: Path, *flags: object) -> Path:
@@ -34,41 +19,6 @@ def release(folder: Path, log: Path, *flags: object) -> Path:
         "--release_id", "r", "--runner", "InMemory", "--parts", 2, *flags,
     ) == 0  # fmt: skip
     return folder / "out" / "run_id=r"
-
-
-@pytest.fixture(scope="module")
-def histogram(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("histogram")
-    log = csv_log(folder / "log.csv", rows_of(NAMES, 300))
-    flags = ("--method", "variant-histogram", "--epsilon", "0.7", "--delta", "1e-5")
-    return release(folder, log, *flags, "--formats", "parquet,xes,csv")
-
-
-# --- The log of a histogram -----------------------------------------------------------------------
-
-
-def test_the_log_in_all_its_forms_is_the_histogram(histogram: Path) -> None:
-    """Catches a generated log that does not add up to the counts it was made of."""
-    expected = {
-        tuple(row["variant"]): row["count"]
-        for row in json.loads((histogram / "variants.json").read_text())["variants"]
-    }
-    assert len(expected) == 3
-    logs = (pd.read_parquet(histogram / "log"), pd.read_csv(histogram / "log.csv.gz"))
-    for frame in logs:
-        found = Counter(frame.groupby("case_id", sort=False)["activity"].apply(tuple))
-        assert found == expected
-        for numbers in frame.groupby("case_id")["event_index"].apply(list):
-            assert numbers == list(range(1, len(numbers) + 1))
-    edges = json.loads((histogram / "dfg.json").read_text())["edges"]
-    pairs: Counter[tuple[str, str]] = Counter()
-    for variant, count in expected.items():
-        for pair in zip((START, *variant), (*variant, END), strict=True):
-            pairs[pair] += count
-    assert {(e["source"], e["target"]): e["count"] for e in edges} == pairs
-
-
-# --- What is in no byte ---------------------------------------------------------------------------
 
 
 RARE, COMMON = "canary-rare", "canary-common"
