@@ -30,7 +30,7 @@ from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Sums
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.statistics.clipped_flows import CaseNorms
+from tracecloak.schemas.statistics.clipped_flows import CaseNorms, cells_of_flows
 
 # --- The norm to which cases are scaled down: public, or chosen on the log and paid for. ----------
 
@@ -71,7 +71,7 @@ def _norms_of_cases(batch: Batch, n_bins: int | None) -> CaseNorms:
 
         borders = duration_borders(n_bins)
     traces = recode_to_selected(batch.traces, batch.decisions)
-    return CaseNorms.from_traces(traces, norm_grid(), borders)
+    return CaseNorms.of_squares(cells_of_flows(traces, borders).squares, norm_grid())
 
 
 @cache

@@ -148,7 +148,6 @@ def run_epoch(
             store,
             [epoch.noted, *epoch.sinks, *sinks],
             RejectSink(epoch.rejected, config.reject_kafka or config.reject_topic).send,
-            config.release_delay,
             clock,
             standing,
         )

@@ -270,25 +270,6 @@ class CaseNorms(CountsByKey):
     counts: np.ndarray
 
     @classmethod
-    def from_traces(
-        cls,
-        traces: TraceBatch,
-        grid_squared: np.ndarray,
-        bin_edges_us: np.ndarray | None = None,
-    ) -> CaseNorms:
-        """Counts the cases of a batch, each once.
-
-        Args:
-            traces: Complete cases.
-            grid_squared: int64[n_grid], ascending squared norms in occurrences.
-            bin_edges_us: As for ClippedFlows: with bins a case's norm is smaller.
-
-        Raises:
-            UsageError: Grid or edges do not ascend.
-        """
-        return cls.of_squares(cells_of_flows(traces, bin_edges_us).squares, grid_squared)
-
-    @classmethod
     def of_squares(cls, squares: np.ndarray, grid_squared: np.ndarray) -> CaseNorms:
         """Counts cases by the squared norms of their vectors, whatever these count.
 
@@ -300,8 +281,7 @@ class CaseNorms(CountsByKey):
             UsageError: The grid does not ascend.
         """
         _require_ascending("grid_squared", grid_squared)
-        buckets, counts = np.unique(np.searchsorted(grid_squared, squares), return_counts=True)
-        return cls(buckets.astype(np.int64), counts.astype(np.int64))
+        return cls(*distinct_counts(np.searchsorted(grid_squared, squares)))
 
     def histogram(self, n_grid: int) -> np.ndarray:
         """Returns int64[n_grid + 1], the cases of every bucket of the grid.

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from tracecloak.schemas.arrays.merging import (
     CountsByKey,
     OfArrays,
+    distinct_counts,
     offsets_of,
     order_of_small,
     ranges,
@@ -82,8 +83,7 @@ class TraceLengths(CountsByKey):
     @classmethod
     def from_traces(cls, traces: TraceBatch) -> TraceLengths:
         """Counts the cases of a batch."""
-        lengths, counts = np.unique(traces.lengths, return_counts=True)
-        return cls(lengths.astype(np.int64), counts.astype(np.int64))
+        return cls(*distinct_counts(traces.lengths))
 
     @property
     def n_cases(self) -> int:

@@ -414,7 +414,6 @@ class LocalStream:
         store: The open store of the state.
         sinks: Where steps are published, in this order.
         reject: Takes batches of messages that cannot be read.
-        release_delay_us: How long a step waits; a step that is later causes a warning.
         clock: Seconds since 1970 UTC.
         standing: Where the loop says how it stands.
     """
@@ -424,13 +423,12 @@ class LocalStream:
     store: LocalState
     sinks: Sequence[Sink]
     reject: Callable[[pa.RecordBatch], object]
-    release_delay_us: int
     clock: Callable[[], float]
     standing: StreamStatus
 
     def __post_init__(self) -> None:
         """Begins with nothing read and nothing to publish."""
-        self._behind_us = max(self.release_delay_us, _LEAST_BEHIND_US)
+        self._behind_us = max(self.stream.rule.release_delay_us, _LEAST_BEHIND_US)
         self._away, self._late, self._behind = RateLimiter(), RateLimiter(), RateLimiter()
         self._state: StreamState
         self._positions: dict[str, Any] = {}

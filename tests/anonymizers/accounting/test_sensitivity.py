@@ -45,7 +45,12 @@ from tracecloak.schemas.events.declarations import Attribute, Declaration
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.models import parse_tree
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedCells, ClippedFlows
+from tracecloak.schemas.statistics.clipped_flows import (
+    CaseNorms,
+    ClippedCells,
+    ClippedFlows,
+    cells_of_flows,
+)
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.relations import ActivityRelations
 from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
@@ -97,7 +102,7 @@ def trace_lengths(traces: TraceBatch) -> Cells:
 
 
 def norms(traces: TraceBatch) -> Cells:
-    found = CaseNorms.from_traces(traces, np.array([2, 3, 4, 6]))
+    found = CaseNorms.of_squares(cells_of_flows(traces, None).squares, np.array([2, 3, 4, 6]))
     return cells_by(found.buckets.tolist(), found.counts)
 
 

@@ -42,6 +42,7 @@ from tracecloak.schemas.statistics.clipped_flows import (
     CaseNorms,
     ClippedCells,
     ClippedFlows,
+    cells_of_flows,
 )
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.log_times import LogTimes, StartRange
@@ -92,7 +93,9 @@ COUNTS: dict[type, Callable[[TraceBatch], Any]] = {
     ActivityVocabulary: lambda traces: ActivityVocabulary.of(
         [traces.vocabulary.names[code].as_py() for code in traces.activities]
     ),
-    CaseNorms: lambda traces: CaseNorms.from_traces(traces, np.array([2, 3, 4, 5, 9])),
+    CaseNorms: lambda traces: CaseNorms.of_squares(
+        cells_of_flows(traces, None).squares, np.array([2, 3, 4, 5, 9])
+    ),
     CaseRanks: _ranks,
     ClippedCells: _cells,
     ClippedFlows: lambda traces: ClippedFlows.from_traces(traces, 20, 10, np.array([2])),
