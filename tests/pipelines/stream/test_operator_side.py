@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import http.client
 import json
 import socket
 import stat
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -53,13 +52,10 @@ def free_port() -> int:
 
 def get(port: int, path: str, accept: str = "") -> tuple[int, str, str]:
     """Status, content type and body."""
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Accept": accept})
-    try:
-        with urllib.request.urlopen(request, timeout=10) as answer:
-            return answer.status, answer.headers["Content-Type"], answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.headers["Content-Type"], error.read().decode()
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=10)) as one:
+        one.request("GET", path, headers={"Accept": accept})
+        answer = one.getresponse()
+        return answer.status, answer.headers["Content-Type"], answer.read().decode()
 
 
 # --- Health -----------------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from apache_beam.utils.windowed_value import PaneInfoTiming
 
 from tests.support.beam_state import Bag, Cell
 from tests.support.stream_runs import Happening, Sent, in_time, random_messages, stream_of, ticking
-from tests.support.streams import Keep
 from tracecloak.anonymizers.streams.steps import Identities
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -82,15 +81,19 @@ def counted_of(step: int, traces: TraceBatch, names: dict[str, str]) -> list[Cou
     ]
 
 
-_kept: dict[str, list[Any]] = {}
+_KEPT: dict[str, list[Any]] = {}
 
 
-def keep_closed(*found: Any) -> None:
-    _kept["closed"].append(found)
+class Keep(beam.DoFn):
+    """Keeps every element with its window and its pane, in this process."""
 
+    def __init__(self, name: str) -> None:
+        self._name = name
 
-def keep_panes(*found: Any) -> None:
-    _kept["panes"].append(found)
+    def process(
+        self, element: Any, window: Any = beam.DoFn.WindowParam, pane: Any = beam.DoFn.PaneInfoParam
+    ) -> None:
+        _KEPT[self._name].append((element, window, pane))
 
 
 def run(
@@ -100,7 +103,7 @@ def run(
     layout: MessageFormat | None = None,
 ) -> tuple[list[Counted], list[Pane]]:
     """(closed cases in the order in which they came out, firings of the windows behind)."""
-    _kept.update(closed=[], panes=[])
+    _KEPT.update(closed=[], panes=[])
     happenings = list(happenings)
     together = [one for one in happenings if not isinstance(one, float | int)]
     names = {sent.case for sent in chain.from_iterable(together) if isinstance(sent, Sent)}
@@ -110,18 +113,18 @@ def run(
             pipeline | stream_of(happenings) | DecodeMessages(layout or MessageFormat(MAPPING))
         )
         closed = decoded["events"] | AssembleCases(rule, KEY, HORIZON, n_shards)
-        _ = closed | "KeepClosed" >> beam.ParDo(Keep(keep_closed))
+        _ = closed | "KeepClosed" >> beam.ParDo(Keep("closed"))
         _ = (
             closed
             | beam.Map(lambda element: (0, element)).with_output_types(
                 tuple[int, tuple[int, TraceBatch]]
             )
             | beam.GroupByKey()
-            | "KeepPanes" >> beam.ParDo(Keep(keep_panes))
+            | "KeepPanes" >> beam.ParDo(Keep("panes"))
         )
     back = named(names)
     seen = []
-    for (step, traces), window, _ in _kept["closed"]:
+    for (step, traces), window, _ in _KEPT["closed"]:
         assert window.end.micros == rule.release_time(step)
         seen += counted_of(step, traces, back)
     panes = [
@@ -132,7 +135,7 @@ def run(
             pane.is_last,
             sorted(c for step, traces in grouped for c in counted_of(step, traces, back)),
         )
-        for (_, grouped), window, pane in _kept["panes"]
+        for (_, grouped), window, pane in _KEPT["panes"]
     ]
     return seen, panes
 
@@ -347,7 +350,7 @@ def test_a_case_of_two_individuals_is_one_of_each() -> None:
         Sent(3, "d", "C", "2", individual="anna"),
     ]
     run([sent, *ticking(0, 40)], replace(RULE, cap=CaseCap(9)), 5, layout)
-    found = [traces for (_, traces), _, _ in _kept["closed"]]
+    found = [traces for (_, traces), _, _ in _KEPT["closed"]]
     cases = [counted for traces in found for counted in counted_of(0, traces, {})]
     assert sorted(activities for _, _, activities in cases) == [("A", "C"), ("B",), ("C",)]
     assert len({name for _, name, _ in cases}) == 3
