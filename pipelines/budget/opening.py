@@ -92,9 +92,7 @@ def open_store(config: AccountConfig) -> KeyStore:
         require_file_system("worker_keys", config.worker_keys)
     store = store_of(config)
     if store.check_secrets():
-        from tracecloak.pipelines.keys.rewrapping import wrap_what_is_in_clear
-
-        wrap_what_is_in_clear(store)
+        store.wrap_what_is_in_clear()
     return store
 
 

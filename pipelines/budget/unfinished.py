@@ -13,7 +13,6 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from tracecloak.pipelines.budget.registry import ReleaseRegistry, ledger_state
 from tracecloak.pipelines.keys.key_store import KeyStore
@@ -98,8 +97,8 @@ def forfeit(
         else:
             was_given_up = ledger_state(states, receipt.key_fingerprint) == "given up"
         if not open_charges and was_given_up:
-            for build in built.values():  # cut off after the ledger was told
-                build.folder(place, release_id).clear()
+            for made_by, area in built.values():  # cut off after the ledger was told
+                ReleaseFolder(place, release_id, area, store=made_by).clear()
             if store.forget(place, release_id):
                 return Ended(final, had_key=True)
         for folder in _lone_results(store, ledger.entries()):
@@ -114,7 +113,8 @@ def forfeit(
             )
         had_key = False
         for entry in open_charges:
-            folder = built[entry.key_fingerprint].folder(place, release_id)
+            made_by, area = built[entry.key_fingerprint]
+            folder = ReleaseFolder(place, release_id, area, store=made_by)
             books = ReleaseRegistry(store, ledger, folder)
             if books.shows(entry.key_fingerprint) == "this release":
                 books.finish(entry.key_fingerprint)
@@ -185,37 +185,26 @@ class Ended:
     was_reserved: bool = True
 
 
-class Build(NamedTuple):
-    """With what a release was made under one of its keys, as the ledger says.
+def builds_of(entries: Sequence[Entry]) -> dict[str, tuple[str, str | None]]:
+    """Returns (key store, staging area) with which a release was made, by its keys' fingerprints.
 
-    Attributes:
-        store: The key store, see `KeyStore.identity`; empty: the ledger names none.
-        staging_area: Where it was built; None: beside the output.
-    """
-
-    store: str
-    staging_area: str | None
-
-    def folder(self, output: str, release_id: str) -> ReleaseFolder:
-        """Returns where a release was built so."""
-        return ReleaseFolder(output, release_id, self.staging_area, store=self.store)
-
-
-def builds_of(entries: Sequence[Entry]) -> dict[str, Build]:
-    """Returns with what a release was made, by the fingerprints of its keys.
+    The store is as `KeyStore.identity` has it, empty: the ledger names none; the area None: it was
+    built beside the output.
 
     Args:
         entries: Those of the ledger about the release.
     """
     return {
-        e.key_fingerprint: Build(str(e.facts.get("store", "")), e.facts.get("staging_area"))
-        for e in entries
-        if e.action == "reserve"
+        entry.key_fingerprint: (str(entry.facts.get("store", "")), entry.facts.get("staging_area"))
+        for entry in entries
+        if entry.action == "reserve"
     }
 
 
 def elsewhere(
-    built: Mapping[str, Build], key_fingerprints: Iterable[str], receipt: Receipt | None
+    built: Mapping[str, tuple[str, str | None]],
+    key_fingerprints: Iterable[str],
+    receipt: Receipt | None,
 ) -> tuple[str, ...]:
     """Returns which key stores made what is ended, without the one that has its receipt.
 
@@ -227,7 +216,7 @@ def elsewhere(
         key_fingerprints: The keys of what is ended.
         receipt: What this key store has of it; None: nothing.
     """
-    stores = {key: build.store for key, build in built.items()}
+    stores = {key: store for key, (store, _) in built.items()}
     of_receipt = None if receipt is None else stores.get(receipt.key_fingerprint)
     return tuple(sorted({stores[key] for key in key_fingerprints} - {of_receipt}))
 
@@ -268,11 +257,11 @@ def withdraw(
         internal = store.operator_folder(place, release_id)
         name, at, epoch = release_id.partition("@")
         if at:
-            areas = {build.staging_area for build in built.values()}
+            areas = {area for _, area in built.values()}
             places = [epoch_workplace(place, name, epoch, area) for area in areas]
             return Ended(_remove_epoch(place, name, epoch, *places, internal), had_key, others)
-        for build in built.values():
-            folder = build.folder(place, release_id)
+        for made_by, area in built.values():
+            folder = ReleaseFolder(place, release_id, area, store=made_by)
             folder.withdraw(_newest(ledger, folder), internal)
     return Ended(ReleaseFolder(place, release_id).final, had_key, others)
 

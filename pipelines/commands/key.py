@@ -31,7 +31,7 @@ def run(given: Given) -> int:
 
 
 def _make(flags: Flags) -> Result:
-    from tracecloak.pipelines.keys.rewrapping import new_key_file
+    from tracecloak.pipelines.keys.key_store import new_key_file
 
     path = Path(flags["output"])
     new_key_file(path)
@@ -56,12 +56,11 @@ def _make_pair(flags: Flags) -> Result:
 
 def _rewrap(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.opening import store_at
-    from tracecloak.pipelines.keys.rewrapping import rewrap
     from tracecloak.transforms.keys.sources import check_reference
 
     check_reference(flags["to"], "--to")
     store = store_at(flags.get("key_store"), key_encryption_key=flags["to"])
-    n_wrapped = rewrap(store, flags["from"], flags["to"])
+    n_wrapped = store.rewrap(flags["from"], flags["to"])
     sentence = (
         f"{n_wrapped} encrypted anew; every key of this key store is under the key of --to now, "
         "which commands find by key_encryption_key or TRACECLOAK_KEY_ENCRYPTION_KEY. Keep the old "

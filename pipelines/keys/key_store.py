@@ -24,7 +24,7 @@ from typing import IO, ClassVar, Literal
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.keys.kept_secrets import KeptSecrets
 from tracecloak.pipelines.keys.receipts import InputFile, KeyStoreError, Origin, Receipt, today
-from tracecloak.schemas.errors import RetryLater
+from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.files import (
     delete_files,
     exists,
@@ -35,6 +35,7 @@ from tracecloak.transforms.files import (
     write_anew,
     write_private,
 )
+from tracecloak.transforms.keys.sources import check_reference
 from tracecloak.transforms.keys.wrapping import KeyReference
 
 # --- The folder of a key store: files that only their owner reads, appear whole, and are locked. --
@@ -243,6 +244,64 @@ class KeyStore(StoreFolder):
         """
         with self.in_use():
             return bool(self.secrets.check())
+
+    def wrap_what_is_in_clear(self) -> None:
+        """Wraps the keys that lie in clear and shall not.
+
+        Raises:
+            UsageError: The key-encryption key is another whenever it is asked for.
+            RetryLater: A release is at work, or the source of that key does not answer now.
+            KeyStoreError: The store cannot be used.
+        """
+        with self._nobody_at_work(), self.in_use():
+            n_wrapped = self.secrets.wrap_all()
+        _LOG.warning(
+            "key store %s: %d keys were in clear and are encrypted from now on, so commands that "
+            "read them need key_encryption_key; earlier copies of the folder have them in clear",
+            self.path,
+            n_wrapped,
+        )
+
+    def rewrap(self, before: str, after: str) -> int:
+        """Wraps by a key-encryption key what another wrapped, or nobody; returns how many keys.
+
+        Whoever is cut off calls it again: what is done is not done twice. The store's own
+        key-encryption key is not asked for.
+
+        Args:
+            before: Reference to the other key.
+            after: Reference to the key that is asked for from now on.
+
+        Raises:
+            UsageError: There is no such store, neither key wraps what is there, or one of them is
+                not there.
+            RetryLater: A release is at work, or the source of a key does not answer now.
+            KeyStoreError: The store cannot be used.
+        """
+        check_reference(before, "--from")
+        secrets = KeptSecrets(self.path, after, "--to")
+        if not self.path.is_dir():
+            raise UsageError(f"there is no key store in {self.path}; correct key_store")
+        with self._nobody_at_work(), self.in_use():
+            return secrets.wrap_all(before)
+
+    @contextlib.contextmanager
+    def _nobody_at_work(self) -> Iterator[None]:
+        """Keeps keys from being made, and every release that has one from going on, meanwhile.
+
+        Raises:
+            RetryLater: One is at work.
+        """
+        with self.locked(KEYS_LOCK), contextlib.ExitStack() as held:
+            for path in self.secrets.paths():
+                if path.suffix == ".key":
+                    lock = str(path.with_suffix(".lock").relative_to(self.path))
+                    refusal = (
+                        f"a release of key store {self.path} is at work, whose key would be "
+                        "encrypted anew; run this again when it has ended"
+                    )
+                    held.enter_context(self.locked(lock, refusal))
+            yield
 
     @property
     def ledger_url(self) -> str:
@@ -569,6 +628,17 @@ class KeyStore(StoreFolder):
             self.secrets.check_key()
             self.put(path, self.secrets.kept(secrets.token_bytes(32)), replaces=False)
         return self.secrets.read(path)
+
+
+def new_key_file(path: Path) -> None:
+    """Writes a fresh release key that only its owner can read.
+
+    Raises:
+        UsageError: The file exists.
+    """
+    if path.exists():
+        raise UsageError(f"{path} exists; a key is never overwritten")
+    write_private(path, ReleaseKey.generate().hex().encode(), replaces=False)
 
 
 def _place(output: str, release_id: str) -> str:

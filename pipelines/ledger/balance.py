@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from tracecloak.pipelines.ledger.entries import Action, Charge, Entry, WindowCharge
+from tracecloak.pipelines.ledger.entries import Charge, Entry, WindowCharge
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.ledger.caps import Account
@@ -95,14 +95,12 @@ class ChargeState:
     Attributes:
         reserved: The entry that reserved it last, whose details are those of the charge.
         last: The last entry about it.
-        actions: All that happened to it, in order.
         window: The window that it is of, as it was reserved last; None: it is of none.
         claimed: The entry by which it claimed its units since; None: there is none.
     """
 
     reserved: Entry
     last: Entry
-    actions: list[Action]
     window: WindowCharge | None = None
     claimed: Entry | None = None
 
@@ -139,11 +137,10 @@ def advance(states: dict[Charge, ChargeState], entry: Entry) -> None:
         return
     state = states.get(entry.charge)
     if state is None or entry.action == "reserve":
-        actions = [] if state is None else states.pop(entry.charge).actions
+        states.pop(entry.charge, None)
         window = entry.window if entry.action == "reserve" else None
-        state = states[entry.charge] = ChargeState(entry, entry, actions, window)
+        state = states[entry.charge] = ChargeState(entry, entry, window)
     state.last = entry
-    state.actions.append(entry.action)
     if entry.action == "claim" and state.window is not None:
         state.claimed = entry
         # A charge that was restored to a ledger may count twice by now; see `recovered_steps`.

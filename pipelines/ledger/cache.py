@@ -22,7 +22,6 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.caps import awaited_stores, awaited_text
@@ -132,14 +131,6 @@ class LedgerCache:
             return False
         with contextlib.closing(self.opened(self.file)) as past:
             return past.differs_from(entries)
-
-    def stamp(self) -> dict[str, Any]:
-        """Returns what a reservation notes of the key store that makes it.
-
-        Raises:
-            KeyStoreError: The key store cannot be written.
-        """
-        return {"store": self.store.identity(), "generation": self.store.next_generation()}
 
     def complaints(self, past: LedgerSnapshot, copies: Sequence[Copy]) -> list[str]:
         """Returns what ledger and key store do not agree on, a sentence each.

@@ -132,26 +132,22 @@ class Ledger:
             raise LedgerError(lost_text(self.place, seen))
         if seen is None and not new:
             raise NoLedger(
-                f"{self.place} does not exist, so what was spent before is not known: "
-                "correct ledger or key_store, or begin a ledger in which nothing is spent with "
-                "`tracecloak ledger begin`, or with --new_ledger at the first release"
+                f"{self.place} does not exist, so what was spent before is not known: correct "
+                "ledger or key_store, or begin an empty ledger with `tracecloak ledger begin`, or "
+                "with --new_ledger at the first release"
             )
         if not self._may_begin_beside_caps and any(copy.declares for copy in others):
             raise UsageError(
-                f"{self.place} does not exist, and accounts are declared in another "
-                "ledger that this key store paid with: their caps would not hold in a fresh one. "
-                "Correct ledger, or have the privacy officer begin it: `tracecloak ledger begin`"
+                f"{self.place} does not exist, and accounts are declared in another ledger of this "
+                "key store: their caps would not hold in a fresh one. Correct ledger, or have the "
+                "privacy officer begin it: `tracecloak ledger begin`"
             )
         with _told_as_usage():
             self._database.make_file()
             self.make_tables()
         _LOG.info("made a new ledger, in which nothing is spent: %s", self.place)
         if others:
-            _LOG.warning(
-                "this key store paid with another ledger before, and %s knows nothing of what was "
-                "spent there",
-                self.place,
-            )
+            _LOG.warning("%s knows nothing of what this key store spent in another", self.place)
 
     def make_tables(self) -> None:
         """Makes the tables that are not there.
@@ -206,8 +202,11 @@ class Ledger:
                 return []
             check_answered(past.declarations(), self.place)
             check_caps(past, reservation, self.accounts.get(reservation.account))
-            details = {} if self.memory is None else self.memory.stamp()
-            return [("reserve", columns, details | reservation.facts())]
+            details = reservation.facts()
+            if self.memory is not None:
+                store = self.memory.store
+                details |= {"store": store.identity(), "generation": store.next_generation()}
+            return [("reserve", columns, details)]
 
         self.append(steps)
 

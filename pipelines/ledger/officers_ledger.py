@@ -126,7 +126,7 @@ class OfficersLedger(Ledger):
         def steps(past: LedgerSnapshot) -> list[Step]:
             self.check_sound(past)
             states = past.states(*release)
-            found = [one for one in states if may_follow(action, (one.last.action,))]
+            found = [one for one in states if may_follow(action, one.last.action)]
             if not found and all(one.last.action != action for one in states):
                 raise UsageError(refusal)
             return steps_of(action, found, details)
@@ -302,7 +302,7 @@ def recovered_steps(
         elif state is None or "void" in (state.last.action, entry.action):
             continue
         elif entry.seq < state.reserved.seq or not may_follow(
-            entry.action, known[entry.charge].actions if entry.charge in known else ()
+            entry.action, known[entry.charge].last.action if entry.charge in known else None
         ):
             continue
         elif entry.action == "claim" and state.window and state.window.scope in overtaken:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import operator
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
@@ -64,95 +64,85 @@ def problems(
     decided: set[tuple[OfKey, int]] = set()
     faults = []
     for entry in entries:
-        found = _odd_link(entry, previous) + _odd_columns(entry)
+        found = {
+            "entries before it are missing": entry.seq != (previous.seq if previous else 0) + 1,
+            "it was changed: its hash is not the hash of its columns": entry.hash != entry.digest(),
+            "it does not follow the entry before it": entry.previous_hash
+            != (FIRST_HASH if previous is None else previous.hash),
+            **_odd_columns(entry),
+        }
         if entry.decided is not None:
             step = entry.of_key, entry.decided[0]
-            if entry.of_key not in committed:
-                found.append("step without commit")
-            if step in decided or was_decided(*step):
-                found.append(f"step {step[1]} is decided twice")
+            found["step without commit"] = entry.of_key not in committed
+            found[f"step {step[1]} is decided twice"] = step in decided or was_decided(*step)
             decided.add(step)
         if entry.is_of_charge:
-            found += _odd_action(entry.action, states.get(entry.charge))
+            state = states.get(entry.charge)
+            last = None if state is None else state.last.action
+            is_of_window = state is not None and state.window is not None
+            where = "without reserve" if last is None else f"after {last}"
+            found[f"{entry.action} {where}"] = not may_follow(entry.action, last)
+            found["claim without a window"] = entry.action == "claim" and not is_of_window
+            found["draw without claim"] = (
+                entry.action == "draw" and is_of_window and last != "claim"
+            )
         if entry.action == "commit":
             committed.add(entry.of_key)
-        faults += [f"entry {entry.seq}: {what}" for what in found]
+        faults += [f"entry {entry.seq}: {what}" for what, is_so in found.items() if is_so]
         advance(states, entry)
         previous = entry
     return faults
 
 
-def _odd_link(entry: Entry, previous: Entry | None) -> list[str]:
-    faults = []
-    if entry.seq != (1 if previous is None else previous.seq + 1):
-        faults.append("entries before it are missing")
-    if entry.hash != entry.digest():
-        faults.append("it was changed: its hash is not the hash of its columns")
-    if entry.previous_hash != (FIRST_HASH if previous is None else previous.hash):
-        faults.append("it does not follow the entry before it")
-    return faults
+# The last actions on a charge after which each may come; None: there was none.
+_MAY_FOLLOW: Mapping[Action, tuple[Action | None, ...]] = {
+    "reserve": (None, "void"),
+    "claim": ("reserve",),
+    "draw": UNDRAWN,
+    "void": UNDRAWN,
+    "forfeit": OPEN,
+    # Also after void: one of two runs of a release may fail while the other one succeeds.
+    "commit": (*OPEN, "void", "forfeit"),
+    "withdraw": ("commit",),
+}
 
 
-def _odd_action(action: Action, state: ChargeState | None) -> list[str]:
-    past = [] if state is None else state.actions
-    is_of_window = state is not None and state.window is not None
-    faults = []
-    if not may_follow(action, past):
-        faults.append(f"{action} {f'after {past[-1]}' if past else 'without reserve'}")
-    if action == "claim" and not is_of_window:
-        faults.append("claim without a window")
-    elif action == "draw" and is_of_window and past[-1:] != ["claim"]:
-        faults.append("draw without claim")
-    return faults
+_ODD_ACTION = f"action is not one of {', '.join(ACTIONS)}"
+_KNOWN = {"unit": get_args(Unit), "adjacency": get_args(Adjacency)}
 
 
-def may_follow(action: Action, past: Sequence[Action]) -> bool:
-    """Returns whether an action on a charge can come after those that were before."""
-    if action == "reserve":
-        return not past or past[-1] == "void"
-    if action == "commit":
-        # Also after void: one of two runs of a release may fail while the other one succeeds.
-        return bool(past) and past[-1] not in ("commit", "withdraw")
-    if action == "withdraw":
-        return bool(past) and past[-1] == "commit"
-    before = {"claim": ("reserve",), "forfeit": OPEN}.get(action, UNDRAWN)
-    return bool(past) and past[-1] in before
+def may_follow(action: Action, last: Action | None) -> bool:
+    """Returns whether an action on a charge can come after the last one; None: there was none."""
+    return last in _MAY_FOLLOW.get(action, ())
 
 
-def _odd_columns(entry: Entry) -> list[str]:
-    faults = []
-    for name in ("epsilon", "delta"):
-        text = getattr(entry, name)
-        if text is not None and (what := _odd_decimal(text)):
-            faults.append(f"{name} {what}")
-    if entry.action not in ACTIONS:
-        faults.append(f"action is not one of {', '.join(ACTIONS)}")
-    known = {"unit": get_args(Unit), "adjacency": get_args(Adjacency)}
+def _odd_columns(entry: Entry) -> dict[str, bool]:
+    """Returns what can be wrong with the columns of an entry, and whether it is."""
+    numbers = {name: getattr(entry, name) for name in ("epsilon", "delta")}
+    found = {f"{n} {what}": True for n, text in numbers.items() if (what := _odd_decimal(text))}
+    found[_ODD_ACTION] = entry.action not in ACTIONS
+    known = _KNOWN if entry.is_of_charge else {}
     if entry.is_of_charge:
-        if entry.epsilon is not None and entry.delta is None:
-            faults.append("delta is missing")
-        if entry.action == "claim" and entry.units_sha256 is None:
-            faults.append("units is not a SHA-256")
-        if entry.details and "window" in entry.facts and entry.window is None:
-            faults.append("window is not valid")
+        found["delta is missing"] = entry.epsilon is not None and entry.delta is None
+        found["units is not a SHA-256"] = entry.action == "claim" and entry.units_sha256 is None
+        found["window is not valid"] = "window" in entry.facts and entry.window is None
     elif entry.action in NOTES:
-        known = {}
-        if entry.decided is None:
-            faults.append("step or sha256 is not valid")
+        found["step or sha256 is not valid"] = entry.decided is None
     else:
-        faults += [f"{name} is missing" for name in ("by", "reason") if name not in entry.facts]
-        known = {"unit": known["unit"]} if entry.action == "account" else {}
+        known = {"unit": _KNOWN["unit"]} if entry.action == "account" else {}
+        found |= {f"{name} is missing": name not in entry.facts for name in ("by", "reason")}
     for name, values in known.items():
         if getattr(entry, name) not in values:
-            faults.append(f"{name} is not one of {', '.join(values)}")
-    return faults
+            found[f"{name} is not one of {', '.join(values)}"] = True
+    return found
 
 
 @lru_cache(maxsize=1024)
-def _odd_decimal(text: str) -> str:
+def _odd_decimal(text: str | None) -> str:
     """Returns what is wrong with an exact decimal; empty: nothing. Ledgers repeat the same few."""
     try:
-        return "" if decimal_text(parse_decimal(text)) == text else "is not in its one form"
+        is_odd = text is not None and decimal_text(parse_decimal(text)) != text
+        return "is not in its one form" if is_odd else ""
     except UsageError:
         return "is no decimal"
 

@@ -31,7 +31,6 @@ from tracecloak.pipelines.keys.receipts import (
     Receipt,
     snapshot_of,
 )
-from tracecloak.pipelines.keys.rewrapping import rewrap
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.keys.wrapping import KeyEncryptionKey, KeyReference
@@ -251,7 +250,7 @@ def test_who_opened_the_store_before_its_keys_were_wrapped_anew_makes_none(
     named = key and hospital.first
     store = hospital.store(named)
     store.identity()
-    rewrap(hospital.store(named), hospital.first, hospital.second)
+    hospital.store(named).rewrap(hospital.first, hospital.second)
     before = hospital.secrets()
     with pytest.raises(UsageError, match=r"is encrypted( by another than|; name the key)"):
         store.reserve("out", "r", "input", "configuration")

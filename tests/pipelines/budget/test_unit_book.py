@@ -22,7 +22,6 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
-from tracecloak.pipelines.keys.rewrapping import rewrap, wrap_what_is_in_clear
 from tracecloak.pipelines.ledger import unit_book, unit_index
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
@@ -415,9 +414,9 @@ def test_the_key_of_the_book_is_made_once_and_wrapped_as_the_others(tmp_path: Pa
         (tmp_path / f"kek{digit}").write_text(digit * 64)
     wrapped = KeyStore(keys, key_encryption_key=first)
     assert wrapped.check_secrets()
-    wrap_what_is_in_clear(wrapped)
+    wrapped.wrap_what_is_in_clear()
     assert key not in path.read_text() and wrapped.book_key().resolve().hex() == key
-    assert rewrap(wrapped, first, second) == 3
+    assert wrapped.rewrap(first, second) == 3
     assert KeyStore(keys, None, second).book_key().resolve().hex() == key
 
 

@@ -88,7 +88,7 @@ def failing(error: Exception) -> Callable[..., NoReturn]:
 UNASKED = (
     "pipelines.release.window", "pipelines.release.extensions", "pipelines.ledger.unit_book",
     "pipelines.windows", "pipelines.stream",
-    "pipelines.budget.withdrawing", "pipelines.budget.unfinished", "pipelines.keys.rewrapping",
+    "pipelines.budget.withdrawing", "pipelines.budget.unfinished",
     "pipelines.runners.on_beam", "transforms.batch.anonymize", "transforms.batch.read",
     "transforms.batch.traces", "transforms.stream", "transforms.services",
     "transforms.keys.signing", "anonymizers.streams", "examination", "apache_beam",
