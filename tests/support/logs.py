@@ -155,6 +155,12 @@ def histogram(counts: Mapping[Variant, int], names: Iterable[str] = "ABC") -> Va
     return VariantHistogram.from_traces(trace_batch(log, names))
 
 
+def log_of(counts: Mapping[str, int], names: str | None = None) -> TraceBatch:
+    """Cases of variants whose activities are letters."""
+    texts = itertools.chain.from_iterable([variant] * n for variant, n in counts.items())
+    return trace_batch({f"c{i}": " ".join(text) for i, text in enumerate(texts)}, names)
+
+
 # --- the statistics in plain Python ---------------------------------------------------------------
 
 

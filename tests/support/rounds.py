@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from tests.support.keys import release_key
 from tracecloak.anonymizers.contract.case_digests import InputDigest
-from tracecloak.anonymizers.contract.in_memory import bound, decided
+from tracecloak.anonymizers.contract.in_memory import anonymise, bound, decided
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.drawing import EXACT, Noise
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
@@ -96,6 +97,19 @@ class Recording(Randomness):
         rows = zip(cells[:, 0].tolist(), cells[:, 1].tolist(), counters.tolist(), strict=True)
         self.asked[purpose] += rows
         return super().words(purpose, cells, counter)
+
+
+def released_variants(
+    method: Anonymizer, log: TraceBatch, params: Any, number: int = 0
+) -> dict[tuple[str, ...], int]:
+    """Returns what a method that generates a log of variants releases of each."""
+    made = anonymise([log], method, params, release_key(number), RELEASE_ID, CONFIG_DIGEST)
+    variants: Any = made.products.by_name["variants"]
+    assert sum(batch.n_cases for batch in made.traces) == variants.n_cases
+    rows = variants.to_table().to_pylist()
+    found = {tuple(row["variant"]): row["count"] for row in rows}
+    assert len(found) == len(rows)
+    return found
 
 
 def rows_of(batches: Sequence[TraceBatch]) -> list[tuple[str, tuple[tuple[str, int], ...]]]:

@@ -106,23 +106,6 @@ def truncated_noise(epsilon: Fraction, sensitivity: int, bound: int) -> Noise:
     return lambda count: truncated_laplace(scale, bound, count)
 
 
-@pytest.mark.parametrize("epsilon", ["0.7", "2.5"])
-@pytest.mark.parametrize("sensitivity", [1, 2, 3])
-def test_laplace_noise_is_pure(epsilon: str, sensitivity: int) -> None:
-    """In every split of the sensitivity over two counts, up to the mass that is not listed."""
-    e = exact(epsilon)
-    scale = Fraction(*laplace_scale(e, of_count(sensitivity)))
-    reach = int(20 * scale)
-    for first in range(sensitivity // 2 + 1):
-        law = discrete_laplace(scale, reach), discrete_laplace(scale, reach, first)
-        other = (
-            discrete_laplace(scale, reach),
-            discrete_laplace(scale, reach, sensitivity - first),
-        )
-        before, after = law[0].times(other[0]), law[1].times(other[1])
-        assert delta_between(before, after, e)[1] < Fraction(1, 10**7)
-
-
 HISTOGRAMS = [
     # epsilon, delta: one where a key of many cases is the worst, one where many keys are.
     ("1", "0.01"),

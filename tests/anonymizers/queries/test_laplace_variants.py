@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.generators import budget
-from tests.support.keys import randomness, release_key
-from tests.support.logs import Variant, histogram, trace_batch, variant_counts
+from tests.support.keys import randomness
+from tests.support.logs import Variant, histogram, log_of, variant_counts
 from tests.support.privacy_loss import (
     ONE,
     Law,
@@ -25,8 +25,8 @@ from tests.support.privacy_loss import (
     integer_part_of_laplace,
 )
 from tests.support.privacy_loss import discrete_laplace as laplace_law
+from tests.support.rounds import released_variants
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.queries import prefix_method
@@ -39,7 +39,6 @@ from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 END = "end"  # as a symbol of naive prefixes
@@ -198,65 +197,6 @@ def test_a_unit_spends_the_budget_if_it_is_as_long_as_there_are_levels(units: in
     assert worst == 1
 
 
-def whole_law(counts: Mapping[Variant, int], query: LevelQuery, names: str, reach: int) -> Law:
-    """The law of the answer as a set of (prefix, count), by recursion over the candidates."""
-
-    def below(prefix: Variant) -> Law:
-        level = len(prefix) + 1
-        made = Law({frozenset(): (ONE, ONE)}, 0)
-        for symbol in (*names, END):
-            if symbol == END and level == 1:
-                continue
-            true = levels(counts, level)[level - 1][*prefix, symbol]
-            noisy = laplace_law(Fraction(*query.scale), reach, true).map(
-                lambda n: n if n >= query.threshold else NOT_SEEN
-            )
-            grows = symbol != END and level < query.max_prefix_length
-            after = below((*prefix, symbol)) if grows else None
-            chances: dict[Any, tuple[int, int]] = {}
-            rest = noisy.rest
-            for n, (low, high) in noisy.chances.items():
-                if n == NOT_SEEN:
-                    chances[frozenset()] = (low, high)
-                elif after is None:
-                    chances[frozenset({(*prefix, symbol, n)})] = (low, high)
-                else:
-                    # The noisy count of what grows is part of what is seen here.
-                    for seen, (a, b) in after.chances.items():
-                        outcome = seen | {(*prefix, symbol, n)}
-                        chances[outcome] = ((low * a) >> 256, -((-high * b) >> 256))
-                    rest += after.rest
-            made = made.times(Law(chances, rest)).map(lambda pair: pair[0] | pair[1])
-        return made
-
-    return below(())
-
-
-def test_the_whole_answer_loses_epsilon_and_no_less() -> None:
-    """All logs of up to 2 cases A or AA, on two levels, with the counts of prefixes seen."""
-    domain, epsilon = Domain(ActivityVocabulary(_array("A")), 2, 1), Fraction(4)
-    query = query_of(domain, epsilon)
-    assert query.scale == (1, 2) and query.threshold == 1
-    laws = {
-        (one, two): whole_law({("A",): one, ("A", "A"): two}, query, "A", 20)
-        for one, two in itertools.product(range(3), repeat=2)
-        if one + two <= 2
-    }
-    least = []
-    for one, two in itertools.product(range(2), repeat=2):
-        for more in ((one + 1, two), (one, two + 1)):
-            if more in laws:
-                assert delta_between(laws[one, two], laws[more], epsilon)[1] < 1e-12
-                least.append(
-                    delta_between(laws[one, two], laws[more], epsilon * Fraction(97, 100))[0]
-                )
-    assert min(least) > 1e-9
-
-
-def _array(names: str) -> Any:
-    return ActivityVocabulary.of(names).names
-
-
 def test_too_many_candidates_are_refused_without_their_number() -> None:
     counts = {variant: 100 for variant in itertools.product("ABC", repeat=3)}
     query = LevelQuery(3, (1, 1), 10, max_candidates=35)
@@ -288,19 +228,7 @@ def params_of(**given: Any) -> prefix_method.LaplaceVariantsParams:
 def released(
     log: TraceBatch, params: prefix_method.LaplaceVariantsParams, number: int = 0
 ) -> dict[Variant, int]:
-    made = anonymise([log], METHOD, params, release_key(number), "release", "configuration")
-    variants: ReleasedVariants = made.products.by_name["variants"]
-    [cases] = made.traces
-    assert cases.n_cases == variants.n_cases
-    rows = variants.to_table().to_pylist()
-    found = {tuple(row["variant"]): row["count"] for row in rows}
-    assert len(found) == len(rows)
-    return found
-
-
-def log_of(counts: Mapping[str, int]) -> TraceBatch:
-    texts = itertools.chain.from_iterable([variant] * n for variant, n in counts.items())
-    return trace_batch({f"c{i}": " ".join(text) for i, text in enumerate(texts)})
+    return released_variants(METHOD, log, params, number)
 
 
 def test_only_the_reference_spares_what_ended_and_the_last_level() -> None:

@@ -5,26 +5,25 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pydantic
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.examples import examples_of
-from tests.support.keys import randomness, release_key
-from tests.support.logs import Variant, trace_batch
+from tests.support.keys import randomness
+from tests.support.logs import Variant, log_of
 from tests.support.privacy_loss import BITS, ONE, Law, delta_between, power_of_e
 from tests.support.privacy_loss import discrete_laplace as laplace_law
+from tests.support.rounds import released_variants
 from tests.support.trees import shuffles
 from tracecloak.anonymizers.accounting.sensitivity import of_order
-from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.noise.published import choose_harmful
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
@@ -121,11 +120,6 @@ BOUGHT = {**LOG_RULES, "vocabulary": ("A", "B", "C"), "rules": "bought", "budget
 TABLE_1A = {"RTSL": 20, "RTSAL": 12, "RTAAL": 6, "RTASL": 5, "RTCL": 2, "RTCSL": 4}
 
 
-def log_of(counts: Mapping[str, int], names: str | None = None) -> TraceBatch:
-    texts = itertools.chain.from_iterable([variant] * n for variant, n in counts.items())
-    return trace_batch({f"c{i}": " ".join(text) for i, text in enumerate(texts)}, names)
-
-
 def rules_of(log: TraceBatch, at_first: bool = True) -> OrderRules:
     return OrderRules.of_relations(ActivityRelations.from_traces(log), log.vocabulary, at_first)
 
@@ -139,11 +133,7 @@ def violations_of(rules: OrderRules, names: Sequence[str], prefix: str) -> dict[
 
 
 def released(log: TraceBatch, params: SacofaParams, number: int = 0) -> dict[Variant, int]:
-    made = anonymise([log], METHOD, params, release_key(number), "release", "configuration")
-    variants = made.products.by_name["variants"]
-    [cases] = made.traces
-    assert cases.n_cases == variants.n_cases
-    return {tuple(row["variant"]): row["count"] for row in variants.to_table().to_pylist()}
+    return released_variants(METHOD, log, params, number)
 
 
 @pytest.mark.parametrize("at_first", [False, True])
@@ -281,9 +271,6 @@ def test_what_is_harmful_is_pruned_by_its_own_threshold() -> None:
             assert found[names.index(variant[-1])] == 0
 
 
-MANY = {"AB": 900, "ABC": 600, "ABCB": 300}
-
-
 def test_the_reference_keeps_exact_counts_and_nothing_else_does() -> None:
     """Cases begin with BC, which is harmful by the last event: its count of 7 has no noise."""
     log = log_of({"BCAB": 7, "AB": 40})
@@ -300,17 +287,10 @@ def test_the_reference_keeps_exact_counts_and_nothing_else_does() -> None:
     assert len({made.get(("B", "C"), 0) for made in noisy}) > 3
 
 
-def test_too_many_activities_are_refused_with_the_mend(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert SacofaParams(**LOG_RULES).query.named == "p_harmless"
-    with monkeypatch.context() as patch:
-        patch.setattr("tracecloak.anonymizers.queries.sacofa.MAX_ACTIVITIES", 2)
-        with pytest.raises(UsageError, match=r"4,096 of them is the most, .*: give a"):
-            released(log_of(MANY), SacofaParams(**LOG_RULES))
-    # Of a public vocabulary it is known before anything is read.
-    many = tuple(map(str, range(4096)))
-    with pytest.raises(pydantic.ValidationError, match="4,096 of them is the most"):
-        SacofaParams(**{**LOG_RULES, "vocabulary": many})
-    assert SacofaParams(**{**LOG_RULES, "vocabulary": many[1:]}).n_words == 4096
+def test_too_many_activities_of_a_log_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracecloak.anonymizers.queries.sacofa.MAX_ACTIVITIES", 2)
+    with pytest.raises(UsageError, match=r"4,096 of them is the most, .*: give a"):
+        released(log_of({"AB": 9, "ABC": 6}), SacofaParams(**LOG_RULES))
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.anonymizers.tlkc.test_method import known
 from tests.support import tlkc_logs
-from tests.support.keys import randomness
 from tests.support.logs import read_cases
 from tests.support.tlkc_logs import (
     HOUR_US,
@@ -35,7 +35,6 @@ from tracecloak.anonymizers.tlkc import method, subtrace_groups
 from tracecloak.anonymizers.tlkc.k_anonymous_variants import (
     KAnonymousSubtraces,
     KAnonymousVariants,
-    known_cases,
 )
 from tracecloak.anonymizers.tlkc.method import Tlkc
 from tracecloak.anonymizers.tlkc.params import KAnonymousParams, TlkcParams
@@ -44,7 +43,6 @@ from tracecloak.anonymizers.tlkc.verify import verify_k_anonymity
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import (
-    CaseTable,
     PatternCriteria,
     codes_of_words,
     times_of_words,
@@ -71,11 +69,6 @@ def params(**given: Any) -> TlkcParams:
         "sensitive": {tlkc_logs.DISEASE: {"values": DISEASES}},
     }
     return TlkcParams(**{**values, **given})
-
-
-def known(traces: TraceBatch, given: TlkcParams) -> CaseTable:
-    counters = known_cases(given.knowledge(given.knowledge_kind), given.sensitive_attributes)
-    return counters["cases"].count(traces, {}, randomness()).decoded()
 
 
 class Names:

@@ -14,14 +14,12 @@ from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram, trace_batch
 from tests.support.silence import Silence
 from tests.support.trees import language
-from tracecloak.anonymizers.noise.drawing import Noise
-from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.drawing import EXACT, Noise
 from tracecloak.anonymizers.trees import dpim
 from tracecloak.anonymizers.trees.dpim import Dpim, DpimParams
 from tracecloak.anonymizers.trees.fitness import UNITS
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.models import flower, normalise
-from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 METHOD = Dpim()
@@ -32,33 +30,12 @@ def params_of(epsilon: str = "1.25", **given: Any) -> DpimParams:
     return DpimParams(**{"epsilon": epsilon, **given})
 
 
-class Recording(Dpim):
-    """Notes every draw; adds no noise."""
-
-    def __init__(self) -> None:
-        self.noise: Noise = Silence()
-
-    @property
-    def draws(self) -> list[tuple[int, Fraction]]:
-        assert isinstance(self.noise, Silence)
-        return [(n, scale) for _, n, scale in self.noise.draws]
-
-    def mined(
-        self,
-        variants: VariantHistogram,
-        vocabulary: ActivityVocabulary,
-        params: DpimParams,
-        randomness: Randomness,
-    ) -> ReleasedTree:
-        return super().mined(variants, vocabulary, params, randomness.with_noise(self.noise))
-
-
 def mined(
-    counts: dict[Variant, int], params: DpimParams, method: Dpim = METHOD, number: int = 0
+    counts: dict[Variant, int], params: DpimParams, noise: Noise = EXACT, number: int = 0
 ) -> Any:
     names = sorted({name for variant in counts for name in variant} or {"A"})
-    vocabulary = ActivityVocabulary.of(names)
-    return method.mined(histogram(counts, names), vocabulary, params, randomness(number))
+    keyed, vocabulary = randomness(number).with_noise(noise), ActivityVocabulary.of(names)
+    return METHOD.mined(histogram(counts, names), vocabulary, params, keyed)
 
 
 def test_budgets_and_rounds_of_the_paper() -> None:
@@ -142,11 +119,11 @@ def test_leaks_are_named_and_leave_no_epsilon() -> None:
 
 def test_cuts_beside_each_other_stay_within_the_share() -> None:
     """Of four cuts beside each other, each has half of what the last one had."""
-    counts, method = siblings(), Recording()
+    counts, noise = siblings(), Silence()
     params = params_of("100", size_bounds=(36, 36))  # all that occur
-    found = mined(counts, params, method)
+    found = mined(counts, params, noise)
     assert language(found.tree, 3) >= set(counts)
-    asked = [scale for n, scale in method.draws if n == 3]
+    asked = [scale for _, n, scale in noise.draws if n == 3]
     share = params.round_epsilon * Fraction(params.ends_share)
     spent = sum(2 / scale for scale in asked)  # starts and ends, two counts each
     assert len(asked) == 8 and asked == sorted(asked)
@@ -154,10 +131,9 @@ def test_cuts_beside_each_other_stay_within_the_share() -> None:
 
 
 def test_noise_of_a_round_is_drawn_once_on_every_pair_and_anew_on_those_chosen() -> None:
-    method = Recording()
-    params = params_of("100", size_bounds=(8, 8))
-    found = mined(PAPER, params, method)
-    selection, fresh, fitness = method.draws[0], method.draws[1], method.draws[-1]
+    noise, params = Silence(), params_of("100", size_bounds=(8, 8))
+    found = mined(PAPER, params, noise)
+    selection, fresh, fitness = (noise.draws[i][1:] for i in (0, 1, -1))
     assert selection == (36, Fraction(*params.pairs_scale(8))) and fresh == (8, selection[1])
     assert fitness == (1, Fraction(*params.fitness_scale))
     assert str(found.tree) == "->( 'R', 'H', X( tau, 'M', 'S' ), 'D' )"
@@ -191,10 +167,10 @@ def test_a_round_may_be_the_last_with_the_probability_to_stop() -> None:
     params = params_of("100000", size_bounds=(1, 1), fitness_threshold="1", stop_probability="0.2")
     n_rounds = []
     for number in range(100):
-        method = Recording()
-        assert not mined({tuple("ABCDEF"): 3}, params, method, number).is_found
+        noise = Silence()
+        assert not mined({tuple("ABCDEF"): 3}, params, noise, number).is_found
         of_fitness = Fraction(*params.fitness_scale)
-        n_rounds.append(sum(scale == of_fitness for _, scale in method.draws))
+        n_rounds.append(sum(scale == of_fitness for *_, scale in noise.draws))
     error = math.sqrt(0.8) / 0.2 / math.sqrt(100)
     assert abs(np.mean(n_rounds) - 5) < 6 * error
     assert abs(np.mean(n_rounds) - 10) > 6 * error  # the control: half the probability
