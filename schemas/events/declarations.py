@@ -100,9 +100,19 @@ class Declaration(pydantic.BaseModel):
         if self.values is not None:
             if self.whole or "n_bins" in self.model_fields_set:
                 raise ValueError("n_bins and whole go with bounds, not with values")
-            _check_values(self.values)
-        elif self.bounds is not None:
-            _check_bounds(*self.bounds, self.whole)
+            if len(set(self.values)) < len(self.values):
+                raise ValueError("values must be distinct")
+            if any(not 1 <= len(v) <= MAX_CHARACTERS or _NOT_TEXT.search(v) for v in self.values):
+                raise ValueError(
+                    f"values must have 1 to {MAX_CHARACTERS} characters and none for control"
+                )
+        low, high = self.bounds or (0, 1)
+        if not all(-_LARGEST_BOUND <= bound <= _LARGEST_BOUND for bound in (low, high)):
+            raise ValueError(f"bounds must be finite, at most {_LARGEST_BOUND:g} in size")
+        if not low < high:
+            raise ValueError("bounds must be two different numbers, the smaller first")
+        if self.whole and any(b != int(b) or abs(b) > _LARGEST_WHOLE for b in (low, high)):
+            raise ValueError("bounds of whole numbers must be whole, at most 2^53 in size")
         return self
 
     @pydantic.model_serializer(mode="wrap")
@@ -129,25 +139,6 @@ class HandoverDeclaration(Declaration):
         if self.handovers and self.values is None:
             raise ValueError("handovers goes with values, not with bounds")
         return self
-
-
-def _check_values(values: tuple[str, ...]) -> None:
-    if len(set(values)) < len(values):
-        raise ValueError("values must be distinct")
-    for value in values:
-        if not value or len(value) > MAX_CHARACTERS or _NOT_TEXT.search(value):
-            raise ValueError(
-                f"values must have 1 to {MAX_CHARACTERS} characters and none for control"
-            )
-
-
-def _check_bounds(low: int | float, high: int | float, whole: bool) -> None:
-    if not all(-_LARGEST_BOUND <= bound <= _LARGEST_BOUND for bound in (low, high)):
-        raise ValueError(f"bounds must be finite, at most {_LARGEST_BOUND:g} in size")
-    if not low < high:
-        raise ValueError("bounds must be two different numbers, the smaller first")
-    if whole and any(b != int(b) or abs(b) > _LARGEST_WHOLE for b in (low, high)):
-        raise ValueError("bounds of whole numbers must be whole, at most 2^53 in size")
 
 
 def _parsed(declared: Any) -> Any:

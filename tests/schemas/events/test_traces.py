@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -21,15 +22,20 @@ from tests.support.logs import (
     read_cases_of_individuals,
     trace_batch,
 )
+from tests.support.record_files import canonical
+from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.events import ActivityVocabulary, event_schema
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.events import ActivityVocabulary, attribute_column, event_schema
 from tracecloak.schemas.events.traces import (
     INDIVIDUAL_ID,
     TraceBatch,
     carried_columns,
+    is_duplicate,
     split_by_shard,
+    without_duplicates,
 )
 
 EXAMPLE = {"c1": "A@0 B@5 C@5 A@7", "c2": "B@3", "c3": "C@1 A@9"}
@@ -191,3 +197,133 @@ def test_durations_are_those_of_a_loop(log):
     assert traces.durations.tolist() == list(itertools.chain(*naive_durations(log).values()))
     assert traces.starts.tolist() == [found[0][1] for found in cases_of(log).values()]
     assert traces.lengths.tolist() == [len(found) for found in cases_of(log).values()]
+
+
+# --- batches that are split so that each is small -------------------------------------------------
+
+
+@given(event_logs(), st.integers(1, 400))
+def test_split_keeps_every_case_once_and_in_order(log: list[Event], max_bytes: int) -> None:
+    traces = trace_batch(log)
+    pieces = list(traces.split(max_bytes))
+    assert plain(TraceBatch.concat(pieces)) == plain(traces)
+    assert len(pieces) == 1 or all(piece.n_cases for piece in pieces)
+    if max_bytes == 1:
+        assert len(pieces) == max(1, traces.n_cases)
+
+
+@pytest.fixture
+def large() -> TraceBatch:
+    """600 cases of 200 individuals, each with a text of its own."""
+    traces = trace_batch({f"c{i:03}": "A B C" for i in range(600)})
+    whose = pa.array([f"p{i // 3:03}" for i in range(600)])
+    texts = pa.array([f"{'x' * 50}{i // 3}" for i in range(traces.n_events)]).dictionary_encode()
+    return replace(traces, individuals=whose, attributes={"note": texts})
+
+
+def test_an_individual_is_in_one_batch(large: TraceBatch) -> None:
+    pieces = list(large.split(4_000))
+    assert len(pieces) > 5
+    seen = [set(piece.individuals.to_pylist()) for piece in pieces if piece.individuals]
+    assert sum(len(names) for names in seen) == len(set.union(*seen)) == 200
+
+
+def test_a_small_batch_carries_no_value_of_another(large: TraceBatch) -> None:
+    """Catches a slice that sends the dictionary of all, however small it is itself."""
+    pieces = list(large.split(4_000))
+    assert max(len(encode(piece)) for piece in pieces) < len(encode(large)) / 4
+    values = [v for piece in pieces for v in piece.attributes["note"].to_pylist()]
+    assert values == large.attributes["note"].to_pylist()
+    assert {piece.attributes["note"].type for piece in pieces} == {large.attributes["note"].type}
+
+
+# --- equal events of a case count once, and no case has a say in another --------------------------
+
+
+Row = tuple[str, str, int, str | None]
+
+NOTED = st.lists(
+    st.tuples(
+        st.sampled_from("pqr"), st.sampled_from("AB"), st.integers(0, 2),
+        st.sampled_from(["x", "y", None]),
+    ),
+    min_size=1,
+    max_size=12,
+)  # fmt: skip
+
+
+def noted_batch(rows: list[Row], first: int = 0) -> pa.RecordBatch:
+    """Canonical events with one attribute, numbered from a number on."""
+    cases, names, times, values = zip(*rows, strict=True)
+    schema = event_schema((), ("note",))
+    columns = {
+        "case_id": pa.array(cases).dictionary_encode(),
+        "activity": pa.array(names).dictionary_encode(),
+        "timestamp": pa.array(times, pa.int64()),
+        "event_index": pa.array(range(first, first + len(rows)), pa.int64()),
+        attribute_column("note"): pa.array(values, pa.string()).dictionary_encode(),
+    }
+    return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
+
+
+def noted(traces: TraceBatch) -> dict[str, list[tuple[int, str, str | None]]]:
+    names = traces.vocabulary.names.to_pylist()
+    notes = traces.attributes["note"].to_pylist()
+    return {
+        case: [
+            (int(traces.times[i]), names[traces.activities[i]], notes[i])
+            for i in range(traces.offsets[n], traces.offsets[n + 1])
+        ]
+        for n, case in enumerate(traces.case_ids.to_pylist())
+    }
+
+
+def naive(rows: list[Row]) -> dict[str, list[tuple[int, str, str | None]]]:
+    cases: dict[str, list[tuple[int, str, str | None]]] = {}
+    for case, name, time, note in sorted(rows, key=lambda row: row[2]):
+        events = cases.setdefault(case, [])
+        if (time, name, note) not in events:
+            events.append((time, name, note))
+    return cases
+
+
+@given(NOTED)
+def test_the_first_of_equal_events_stays(rows: list[Row]) -> None:
+    traces = TraceBatch.from_events([noted_batch(rows)])
+    assert noted(without_duplicates(traces)) == naive(rows)
+    assert is_duplicate(traces).sum() == traces.n_events - sum(map(len, naive(rows).values()))
+
+
+@given(NOTED, st.integers(0, 12), st.integers(1, 4))
+def test_borders_of_batches_and_shards_do_not_matter(
+    rows: list[Row], cut: int, n_shards: int
+) -> None:
+    """Catches duplicates that stay as they came in two files, or that fall out with a shard."""
+    parts = [noted_batch(p, first) for p, first in ((rows[:cut], 0), (rows[cut:], cut)) if p]
+    merged = {}
+    for traces in group_into_traces(parts, n_shards, drops_duplicates=True):
+        merged |= noted(traces)
+    assert merged == naive(rows)
+
+
+@given(NOTED)
+def test_no_case_has_a_say_in_another(rows: list[Row]) -> None:
+    """Catches a sensitivity that grows: without a case, all others are what they were."""
+    whole = noted(without_duplicates(TraceBatch.from_events([noted_batch(rows)])))
+    for case in whole:
+        others = [row for row in rows if row[0] != case]
+        if others:
+            fewer = noted(without_duplicates(TraceBatch.from_events([noted_batch(others)])))
+            assert fewer == {name: events for name, events in whole.items() if name != case}
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_an_activity_is_read_by_its_new_name(closed: bool) -> None:
+    """Catches a chain of renames, a filter that sees new names, and a reject of an old one."""
+    mapping = ColumnMapping(
+        activities=("A", "B", "C") if closed else None, renames=(("a", "B"), ("B", "C"))
+    )
+    columns = {"case_id": ["p"] * 4, "activity": ["a", "B", "A", None]}
+    events, rejects = canonical({**columns, "timestamp": ["2026-01-01"] * 4}, mapping)
+    assert events.column("activity").to_pylist() == ["B", "C", "A"]
+    assert rejects.column("record").to_pylist() == [3]
