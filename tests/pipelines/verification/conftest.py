@@ -18,6 +18,12 @@ def log_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="package")
+def figures_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A log with figures, whose intervals follow from what was measured."""
+    return made(tmp_path_factory.mktemp("figures"), "private-log", 0)
+
+
+@pytest.fixture(scope="package")
 def graph_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A graph with a true epsilon."""
     return made(tmp_path_factory.mktemp("graph"), "private-dfg", 3)

@@ -14,15 +14,14 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from tests.golden.releases import EXIT_CODE, recorded
-from tests.support.examples import examples_of
 from tests.support.object_store import ObjectStore
 from tests.support.received import copied, edited, failed, made, rewritten, states
 from tests.support.registered import forget
 from tests.support.releasing import as_typed, tracecloak
-from tests.support.tiers import at_night, few_examples
+from tests.support.tiers import few_examples
 from tests.support.xes_schema import schema_problems
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.verification import received
 from tracecloak.pipelines.verification.folder import Finding
@@ -44,36 +43,6 @@ def compared(found: Verification) -> list[str]:
 
 
 # --- What was released holds ----------------------------------------------------------------------
-
-_QUICK = ("amun", "private-log", "process-tree", "tlkc", "variant-histogram")
-_REFUSED = {name for name, found in recorded()["digests"].items() if EXIT_CODE in found}
-_ALL = [
-    (name, n)
-    for name, method in METHODS.items()
-    for n in range(len(examples_of(method)))
-    if f"{name} {n}" not in _REFUSED
-]
-
-
-@pytest.mark.parametrize(
-    ("method", "number"),
-    [case if case in {(name, 0) for name in _QUICK} else at_night(*case) for case in _ALL],
-)
-def test_every_kind_of_release_holds(tmp_path: Path, method: str, number: int) -> None:
-    release = made(tmp_path, method, number)
-    found = verify(str(release))
-    assert failed(found) == {} and found.holds
-    assert tuple(states(found)) == CHECKS
-    expected = "ok" if METHODS[method].verifies else "not applicable"
-    assert states(found)["property"] == expected
-    for check in ("manifest", "files", "leftovers", "statement", "copies", "method", "data"):
-        assert states(found)[check] == "ok"
-    # Both are made again of the folder, whatever the method.
-    assert "it is the same bytes" in found.findings[CHECKS.index("page")].sentence
-    # Of groups a log has a picture, too; figures that are asked for have charts on the page alone.
-    has_pictures = any(release.glob("*.svg"))
-    assert has_pictures or METHODS[method].log != "none" or (release / "indicators.json").exists()
-    assert states(found)["pictures"] == ("ok" if has_pictures else "not applicable")
 
 
 @pytest.mark.parametrize("form", ["xes", "csv", "parquet"])
@@ -152,6 +121,25 @@ def test_formulas_are_told_of_a_csv_and_have_an_apostrophe_in_a_spreadsheet(
     for other in (data.replace(b"'=HYP", b"=HYP", 1), data.replace(b"''=A1", b"'=A1", 1)):
         rewritten(release, "log.spreadsheet.csv.gz", gzip.compress(other))
         assert states(verify(str(release)))["forms"] == "failed"
+
+
+def test_the_folder_alone_gives_the_same_bytes(
+    figures_release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither key store nor ledger is there, and no key and no stream of one can be made."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("what was released needs no key")
+
+    alone = copied(figures_release, tmp_path)
+    monkeypatch.setenv("TRACECLOAK_KEY_STORE", str(tmp_path / "nothing here"))
+    for kind in (Randomness, ReleaseKey):
+        monkeypatch.setattr(kind, "__init__", refuse)
+    found = verify(str(alone))
+    assert found.holds
+    [forms] = [finding.sentence for finding in found.findings if finding.check == "forms"]
+    assert "the log and its figures" in forms
+    assert not (tmp_path / "nothing here").exists()
 
 
 def test_an_epoch_of_a_stream_holds(stream_release: Path) -> None:
