@@ -216,29 +216,25 @@ def given_value(name: str, text: Any, field: FieldInfo) -> Any:
     if text.startswith("@"):
         return yaml_of(f"{name}: file", text[1:])
     if text.lstrip().startswith(("[", "{")):
-        return _in_line(name, text)
+        # First as JSON, as its strings may have characters that YAML does not allow.
+        try:
+            return bounded_json(text)
+        except json.JSONDecodeError:
+            pass
+        except ValueError as error:
+            raise UsageError(f"{name}: {error}") from None
+        from tracecloak.schemas.texts import bounded_yaml
+
+        try:
+            return bounded_yaml(text)
+        except ValueError as error:
+            raise UsageError(
+                f"{name}: what begins with {text.lstrip()[0]} must be JSON, or YAML as in a "
+                f"configuration file: {error}; got {text[:80]!r}"
+            ) from None
     if list in kinds and name not in NAMES_OF_FILES:
         return [part.strip() for part in text.split(",") if part.strip()]
     return text
-
-
-def _in_line(name: str, text: str) -> Any:
-    """Tries JSON first, as its strings may have characters that YAML does not allow."""
-    try:
-        return bounded_json(text)
-    except json.JSONDecodeError:
-        pass
-    except ValueError as error:
-        raise UsageError(f"{name}: {error}") from None
-    from tracecloak.schemas.texts import bounded_yaml
-
-    try:
-        return bounded_yaml(text)
-    except ValueError as error:
-        raise UsageError(
-            f"{name}: what begins with {text.lstrip()[0]} must be JSON, or YAML as in a "
-            f"configuration file: {error}; got {text[:80]!r}"
-        ) from None
 
 
 # --- Public files of a configuration: the vocabulary of activities, and their groups. -------------

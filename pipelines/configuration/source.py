@@ -49,11 +49,11 @@ def source_of(
         InputSchemaError: These are partitions of some files and not of others, or no file is left
             of what has to have one, or one cannot be read.
     """
-    mapping, source_format = mapping_of(config), config.source_format
-    is_rigorous = isinstance(config, ReleaseConfig) and config.guarantee.kind == "rigorous"
-    may_be_none = isinstance(config, ReleaseConfig)
-    tables = config.tables
-    if isinstance(config, ReleaseConfig) and config.query is not None:
+    release = config if isinstance(config, ReleaseConfig) else None
+    is_rigorous = release is not None and release.guarantee.kind == "rigorous"
+    is_query, may_be_none = release is not None and release.query is not None, release is not None
+    tables, mapping = config.tables, mapping_of(config)
+    if is_query:
         # One file, whose path is no pattern, and whose folders say nothing of its records.
         files = [SourceFile(0, path, os.path.getsize(path)) for path in config.log]
     elif listed is not None:
@@ -63,24 +63,34 @@ def source_of(
     else:
         from tracecloak.transforms.lakes.tables import files_and_tables
 
-        files = files_and_tables(config.log, tables, source_format, may_be_none)
+        files = files_and_tables(config.log, tables, config.source_format, may_be_none)
     if left_out:
         files = [file for file in files if absolute(file.path) not in left_out]
-    window = config.made_window if isinstance(config, ReleaseConfig) else None
+    window = None if release is None else release.made_window
     span_us = None if window is None else (window.reads_from_us, window.reads_until_us)
     goes_on = is_rigorous or not may_be_none
-    source_format = replace(source_format, goes_on=goes_on, order=mapping.order_alone)
-    is_query = isinstance(config, ReleaseConfig) and config.query is not None
     every_file = EventSource(
         tuple(files),
-        source_format,
+        replace(config.source_format, goes_on=goes_on, order=mapping.order_alone),
         mapping,
         span_us,
         drops_duplicates=config.drop_duplicates,
         is_unordered=bool(tables) or (is_query and not config.is_ordered_by_rows),
     )
     every_file.check_partitions()
-    source = every_file.narrowed(_of_span(config, span_us))
+    can_hold: Callable[[SourceFile], bool] | None = None  # an event of the window, by its partition
+    schedule = None if release is None else release.schedule
+    if span_us is not None and schedule is not None and schedule.partition is not None:
+        from tracecloak.transforms.inputs import source_files
+
+        can_hold = partial(
+            source_files.can_hold,
+            column=schedule.partition,
+            zone=schedule.time_zone,
+            span_us=span_us,
+            spread_us=schedule.partition_spread,
+        )
+    source = every_file.narrowed(can_hold)
     if files and not source.files and not may_be_none:
         raise InputSchemaError(
             f"no partition of {len(files):,} input files passes the filters; correct --where"
@@ -102,22 +112,4 @@ def mapping_of(config: SourceConfig) -> ColumnMapping:
         needs_individual=bounds.max_cases_per_individual is not None,
         attributes=tuple((a.name, a.column) for a in method.attributes(params)),
         activities=bounds.vocabulary if bounds.closed else None,
-    )
-
-
-def _of_span(
-    config: SourceConfig, span_us: tuple[int, int] | None
-) -> Callable[[SourceFile], bool] | None:
-    """Returns a test whether a file, by its partition, can hold an event that a window needs."""
-    schedule = config.schedule if isinstance(config, ReleaseConfig) else None
-    if span_us is None or schedule is None or schedule.partition is None:
-        return None
-    from tracecloak.transforms.inputs.source_files import can_hold
-
-    return partial(
-        can_hold,
-        column=schedule.partition,
-        zone=schedule.time_zone,
-        span_us=span_us,
-        spread_us=schedule.partition_spread,
     )

@@ -91,7 +91,12 @@ class LogParts:
         counts = PiecesByThread(KINDS_OF_LOG_COUNTS)
         # A log that was made up comes in large batches, and to count one takes ten times its bytes.
         batches = (one for whole in released for one in whole.split(self._limits.batch_bytes))
-        for cases_of_parts in self._workers.each(partial(self._looked_at, counts), batches):
+
+        def looked_at(batch: TraceBatch) -> list[tuple[int, TraceBatch]]:
+            counts.add(count_released(batch))
+            return list(parts_of(batch, self._target.n_parts))
+
+        for cases_of_parts in self._workers.each(looked_at, batches):
             for number, cases in cases_of_parts:
                 self._parts[number].append(self._hold.put(cases))
         log = LogCounts(**counts.result())
@@ -103,10 +108,6 @@ class LogParts:
             beside.append(write_export(folder, manifest, kind, n_parts))
             _LOG.info("wrote %s", beside[-1].path)
         return parts, log, beside
-
-    def _looked_at(self, counts: PiecesByThread, batch: TraceBatch) -> list[tuple[int, TraceBatch]]:
-        counts.add(count_released(batch))
-        return list(parts_of(batch, self._target.n_parts))
 
     def _write_part(self, number: int) -> OutputFile:
         blocks, self._parts[number] = self._parts[number], []

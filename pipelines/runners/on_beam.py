@@ -367,10 +367,8 @@ def build_release(pipeline: beam.Pipeline, job: Job) -> None:
 
 def build_units(pipeline: beam.Pipeline, job: Job, part: WindowPart) -> None:
     """Adds the steps before the release of a window: read, check, group, write down its units."""
-    from tracecloak.transforms.batch.window import write_units
-
     _, traces = _grouped(pipeline, job, part.by_individual)
-    _ = traces | "WriteUnits" >> beam.Map(write_units, part)
+    _ = traces | "WriteUnits" >> beam.Map(part.write_units)
 
 
 def _grouped(pipeline: beam.Pipeline, job: Job, by_individual: bool) -> tuple[Any, Any]:

@@ -74,7 +74,9 @@ class Limits:
             input_bytes: Size of all files.
         """
         if n_workers is None:
-            n_workers = usable_cores() if input_bytes > _SMALL_INPUT_BYTES else 1
+            has_affinity = hasattr(os, "sched_getaffinity")
+            n_cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
+            n_workers = n_cores if input_bytes > _SMALL_INPUT_BYTES else 1
         return cls(memory_bytes or available_bytes() // 2, n_workers)
 
     @property
@@ -96,13 +98,6 @@ class Limits:
         """About how many bytes a batch of cases has that is looked at as a whole."""
         fitting = self.step_bytes // _KERNEL_BYTES
         return min(max(fitting, _SMALLEST_BATCH_BYTES), _LARGEST_BATCH_BYTES)
-
-
-def usable_cores() -> int:
-    """Returns how many cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def available_bytes() -> int:

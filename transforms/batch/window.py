@@ -60,9 +60,9 @@ class WindowPart:
         belonging = members(traces, self.schedule, self.window)
         return self._frozen.kept(belonging, self._key).with_used_names()
 
-    def write_units(self, units: CountedUnits) -> None:
-        """Writes units that were found; the same units are the same file, however often."""
-        data = units.to_bytes()
+    def write_units(self, traces: TraceBatch) -> None:
+        """Writes down the units of a batch; the same units are the same file, however often."""
+        data = self.units(traces).to_bytes()
         name = hashlib.sha256(data).hexdigest() + _ENDING
         write_new(join(self.found, name), data)
 
@@ -91,11 +91,6 @@ def _read(path: str) -> bytes:
 
 
 # --- On Beam: writing down the units of a window's cases, and keeping the cases that may count. ---
-
-
-def write_units(traces: TraceBatch, part: WindowPart) -> None:
-    """Writes down the units of the window's cases in a batch."""
-    part.write_units(part.units(traces))
 
 
 def keep_counted(
