@@ -17,7 +17,6 @@ from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.receipts import Origin, Receipt, snapshot_of
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.release.values import Run, extensions_of, reservation_of
-from tracecloak.pipelines.runners.driver import Driver
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.files import absolute, require_file_system
 from tracecloak.transforms.inputs.source_files import SourceFile
@@ -27,6 +26,7 @@ from tracecloak.transforms.sources import EventSource
 if TYPE_CHECKING:
     from tracecloak.pipelines.keys.key_store import KeyStore
     from tracecloak.pipelines.keys.receipts import InputFile
+    from tracecloak.pipelines.runners.driver import Driver
 
 
 # --- A run is opened: what it needs is there, and its input is looked at; nothing is paid yet. ----

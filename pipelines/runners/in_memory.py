@@ -279,7 +279,7 @@ _LEAST_PIECE_BYTES, _MOST_PIECE_BYTES = 1 << 20, 16 << 20
 
 
 class InMemoryDriver:
-    """The driver of this process; see `driver.Driver`."""
+    """The driver of this process, which has ended all of a run when it returns."""
 
     is_local = True
     beam_version = None

@@ -305,7 +305,12 @@ def _try(path: str, of_launcher: str) -> None:
 
 
 class BeamDriver:
-    """The driver of one of Beam's runners; see `driver.Driver`."""
+    """The driver of one of Beam's runners.
+
+    Attributes:
+        is_local: Whether a run has ended with this process: nothing goes on elsewhere.
+        beam_version: Version of Apache Beam; None, of the other driver: it runs without it.
+    """
 
     def __init__(self, runner: str, options: PipelineOptions) -> None:
         """Keeps Beam's options, which from now on also say how to reach inputs elsewhere."""
@@ -316,11 +321,11 @@ class BeamDriver:
         FileSystems.set_options(self._options)
 
     def check_ready(self) -> None:
-        """Makes sure that the runner can be started, as far as this machine can tell."""
+        """Makes sure, before anything is paid, that the runner can be started."""
         check_ready(self._options)
 
     def check_workplace(self, workplace: str) -> None:
-        """Makes sure that workers elsewhere answer, and can write in a folder."""
+        """Makes sure, before anything is drawn, that workers elsewhere answer, and can write."""
         if self.is_local:
             return
         if is_on_this_machine(workplace):
