@@ -152,7 +152,7 @@ def test_what_is_no_release_or_no_table_is_refused(
         (tmp_path, f"delta:{tmp_path}/t", 3, "holds no manifest.json"),
         (changed, f"delta:{tmp_path}/t", 5, "tracecloak verify"),
         (without, f"delta:{tmp_path}/t", 2, "no log in Parquet"),
-        (release, f"delta:{tmp_path}/t@3", 2, "has no version"),
+        (release, f"delta:{tmp_path}/t@3", 2, "without a version"),
         (release, str(tmp_path / "t"), 2, "delta:PATH"),
         (release, f"delta:{tmp_path}/others", 2, "other columns"),
         (release, f"delta:{tmp_path}/dates", 2, ""),  # which times would be cast to
