@@ -260,14 +260,20 @@ class Measured:
         """Measures variants, chain and marginals, where about how many cases there are is known."""
         m, whole = domain.max_units, means[name]
         about, of_balance = max(number[0], 1.0), means[f"{name} balance"]
-        share = _seen_share(counted, whole, of_balance, about, m, name, randomness)
+        # About which share of the cases is of variants that would be sure to be seen.
+        one, usual = of_one_cell(m), whole.part(REPEATED.variants)
+        least = math.ceil(usual.threshold(one) / usual.noise(one).units)
+        noise = of_balance.noise(one)
+        stream = CellStream(randomness, f"{name}/balance", cell_numbers(np.zeros(1, np.int64)))
+        twice = int(balance(counted, least) * noise.units + noise.draw(stream)[0])
+        share = min(max((twice / noise.units / about + 1) / 2, 0.0), 1.0)
         division = REPEATED if share >= _REPEATED_FROM else SCATTERED
         prefix = f"{name}/variants"
         for_variants = whole.part(division.variants)
         seen = stable_variants(counted, for_variants, m, randomness, prefix)
-        seen_noise = for_variants.noise(of_one_cell(m))
-        least = for_variants.threshold(of_one_cell(m)) / seen_noise.units
-        note_variants(seen, seen_noise, least, domain.vocabulary, randomness)
+        seen_noise = for_variants.noise(one)
+        shown_from = for_variants.threshold(one) / seen_noise.units
+        note_variants(seen, seen_noise, shown_from, domain.vocabulary, randomness)
 
         for_chain = whole.part(division.chain)
         n_names = len(domain.vocabulary)
@@ -475,26 +481,6 @@ def noisy_number(
     number = np.array([noisy / noise.units])
     note(randomness, CASES, lambda: [("variants",)], number, noise.deviation)
     return float(number[0]), noise
-
-
-def _seen_share(
-    counted: VariantHistogram,
-    allowance: Allowance,
-    of_balance: Allowance,
-    n_cases: float,
-    max_units: int,
-    name: str,
-    randomness: Randomness,
-) -> float:
-    """About which share of the cases is of variants that would be sure to be seen, from 0 to 1."""
-    one = of_one_cell(max_units)
-    threshold = allowance.part(REPEATED.variants)
-    least = math.ceil(threshold.threshold(one) / threshold.noise(one).units)
-    noise = of_balance.noise(one)
-    stream = CellStream(randomness, f"{name}/balance", cell_numbers(np.zeros(1, np.int64)))
-    exact = balance(counted, least) * noise.units
-    share = (int(exact + noise.draw(stream)[0]) / noise.units / n_cases + 1) / 2
-    return min(max(share, 0.0), 1.0)
 
 
 def balance(counted: VariantHistogram, threshold: int) -> int:

@@ -106,18 +106,10 @@ class Side:
         """What the times of logs are compared with."""
         return CaseTimes(self.cases)
 
-    @property
-    def itself(self) -> Side:
-        """The side, for measures of all that it has."""
-        return self
-
     @cached_property
-    def _tested(self) -> VariantHistogram:
+    def tested(self) -> VariantHistogram:
+        """By which it is tested how well released variants teach what comes next."""
         return variants_of_fifth(self.cases)
-
-    def next_activity(self, released: VariantHistogram) -> float | None:
-        """Returns how well released variants teach what comes next in the cases."""
-        return next_activity_accuracy(released, self._tested, len(self.vocabulary))
 
     @cached_property
     def singled_out(self) -> SingledOut:
@@ -137,7 +129,7 @@ def _n_missing(a: VariantHistogram, b: VariantHistogram) -> int:
 
 
 # The measures of a release beside its log: by the name in the registry, what of both sides they are
-# of, and the function. Those that come together stand under one of them.
+# of, or all of them, and the function. Those that come together stand under one of them.
 _MEASURED: Mapping[str, tuple[str, Callable[[Any, Any], float | Figures | None]]] = {
     "variant_emd": ("variants", partial(measures.variant_emd, max_cells=MAX_EMD_CELLS)),
     "variant_total_variation": ("variants", utility.variant_distance),
@@ -158,10 +150,13 @@ _MEASURED: Mapping[str, tuple[str, Callable[[Any, Any], float | Figures | None]]
     "hour_of_week_total_variation": ("cases", utility.hour_of_week_distance),
     "service_time_error": ("cases", service_errors),
     "case_duration_distance": ("times", lambda a, b: a.figures(b.original)),
-    "next_activity_accuracy": ("itself", lambda a, b: a.next_activity(b.variants)),
-    "singled_out": ("itself", lambda a, b: a.singled_out.share(_known_variants(b.variants))),
+    "next_activity_accuracy": (
+        "",
+        lambda a, b: next_activity_accuracy(b.variants, a.tested, len(a.vocabulary)),
+    ),
+    "singled_out": ("", lambda a, b: a.singled_out.share(_known_variants(b.variants))),
     "singled_out_in_time": (
-        "itself",
+        "",
         lambda a, b: a.singled_out_in_time.share(_known_in_time(b.cases)),
     ),
 }
@@ -186,7 +181,7 @@ def measured(a: Side, b: Side, names: Iterable[str]) -> Figures:
     figures: Figures = {}
     for name in names:
         of, function = _MEASURED[name]
-        value = function(getattr(a, of), getattr(b, of))
+        value = function(*((getattr(side, of) if of else side) for side in (a, b)))
         figures |= value if isinstance(value, dict) else {name: value}
     return checked(figures)
 

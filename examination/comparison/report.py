@@ -15,6 +15,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import resources
+from operator import attrgetter
 from pathlib import PurePath
 from typing import Annotated, Any
 
@@ -432,11 +433,6 @@ class RecordedFigures(Values):
     n_failed: Annotated[int, pydantic.Field(ge=0)]
     figures: QuartilesByMeasure
 
-    def is_of(self, log: LogResults) -> bool:
-        """Returns whether a log is the one that was released, whatever its file is called."""
-        sizes = ("n_cases", "n_events", "n_variants", "n_activities")
-        return all(getattr(self, size) == getattr(log, size) for size in sizes)
-
 
 class Recording(Values):
     """What is recorded of one method.
@@ -462,8 +458,9 @@ class Recording(Values):
     figures: tuple[RecordedFigures, ...]
 
     def of_log(self, log: LogResults) -> tuple[RecordedFigures, ...]:
-        """Returns what is recorded of a log."""
-        return tuple(one for one in self.figures if one.is_of(log))
+        """Returns what is recorded of a log, whatever its file is called."""
+        sizes = attrgetter("n_cases", "n_events", "n_variants", "n_activities")
+        return tuple(one for one in self.figures if sizes(one) == sizes(log))
 
 
 @functools.cache

@@ -190,31 +190,10 @@ def _starts(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     return day * _DAY + hour * _HOUR + second.astype(np.int64)
 
 
-def _arrive(
-    process: _Process,
-    step: npt.NDArray[np.uint8],
-    before: npt.NDArray[np.uint8],
-    now: npt.NDArray[np.int64],
-    draws: npt.NDArray[np.uint64],
-) -> npt.NDArray[np.int64]:
-    """Returns when `step` happens in cases whose latest event was `before` at `now`."""
-    from scipy.special import ndtri  # the activities alone are known without it
-
-    gap = np.exp(process.log_median[step] + process.sigma[step] * ndtri(_uniform(draws)))
-    same_draw = process.blood[step] & process.blood[before]
-    same_draw &= (draws & np.uint64(0xFF)) < _SAME_DRAW
-    gap[same_draw] = 0.0
-    now = now + gap.astype(np.int64)
-    of_day = now % _DAY
-    night = process.planned[step] & ((of_day < _MORNING) | (of_day >= _EVENING))
-    in_round = ((draws >> np.uint64(8)) & np.uint64(0xFFF)).astype(np.int64)  # up to 68 minutes
-    now += night * ((_MORNING - of_day) % _DAY + in_round)
-    resolution = process.resolution[step]
-    return -(-now // resolution) * resolution
-
-
 def _cases(process: _Process, first: int, n_cases: int) -> pa.RecordBatch:
     """Returns the cases numbered from `first`, walked in step: one numpy pass per event rank."""
+    from scipy.special import ndtri  # the activities alone are known without it
+
     numbers = np.arange(first, first + n_cases)
     walking = np.arange(n_cases)
     keys = mix(numbers.astype(np.uint64) * np.uint64(_GAMMA))
@@ -231,7 +210,18 @@ def _cases(process: _Process, first: int, n_cases: int) -> pa.RecordBatch:
         else:
             column = _draw(keys, rank, _ROUTE) >> np.uint64(64 - _ROUTE_BITS)
             step = process.route[(before.astype(np.int64) << _ROUTE_BITS) + column.astype(np.int64)]
-        now = _arrive(process, step, before, now, _draw(keys, rank, _TIME))
+        draws = _draw(keys, rank, _TIME)
+        gap = np.exp(process.log_median[step] + process.sigma[step] * ndtri(_uniform(draws)))
+        same_draw = process.blood[step] & process.blood[before]
+        same_draw &= (draws & np.uint64(0xFF)) < _SAME_DRAW
+        gap[same_draw] = 0.0
+        now = now + gap.astype(np.int64)
+        of_day = now % _DAY
+        night = process.planned[step] & ((of_day < _MORNING) | (of_day >= _EVENING))
+        in_round = ((draws >> np.uint64(8)) & np.uint64(0xFFF)).astype(np.int64)  # up to 68 minutes
+        now += night * ((_MORNING - of_day) % _DAY + in_round)
+        resolution = process.resolution[step]
+        now = -(-now // resolution) * resolution
         walked.append((walking, step, now))
 
     lengths = np.zeros(n_cases, dtype=np.int64)

@@ -143,7 +143,7 @@ class _Sums:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, is_hidden: bool) -> None:
         decide_as(monkeypatch, is_hidden)
         monkeypatch.setattr(joint_variants, "noisy_number", self._number)
-        monkeypatch.setattr(joint_variants, "_seen_share", lambda *_: 1.0)
+        monkeypatch.setattr(joint_variants, "balance", lambda *_: 10**9)  # all are seen
         for place in ("variants.joint_variants", "variants.grouped_variants"):
             monkeypatch.setattr(f"tracecloak.anonymizers.{place}.choose_clip", lambda *_: 4)
         # What is made of the sums does not matter here.

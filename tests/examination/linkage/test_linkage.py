@@ -23,14 +23,11 @@ from tests.support.releasing import hospital_files, tracecloak
 from tests.support.tlkc_logs import DISEASE, RESOURCE, table_2, traces_with
 from tests.support.tlkc_naive import RESOURCES, VALUES, elements_of, naive, small_logs
 from tracecloak.examination.comparison.original import N_KNOWN, SingledOut
-from tracecloak.examination.linkage import knowledge as linkage_matching
+from tracecloak.examination.linkage import knowledge
 from tracecloak.examination.linkage.knowledge import (
-    PADDING,
     KnownVictims,
     LinkedLog,
-    Pieces,
     Settings,
-    Target,
     no_values,
 )
 from tracecloak.examination.linkage.logs import linked, sensitive_columns
@@ -39,7 +36,7 @@ from tracecloak.examination.measure.behaviour_measures import has_resources
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.background_knowledge import TIME_BITS, CaseTable, matching
+from tracecloak.schemas.statistics.background_knowledge import TIME_BITS, CaseTable
 
 # Draws miss some interval with at most this probability.
 ALPHA = 1e-9
@@ -221,11 +218,16 @@ def check_all(
 
 
 @settings(deadline=None, max_examples=25)
-@given(small_logs(5), small_logs(5))
-def test_all_twelve_attacks_are_those_of_plain_python(original: Any, released: Any) -> None:
+@given(small_logs(5), small_logs(5), st.booleans())
+def test_all_twelve_attacks_are_those_of_plain_python(
+    original: Any, released: Any, has_tables: bool
+) -> None:
     before, after = traces_with(original), traces_with(released)
     assume(has_resources(before) and has_resources(after))
-    found = list(link(log_of(before), [log_of(after)], randomness(), THREE))
+    with pytest.MonkeyPatch.context() as patch:
+        if not has_tables:
+            patch.setattr(knowledge, "_MAX_TABLE_BYTES", 0)
+        found = list(link(log_of(before), [log_of(after)], randomness(), THREE))
     assert [f.attack for f in found[::4]] == list(ATTACKS)
     check_all(found, before, after)
 
@@ -305,48 +307,6 @@ def test_draws_agree_with_all_pieces() -> None:
     alpha = ALPHA / (12 * 3 * 2 * per_log)
     width = drawn[0].before.picked.high - drawn[0].before.picked.value
     assert width == pytest.approx(math.sqrt(math.log(2 / alpha) / 6000))
-
-
-# --- Matching -------------------------------------------------------------------------------------
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    st.lists(st.lists(st.integers(0, 3), max_size=6), min_size=1, max_size=8),
-    st.lists(st.lists(st.integers(-1, 3), max_size=4), min_size=1, max_size=4),
-    st.booleans(),
-)
-def test_rows_are_matched_as_by_a_search_of_each(
-    rows: list[list[int]], pieces: list[list[int]], has_tables: bool
-) -> None:
-    offsets = np.cumsum([0, *map(len, rows)])
-    items = np.array([item for row in rows for item in row], np.int64)
-    labels = np.arange(len(rows)).reshape(-1, 1) % 3
-    counts = np.arange(len(rows)) + 1
-    places = np.arange(4)
-    with pytest.MonkeyPatch.context() as patch:
-        if not has_tables:
-            patch.setattr(linkage_matching, "_MAX_TABLE_BYTES", 0)
-        table = CaseTable(offsets, items, counts, labels)
-        target = Target("log", "sequence", table, places, np.array([*places, 99]))
-    padded = np.full((len(pieces), 4), PADDING)
-    for i, piece in enumerate(pieces):
-        padded[i, : len(piece)] = [4 if item < 0 else item for item in piece]
-    n = len(pieces)
-    victims = np.tile([[1], [2], [7]], (n, 1))
-    known = Pieces(padded, np.repeat(np.arange(n), 3), np.zeros(3 * n, np.int64), victims, None)
-    sizes, among, largest, own = target.match(known)
-    for i, piece in enumerate(pieces):
-        expected = matching(offsets, items, np.array(piece, np.int64))
-        found = target.rows_with(np.array(piece, np.int64))
-        assert found.tolist() == np.flatnonzero(expected).tolist()
-        assert sizes[i] == counts[expected].sum()
-        if not expected.any():  # the attacker goes by the whole log
-            expected |= True
-        by_label = [int(counts[expected & (labels[:, 0] == v)].sum()) for v in (1, 2, 7)]
-        assert among[i] == counts[expected].sum()
-        assert largest[i, 0] == max(by_label[:2])
-        assert own[3 * i : 3 * i + 3, 0].tolist() == by_label
 
 
 # --- Logs -----------------------------------------------------------------------------------------
