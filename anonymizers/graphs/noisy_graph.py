@@ -320,29 +320,23 @@ def released_graph(arcs: NoisyCells, vocabulary: ActivityVocabulary) -> Released
         arcs: Of all possible pairs.
         vocabulary: What their codes mean.
     """
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
     least = arcs.least(len(arcs.cells))
     sources, targets = np.divmod(arcs.cells, vocabulary.end + 1)
     # The start and the end are one node.
     ends = (np.minimum(sources, vocabulary.start), np.minimum(targets, vocabulary.start))
     is_shown = arcs.values >= least
-    is_joined = _joined_to_last(ends[0][is_shown], ends[1][is_shown], vocabulary.start + 1)
-    is_shown &= is_joined[ends[0]]
+    shown = ends[0][is_shown], ends[1][is_shown]
+    edges = csr_array((np.ones(len(shown[0])), shown), (vocabulary.start + 1,) * 2)
+    labels = connected_components(edges, connection="weak")[1]
+    is_shown &= (labels == labels[-1])[ends[0]]
     totals = np.zeros(vocabulary.start + 1)
     columns = arcs.fitted(np.arange(len(least)), is_shown, ends, totals, least, vocabulary.end + 1)
     flows = np.flatnonzero(columns[0])
     codes = (codes[is_shown][flows].astype(np.int32) for codes in (sources, targets))
     return ReleasedGraph(vocabulary.names, *codes, *(column[flows] for column in columns))
-
-
-def _joined_to_last(sources: np.ndarray, targets: np.ndarray, n_nodes: int) -> np.ndarray:
-    """bool[n_nodes], the nodes that edges of either direction join to the last one."""
-    from scipy.sparse import csr_array
-    from scipy.sparse.csgraph import connected_components
-
-    edges = csr_array((np.ones(len(sources)), (sources, targets)), (n_nodes, n_nodes))
-    labels = connected_components(edges, connection="weak")[1]
-    is_joined: np.ndarray = labels == labels[-1]
-    return is_joined
 
 
 def released_durations(

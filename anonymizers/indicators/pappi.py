@@ -42,6 +42,7 @@ from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import Exact, drawable
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, RoundsMethod
 from tracecloak.schemas.published.figures import MEASURED, IndicatorRow, ReleasedIndicators
 from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Kind, Operation
 
@@ -116,7 +117,7 @@ class AggregatesDecision(contract.Decision):
     values: np.ndarray
 
 
-class Pappi(contract.Anonymizer):
+class Pappi(RoundsMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "pappi"
@@ -134,10 +135,6 @@ class Pappi(contract.Anonymizer):
             "indicators": ("cases", "throughput at_most=30d", "rework", "frequency activity=A"),
         },
     )
-
-    def rounds(self, params: PappiParams) -> tuple[str, ...]:
-        """Returns the one round."""
-        return ("aggregates",)
 
     def spends(self, params: PappiParams) -> tuple[Spend, ...]:
         """Returns the one part, of a case that is replaced by another."""
@@ -167,41 +164,36 @@ class Pappi(contract.Anonymizer):
             ),
         )
 
-    def explain(self, params: PappiParams) -> tuple[str, ...]:
-        """Returns a sentence on all of them."""
+    def parts(self, params: PappiParams) -> tuple[Part, ...]:
+        """Returns the one part, which counts all sums and adds the noise."""
         how = {
             "laplace": "the result has Laplace noise",
             "interval": "an interval about the result is chosen, and a number within it",
         }[params.mechanism]
         titles = ", ".join(indicator.title for indicator in params.indicators)
         spent = f"spends epsilon {decimal_text(Fraction(params.epsilon))}"
-        return (f"indicators: of each of {titles}, {how}; {spent}, divided evenly",)
+        sentence = f"of each of {titles}, {how}; {spent}, divided evenly"
+        counters = {"sums": Counted(CellSums, count_aggregates, (params,))}
 
-    def requires(self, round_name: str, params: PappiParams) -> Mapping[str, contract.Counter]:
-        """Returns the counter of all sums."""
-        return {"sums": Counted(CellSums, count_aggregates, (params,))}
+        def decide(given: Given) -> AggregatesDecision:
+            n_cases, *sums = given.statistics["sums"].cells(len(params.indicators) + 1).tolist()
+            places = np.arange(len(sums))
+            stream = CellStream(given.randomness, "pappi", cell_numbers(places))
+            changed = of_count(RANGE if params.mechanism == "laplace" else 2)
+            noise = draw_laplace(stream, *drawable(laplace_scale(params.epsilon_each, changed)))
+            if params.mechanism == "laplace":
+                return AggregatesDecision(n_cases, (np.array(sums) + noise) / RANGE)
+            within = _uniform(given.randomness, places) - 0.5
+            return AggregatesDecision(n_cases, np.array(sums) / RANGE + noise + within)
 
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: PappiParams,
-        randomness: Randomness,
+        return (Part("indicators", (), lambda means: sentence, decide, counters, "aggregates"),)
+
+    def combined(
+        self, round_name: str, decided: dict[str, Any], given: Given, params: PappiParams
     ) -> AggregatesDecision:
-        """Adds the noise."""
-        n = len(params.indicators)
-        n_cases, *sums = statistics["sums"].cells(n + 1).tolist()
-        places = np.arange(n)
-        stream = CellStream(randomness, "pappi", cell_numbers(places))
-        if params.mechanism == "laplace":
-            noise = draw_laplace(
-                stream, *drawable(laplace_scale(params.epsilon_each, of_count(RANGE)))
-            )
-            return AggregatesDecision(n_cases, (np.array(sums) + noise) / RANGE)
-        steps = draw_laplace(stream, *drawable(laplace_scale(params.epsilon_each, of_count(2))))
-        within = _uniform(randomness, places) - 0.5
-        return AggregatesDecision(n_cases, np.array(sums) / RANGE + steps + within)
+        """Returns what the one part decided."""
+        decision: AggregatesDecision = decided["indicators"]
+        return decision
 
     def writes(self, params: PappiParams) -> tuple[str, ...]:
         """Returns the name of the product."""

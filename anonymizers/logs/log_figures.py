@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +28,7 @@ from tracecloak.schemas.published.figures import (
     ReleasedProduct,
     wider_ends,
 )
-from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedGroups
+from tracecloak.schemas.published.graph import LogCounts, ReleasedGraph, ReleasedGroups
 from tracecloak.schemas.statistics.log_times import LogTimes, middles_us
 from tracecloak.schemas.statistics.variant_flows import (
     PARTS,
@@ -640,23 +639,7 @@ def _means(times: LogTimes, names: ActivityVocabulary) -> Mapping[tuple[str, ...
     return {(labels[a], labels[b]): mean for (a, b), mean in zip(ends, means, strict=True)}
 
 
-class CountedLog(Protocol):
-    """What is counted on a released log."""
-
-    @property
-    def variants(self) -> VariantHistogram:
-        """Its variants."""
-
-    @property
-    def times(self) -> LogTimes:
-        """When its cases begin, and how long they take."""
-
-    @property
-    def names(self) -> ActivityVocabulary:
-        """What the codes mean."""
-
-
-def figures_of_log(measures: ReleasedMeasures, log: CountedLog) -> dict[str, ReleasedProduct]:
+def figures_of_log(measures: ReleasedMeasures, log: LogCounts) -> dict[str, ReleasedProduct]:
     """Returns the figures of a released log, and its groups if any, by the name of their files.
 
     Args:
@@ -670,5 +653,4 @@ def figures_of_log(measures: ReleasedMeasures, log: CountedLog) -> dict[str, Rel
     figures = {"figures": ReleasedFigures.of_noisy([*flow, *times, *waits])}
     if not measures.rows(GROUP):
         return {**figures}
-
     return {**figures, "groups": groups_of_log(measures, log.variants, log.names)}

@@ -94,7 +94,13 @@ def truths_of(
 
     @cache
     def numbers(step: Group | None) -> np.ndarray:
-        return _numbers(indicator, step, traces)
+        """A number of each case, NaN of one that has none; shares are the mean of 0 and 1."""
+        # Numbers are not clipped to the longest time, so any will do.
+        counted = summand_of(indicator, () if step is None else (step,), 1).numbers(traces)
+        values = counted.values[:, 0]
+        if isinstance(indicator, Frequency):
+            values = np.minimum(values, indicator.at_most)
+        return np.where(counted.is_there[:, 0], values, np.nan)
 
     @cache
     def chosen(label: str) -> np.ndarray:
@@ -144,16 +150,6 @@ def _step_of(indicator: Indicator, label: str, traces: TraceBatch) -> Group | No
     return next((pair for pair in pairs if names.issuperset(pair)), ("", ""))
 
 
-def _numbers(indicator: Indicator, step: Group | None, traces: TraceBatch) -> np.ndarray:
-    """A number of each case, NaN of one that has none; shares are the mean of 0 and 1."""
-    # Numbers are not clipped to the longest time, so any will do.
-    counted = summand_of(indicator, () if step is None else (step,), 1).numbers(traces)
-    values = counted.values[:, 0]
-    if isinstance(indicator, Frequency):
-        values = np.minimum(values, indicator.at_most)
-    return np.where(counted.is_there[:, 0], values, np.nan)
-
-
 def _figure(
     indicator: Indicator, values: np.ndarray, tail: str, place: int, last: str
 ) -> float | None:
@@ -174,15 +170,14 @@ def _figure(
     if indicator.of == "sum":
         return float(values.sum()) / unit
     if indicator.of == "histogram":
-        return _in_bin(values, _edges(indicator, last), place)
-    return _quantile(values / unit, Fraction(tail or next(iter(indicator.quantiles))))
-
-
-def _quantile(values: np.ndarray, share: Fraction) -> float | None:
-    """The smallest value that so large a share of the values does not exceed."""
+        # The first bin and the last one hold what lies beyond, too.
+        borders = _edges(indicator, last)[1:-1]
+        return float((np.searchsorted(borders, values, side="right") == place).sum())
     if not len(values):
         return None
-    return float(np.sort(values)[math.ceil(share * len(values)) - 1])
+    # The smallest value that so large a share of the values does not exceed.
+    share = Fraction(tail or next(iter(indicator.quantiles)))
+    return float(np.sort(values)[math.ceil(share * len(values)) - 1]) / unit
 
 
 def _edges(indicator: Measured, last_bin: str) -> list[float]:
@@ -197,16 +192,6 @@ def _edges(indicator: Measured, last_bin: str) -> list[float]:
         high = sum(float(number) * _UNITS_US[unit] * _SECOND_US for number, unit in ends)
     n = indicator.n_bins
     return [low + (high - low) * place / n for place in range(n + 1)]
-
-
-def _in_bin(values: np.ndarray, edges: Sequence[float], place: int) -> float:
-    """How many values a bin has; the first and the last one hold what lies beyond, too."""
-    is_in = np.ones(len(values), bool)
-    if place > 0:
-        is_in &= values >= edges[place]
-    if place < len(edges) - 2:
-        is_in &= values < edges[place + 1]
-    return float(is_in.sum())
 
 
 # --- Released indicators beside the truth: how far each is off, and whether its interval holds it.
