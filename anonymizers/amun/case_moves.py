@@ -206,22 +206,6 @@ def moves_per_transition(params: AmunParams) -> float:
     return 1 / (2 * math.sinh(params.epsilon_d / 2))
 
 
-def noise_in_ranges(params: AmunParams) -> float:
-    """Returns the mean size of a time's noise before compression, at most, in ranges of its group.
-
-    Equation 3 is smallest at the prior (1 - g) / 2, where it is epsilon_d; a time whose prior plus
-    g reaches 1 has the saturated epsilon, and one whose clamped prior is 0 has one of its own.
-    Times of a case that is released c times have c times the noise, and with `correlated_times` all
-    have the longest case's length times it.
-    """
-    epsilons = [epsilon_of_counts(params.guessing_advantage)]
-    if params.choices.saturated_epsilon != "epsilon_d":
-        epsilons.append(float(params.choices.saturated_epsilon))
-    if params.choices.prior == "clamped":
-        epsilons.append(params.zero_prior_epsilon)
-    return 1 / min(epsilons)
-
-
 def cost_in_cases(params: AmunParams) -> str:
     """Returns the sentence on the number of cases."""
     moves = moves_per_transition(params)
@@ -250,6 +234,15 @@ def cost_in_cases(params: AmunParams) -> str:
 
 def cost_in_times(params: AmunParams) -> str:
     """Returns the sentences on the steps between the events of a case."""
+    # Equation 3 is smallest at the prior (1 - g) / 2, where it is epsilon_d; a time whose prior
+    # plus g reaches 1 has the saturated epsilon, and one whose clamped prior is 0 has one of its
+    # own. Times of a case that is released c times have c times the noise, and with
+    # `correlated_times` all have the longest case's length times it.
+    epsilons = [epsilon_of_counts(params.guessing_advantage)]
+    if params.choices.saturated_epsilon != "epsilon_d":
+        epsilons.append(float(params.choices.saturated_epsilon))
+    if params.choices.prior == "clamped":
+        epsilons.append(params.zero_prior_epsilon)
     longest = " times the length of the longest case" if params.correlated_times else ""
     of_noise = (
         "The compression leaves at most half of that noise. What is then below 0 becomes 0, and "
@@ -274,7 +267,7 @@ def cost_in_times(params: AmunParams) -> str:
         "long."
     )
     return (
-        f"Times: the noise of a step has a mean size of at most {noise_in_ranges(params):.3g}"
+        f"Times: the noise of a step has a mean size of at most {1 / min(epsilons):.3g}"
         f"{longest} times the range of its transition's steps, the longest less the shortest, and "
         "c times that if its case is released c times; a start's is of as many ranges of all "
         "starts. " + afterwards.get(params.choices.compression, whole)

@@ -72,6 +72,10 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 # which take 2 GB.
 MAX_DISTANCES = 1 << 30
 MAX_PAIRS = 1 << 26
+_TOO_MANY = (
+    f"more than {MAX_PAIRS:,} pairs of variants would be compared to match the released variants "
+    "with those of the log: raise p_harmful or epsilon, or lower max_prefix_length"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,13 +86,11 @@ class VariantMatching:
         raw: int64[n], numbers of the log's variants, ascending.
         released: int64[n], numbers of the released variants, ascending within each of the log's.
         cases: int64[n], sequences, all positive; they add up to those of each released variant.
-        cost: Sum of the distances of all sequences.
     """
 
     raw: np.ndarray
     released: np.ndarray
     cases: np.ndarray
-    cost: int
 
 
 def match_variants(released: VariantHistogram, raw: VariantHistogram) -> VariantMatching:
@@ -106,7 +108,7 @@ def match_variants(released: VariantHistogram, raw: VariantHistogram) -> Variant
     """
     if not released.n_variants:
         nothing = np.zeros(0, np.int64)
-        return VariantMatching(nothing, nothing, nothing, 0)
+        return VariantMatching(nothing, nothing, nothing)
     supply = released.counts.copy()
     capacity = raw.counts * -(-released.n_cases // raw.n_cases)
     twin = pc.index_in(released.sequences, value_set=raw.sequences)
@@ -125,8 +127,7 @@ def match_variants(released: VariantHistogram, raw: VariantHistogram) -> Variant
     cases = np.concatenate([equal, sent[used]])
     order = np.lexsort((to_released, from_raw))
     order = order[cases[order] > 0]
-    cost = int((sent * pairs.costs).sum())
-    return VariantMatching(from_raw[order], to_released[order], cases[order], cost)
+    return VariantMatching(from_raw[order], to_released[order], cases[order])
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +155,7 @@ def _nearest_pairs(
 ) -> CandidatePairs:
     """Returns the pairs that a cheapest assignment needs, see the module."""
     if len(rows) * len(columns) > MAX_DISTANCES:
-        raise _too_many()
+        raise UsageError(_TOO_MANY)
     together = pa.concat_arrays(
         [released.sequences.take(pa.array(rows)), raw.sequences.take(pa.array(columns))]
     )
@@ -172,7 +173,7 @@ def _nearest_pairs(
         near = np.flatnonzero(distances <= np.searchsorted(within, total))
         n_pairs += len(near)
         if n_pairs > MAX_PAIRS:
-            raise _too_many()
+            raise UsageError(_TOO_MANY)
         near_columns.append(near.astype(np.int32))
         costs.append(distances[near].astype(np.int32))
     nothing = np.zeros(0, np.int32)
@@ -180,13 +181,6 @@ def _nearest_pairs(
         np.repeat(np.arange(len(rows)), [len(near) for near in near_columns]),
         np.concatenate([nothing, *near_columns]).astype(np.int64),
         np.concatenate([nothing, *costs]).astype(np.int64),
-    )
-
-
-def _too_many() -> UsageError:
-    return UsageError(
-        f"more than {MAX_PAIRS:,} pairs of variants would be compared to match the released "
-        "variants with those of the log: raise p_harmful or epsilon, or lower max_prefix_length"
     )
 
 

@@ -240,17 +240,13 @@ class RuleJudge:
 
     Attributes:
         rules: The rules, over the alphabet's codes.
-        harmful_from: Violated rules from which on a candidate is harmful.
-        largest: What a harmful candidate counts for at most in the choice.
-        scale: (numerator, denominator) of the choice.
+        params: From how many violations on a candidate is harmful, and how the choice is made.
         randomness: The release's.
         name: What every purpose begins with.
     """
 
     rules: OrderRules
-    harmful_from: int
-    largest: int
-    scale: tuple[int, int]
+    params: SacofaParams
     randomness: Randomness
     name: str
 
@@ -270,7 +266,7 @@ class RuleJudge:
             no noisy count, so it is not released and does not go on.
         """
         violations = self.rules.violations(prefixes).ravel()
-        is_harmful = is_candidate & (violations >= self.harmful_from)
+        is_harmful = is_candidate & (violations >= self.params.harmful_from)
         is_counted = is_candidate & ~is_harmful
         harmful = np.flatnonzero(is_harmful)
         depth = cell_numbers(np.array([prefixes.shape[1]]))
@@ -278,8 +274,8 @@ class RuleJudge:
             CellStream(self.randomness, f"{self.name}/harmful", depth),
             self.randomness.words(f"{self.name}/chosen", cells[harmful]),
             violations[harmful],
-            self.largest,
-            self.scale,
+            self.params.largest_violations,
+            self.params.choice_scale,
         )
         is_counted[harmful[chosen]] = True
         return is_harmful, is_counted
@@ -430,14 +426,7 @@ class Sacofa(LevelMethod):
         else:
             relations, at_first = given.statistics["relations"], params.profile == "paper"
             rules = OrderRules.of_relations(relations, vocabulary, at_first)
-        judge = RuleJudge(
-            rules,
-            params.harmful_from,
-            params.largest_violations,
-            params.choice_scale,
-            given.randomness,
-            self.name,
-        )
+        judge = RuleJudge(rules, params, given.randomness, self.name)
         variants, n_names = given.statistics["variants"], len(vocabulary)
         counts = trace_variant_query(
             variants, n_names, params.query, given.randomness, self.name, judge

@@ -53,7 +53,15 @@ from tracecloak.anonymizers.noise import published
 from tracecloak.anonymizers.noise.drawing import Scale, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.queries import pair_query
+from tracecloak.anonymizers.queries.pair_query import (
+    PairCounts,
+    PairQueryMethod,
+    PairQueryParams,
+    honest_reality,
+    laplace_query,
+    noise_of,
+    pairs_and_names,
+)
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision
@@ -76,24 +84,15 @@ _BLOCK = 1 << 20
 
 
 def play_out(
-    sources: np.ndarray,
-    targets: np.ndarray,
-    counts: np.ndarray,
-    start: int,
-    end: int,
-    randomness: Randomness,
-    purpose: str,
+    pairs: PairCounts, counts: np.ndarray, randomness: Randomness, purpose: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Plays a graph out until START has nothing left; post-processing of its counts.
 
     No arc is taken more often than its count says. Arcs that are left over are lost.
 
     Args:
-        sources: int64[n_arcs], codes below `end`; no two arcs have the same two ends.
-        targets: int64[n_arcs], codes other than `start`; from `start` to `end` there is no arc.
-        counts: int64[n_arcs], at least 0.
-        start: Code of START.
-        end: Code of END, the largest of all.
+        pairs: The arcs; from START to END there is none.
+        counts: int64[n_arcs], how often each may be taken, at least 0.
         randomness: The release's.
         purpose: What the random numbers are for.
 
@@ -105,9 +104,11 @@ def play_out(
         UsageError: The arcs are more than MAX_ARCS.
     """
     refuse_excess(float(counts.sum(dtype=np.float64)))
+    sources, targets = pairs.sources, pairs.targets
+    start, end = pairs.vocabulary.start, pairs.vocabulary.end
     # Of each code the targets of its arcs, as often as counted, in random order.
     stacks = [array("i") for _ in range(end + 1)]
-    cells = cell_numbers(sources * (end + 1) + targets)
+    cells = cell_numbers(pairs.domain)
     for source in np.unique(sources[counts > 0]).tolist():
         arcs = np.flatnonzero(sources == source)
         order = np.argsort(_words(randomness, purpose, cells[arcs], counts[arcs]), kind="stable")
@@ -186,7 +187,7 @@ def _words(
 _AFTERWARDS = "The play-out looks at the noisy counts alone."
 
 
-class SapaParams(pair_query.PairQueryParams):
+class SapaParams(PairQueryParams):
     """Parameters of `sapa`."""
 
     query: Literal["exponential", "laplace"] = "exponential"
@@ -236,11 +237,7 @@ def _distances(batch: Batch, max_distance: int) -> KFollows:
 
 
 def exponential_query(
-    pairs: pair_query.PairCounts,
-    distances: KFollows,
-    params: SapaParams,
-    randomness: Randomness,
-    name: str,
+    pairs: PairCounts, distances: KFollows, params: SapaParams, randomness: Randomness, name: str
 ) -> np.ndarray:
     """Returns int64[n_pairs], positive noisy counts of the pairs that are kept, 0 for all others.
 
@@ -269,7 +266,7 @@ def exponential_query(
         randomness, f"{name}/pair", cells[kept_pairs], pairs.counts[kept_pairs], params.scale
     )
     names = pairs.vocabulary.names
-    randomness.noise.made(f"{name}/pair", pairs.domain, noisy, pair_query.noise_of(params), names)
+    randomness.noise.made(f"{name}/pair", pairs.domain, noisy, noise_of(params), names)
     return noisy
 
 
@@ -295,7 +292,7 @@ def walked_laplace(
     return np.where(noisy > 0, noisy, 1 + published.sizes_of(draw_laplace(last, *scale)))
 
 
-class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
+class Sapa(CasesOfVariants, PairQueryMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "sapa"
@@ -305,7 +302,7 @@ class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
 
     def parts(self, params: SapaParams) -> tuple[Part, ...]:
         """Returns the one part: the counts of pairs, from which cases are played out."""
-        counters = pair_query.pairs_and_names()
+        counters = pairs_and_names()
         if params.query == "exponential":
             counters["distances"] = Counted(KFollows, _distances, (params.k_follows,))
             numerator, denominator = params.choice_scale
@@ -321,7 +318,7 @@ class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
         def decide(given: Given) -> VariantsDecision:
             return self._played_out(given, params)
 
-        needs, reality = params.needs, pair_query.honest_reality(params, _AFTERWARDS)
+        needs, reality = params.needs, honest_reality(params, _AFTERWARDS)
         return (
             Part("variants", needs, lambda means: sentence, decide, counters, "variants", reality),
         )
@@ -368,22 +365,15 @@ class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
                 drawn, or the noisy counts are so many that they cannot be played out.
         """
         counted, randomness = given.statistics, given.randomness
-        pairs = pair_query.PairCounts.of(counted["pairs"], counted["names"], params)
+        pairs = PairCounts.of(counted["pairs"], counted["names"], params)
         if params.query == "laplace":
-            noisy = pair_query.laplace_query(pairs, params, randomness, self.name)
+            noisy = laplace_query(pairs, params, randomness, self.name)
         else:
             noisy = exponential_query(pairs, counted["distances"], params, randomness, self.name)
         words = pairs.vocabulary
         counts = np.maximum(noisy, 0)
-        offsets, codes = play_out(
-            pairs.sources,
-            pairs.targets,
-            playable(counts) if params.is_honest else counts,
-            words.start,
-            words.end,
-            randomness,
-            f"{self.name}/step",
-        )
+        played = playable(counts) if params.is_honest else counts
+        offsets, codes = play_out(pairs, played, randomness, f"{self.name}/step")
         ones = np.ones(len(offsets) - 1, np.int64)
         variants = VariantHistogram.from_sequences(encode_sequences(offsets, codes), ones)
         return VariantsDecision(

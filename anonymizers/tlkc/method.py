@@ -88,14 +88,6 @@ class Patterns:
         """Number of patterns."""
         return sum(len(patterns) for patterns in self.of_length)
 
-    def words(self) -> list[tuple[int, ...]]:
-        """Returns the patterns as words, the short ones first."""
-        return [
-            tuple(pattern)
-            for patterns in self.of_length
-            for pattern in self.elements[patterns].tolist()
-        ]
-
 
 def without_numbers(patterns: Patterns) -> Patterns:
     """Returns patterns of multisets whose elements are not numbered: the second is as the first.

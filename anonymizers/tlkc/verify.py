@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -54,55 +54,35 @@ def count_violations(released: Sequence[TraceBatch], params: TlkcParams) -> tupl
         (pieces of knowledge that match fewer than k cases; those that match enough, and a sensitive
         value has too large a share among these).
     """
-    log = _Log.of(released, params)
+    if not released:
+        return 0, 0
+    traces = TraceBatch.concat(released)
+    coded = _elements_of(traces, params).dictionary_encode().indices
+    known = np.asarray(coded.is_valid())
+    codes = np.asarray(pc.fill_null(coded, -1), np.int64)[known]
+    case = np.repeat(np.arange(traces.n_cases), traces.lengths)[known]
+    if params.knowledge_kind in ("set", "multiset"):
+        in_order = np.lexsort((codes, case))
+        case, codes = case[in_order], codes[in_order]
+    if params.knowledge_kind == "set":
+        is_new = np.ones(len(case), bool)
+        is_new[1:] = (case[1:] != case[:-1]) | (codes[1:] != codes[:-1])
+        case, codes = case[is_new], codes[is_new]
+    offsets = np.searchsorted(case, np.arange(traces.n_cases + 1))
+    sensitive = [
+        _sensitive_values(traces, name, is_number=declaration.bounds is not None)
+        for name, declaration in params.sensitive.items()
+    ]
     n_too_few = n_too_sure = 0
-    all_cases = np.arange(len(log.offsets) - 1)
-    for cases in _matches(log, params.length, all_cases, log.offsets[:-1]):
-        known = (values[cases] for values in log.sensitive)
-        most = max((int(np.bincount(v[v >= 0]).max(initial=0)) for v in known), default=0)
+    every = np.arange(traces.n_cases)
+    for cases in _matches(offsets, codes, params.length, every, offsets[:-1]):
+        values = (column[cases] for column in sensitive)
+        most = max((int(np.bincount(v[v >= 0]).max(initial=0)) for v in values), default=0)
         if len(cases) < params.k:
             n_too_few += 1
         elif most > params.exact_confidence * len(cases):
             n_too_sure += 1
     return n_too_few, n_too_sure
-
-
-@dataclass(frozen=True, eq=False)
-class _Log:
-    """Rows of elements, one a case.
-
-    `sensitive` has a column of value numbers by attribute, -1 for none.
-    """
-
-    offsets: np.ndarray
-    elements: np.ndarray
-    sensitive: list[np.ndarray]
-
-    @classmethod
-    def of(cls, released: Sequence[TraceBatch], params: TlkcParams) -> _Log:
-        tables = [_elements_of_batch(batch, params) for batch in released]
-        elements = pa.concat_arrays([pa.array([], pa.string()), *(t[1] for t in tables)])
-        case_sizes = np.concatenate([np.zeros(0, np.int64), *(t[0] for t in tables)])
-        case = np.repeat(np.arange(len(case_sizes)), case_sizes)
-        coded = elements.dictionary_encode()
-        known = np.asarray(elements.is_valid())
-        codes = np.asarray(pc.fill_null(coded.indices, -1), np.int64)[known]
-        case = case[known]
-        if params.knowledge_kind in ("set", "multiset"):
-            in_order = np.lexsort((codes, case))
-            case, codes = case[in_order], codes[in_order]
-        if params.knowledge_kind == "set":
-            is_new = np.ones(len(case), bool)
-            is_new[1:] = (case[1:] != case[:-1]) | (codes[1:] != codes[:-1])
-            case, codes = case[is_new], codes[is_new]
-        return cls(
-            np.searchsorted(case, np.arange(len(case_sizes) + 1)),
-            codes,
-            [
-                _sensitive_values(released, name, is_number=declaration.bounds is not None)
-                for name, declaration in params.sensitive.items()
-            ],
-        )
 
 
 def verify_k_anonymity(released: Sequence[TraceBatch], params: KAnonymousParams) -> None:
@@ -117,11 +97,8 @@ def verify_k_anonymity(released: Sequence[TraceBatch], params: KAnonymousParams)
     """
     cases: Counter[tuple[str | None, ...]] = Counter()
     for batch in released:
-        sizes, elements = _elements_of_batch(batch, params)
-        texts = elements.to_pylist()
-        ends = np.cumsum(sizes).tolist()
-        for first, last in zip([0, *ends], ends, strict=False):
-            cases[tuple(texts[first:last])] += 1
+        texts = _elements_of(batch, params).to_pylist()
+        cases.update(tuple(texts[first:last]) for first, last in pairwise(batch.offsets.tolist()))
     if cases and min(cases.values()) < params.k:
         raise GuaranteeError(
             f"the released log does not keep k={params.k}: a variant has fewer cases. It must "
@@ -129,10 +106,8 @@ def verify_k_anonymity(released: Sequence[TraceBatch], params: KAnonymousParams)
         )
 
 
-def _elements_of_batch(
-    traces: TraceBatch, params: KAnonymousParams | TlkcParams
-) -> tuple[np.ndarray, pa.Array]:
-    """Events by case, and what is known of each event as one text; null: nothing."""
+def _elements_of(traces: TraceBatch, params: KAnonymousParams | TlkcParams) -> pa.Array:
+    """What is known of each event as one text; null: nothing."""
     activity = traces.vocabulary.names.take(pa.array(traces.activities))
     text = activity
     if params.perspective != "activity":
@@ -147,19 +122,12 @@ def _elements_of_batch(
         first = np.repeat(number[traces.offsets[:-1]], np.diff(traces.offsets))
         time = pa.array(number - first).cast(pa.string())
         text = pc.binary_join_element_wise(time, text, "\t")
-    return np.diff(traces.offsets), text.cast(pa.string())
+    return text.cast(pa.string())
 
 
-def _sensitive_values(released: Sequence[TraceBatch], name: str, *, is_number: bool) -> np.ndarray:
+def _sensitive_values(traces: TraceBatch, name: str, *, is_number: bool) -> np.ndarray:
     """int64[n_cases], the number of each case's value or box; -1 for none."""
-    columns = [
-        _plain(batch.attributes[name].take(pa.array(batch.offsets[:-1])))
-        for batch in released
-        if batch.n_cases
-    ]
-    if not columns:
-        return np.zeros(0, np.int64)
-    values = pa.concat_arrays(columns)
+    values = _plain(traces.attributes[name].take(pa.array(traces.offsets[:-1])))
     if not is_number:
         coded = values.dictionary_encode().indices
         return np.asarray(pc.fill_null(coded, -1), np.int64)
@@ -177,11 +145,14 @@ def _plain(values: pa.Array) -> pa.Array:
     return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
 
 
-def _matches(log: _Log, n_more: int, cases: np.ndarray, places: np.ndarray) -> Iterator[np.ndarray]:
+def _matches(
+    offsets: np.ndarray, elements: np.ndarray, n_more: int, cases: np.ndarray, places: np.ndarray
+) -> Iterator[np.ndarray]:
     """Yields the cases that match a piece of knowledge, and those that match what continues it.
 
     Args:
-        log: The log.
+        offsets: int64[n_all+1], where the elements of each case begin.
+        elements: int64[n_elements], a number for each that is different.
         n_more: How many more elements can be known.
         cases: int64[n], those that match it; of none nothing is yielded.
         places: int64[n], where in `elements` each can continue: after its earliest match.
@@ -189,12 +160,12 @@ def _matches(log: _Log, n_more: int, cases: np.ndarray, places: np.ndarray) -> I
     if not len(cases):
         return
     yield cases
-    n_later = log.offsets[cases + 1] - places
+    n_later = offsets[cases + 1] - places
     if not n_more or not n_later.any():
         return
     whose = np.repeat(np.arange(len(cases)), n_later)
     place = np.arange(len(whose)) + np.repeat(places - np.cumsum(n_later) + n_later, n_later)
-    element = log.elements[place]
+    element = elements[place]
     # Of equal elements of a case the earliest counts; cases and places are ascending already.
     order = np.argsort(element, kind="stable")
     element, whose, place = element[order], whose[order], place[order]
@@ -203,4 +174,5 @@ def _matches(log: _Log, n_more: int, cases: np.ndarray, places: np.ndarray) -> I
     element, whose, place = element[is_earliest], whose[is_earliest], place[is_earliest]
     starts = np.flatnonzero(np.diff(element, prepend=-1))
     for first, last in zip(starts, np.append(starts[1:], len(element)), strict=True):
-        yield from _matches(log, n_more - 1, cases[whose[first:last]], place[first:last] + 1)
+        longer = cases[whose[first:last]], place[first:last] + 1
+        yield from _matches(offsets, elements, n_more - 1, *longer)

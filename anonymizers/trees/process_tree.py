@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -105,30 +105,26 @@ def clearly_above_zero(scale: tuple[int, int]) -> float:
 _MOST_NOISE = 0.25
 
 
+@dataclass
 class EndsEstimator:
-    """Answers the questions of all candidates from one budget; what was asked once is kept."""
+    """Answers the questions of all candidates from one budget; what was asked once is kept.
 
-    def __init__(
-        self,
-        variants: VariantHistogram,
-        epsilon: Fraction | None,
-        max_units: int,
-        randomness: Randomness,
-    ) -> None:
-        """Has the log, which is looked at with noise alone.
+    Attributes:
+        variants: Of the log, exact; they are looked at with noise alone.
+        epsilon: What all questions together may spend, of which every one has half of what is left,
+            so that they never add up to it; None: none is asked.
+        max_units: Cases of one unit.
+        randomness: The release's.
+        known: By the parts that were asked about, the noisy counts and what is clearly above 0.
+    """
 
-        Args:
-            variants: Of the log, exact.
-            epsilon: What all questions together may spend, of which every one has half of what is
-                left, so that they never add up to it; None: none is asked.
-            max_units: Cases of one unit.
-            randomness: The release's.
-        """
-        self._variants = variants
-        self._epsilon = epsilon
-        self._max_units = max_units
-        self._randomness = randomness
-        self._known: dict[tuple[cuts.Part, ...], tuple[np.ndarray, np.ndarray, float]] = {}
+    variants: VariantHistogram
+    epsilon: Fraction | None
+    max_units: int
+    randomness: Randomness
+    known: dict[tuple[cuts.Part, ...], tuple[np.ndarray, np.ndarray, float]] = field(
+        default_factory=dict
+    )
 
     def of(self, relation: cuts.Relation) -> cuts.EndsOfParts:
         """Returns what the miner of a relation asks."""
@@ -147,16 +143,16 @@ class EndsEstimator:
         self, parts: tuple[cuts.Part, ...], n: int, n_cases: int
     ) -> tuple[np.ndarray, np.ndarray, float] | None:
         """The noisy counts and what is clearly above 0; None where it is not worth asking."""
-        if parts in self._known or not parts or self._epsilon is None:
-            return self._known.get(parts)
-        epsilon = self._epsilon / 2 ** (len(self._known) + 1)
-        scale = laplace_scale(epsilon, of_distinct_cells(2 * len(parts), self._max_units))
+        if parts in self.known or not parts or self.epsilon is None:
+            return self.known.get(parts)
+        epsilon = self.epsilon / 2 ** (len(self.known) + 1)
+        scale = laplace_scale(epsilon, of_distinct_cells(2 * len(parts), self.max_units))
         if clearly_above_zero(scale) > _MOST_NOISE * n_cases:
             return None
-        purpose = f"process-tree/ends/{len(self._known)}"
-        counts = noisy_ends(self._variants, n, parts, scale, self._randomness, purpose)
-        self._known[parts] = *counts, clearly_above_zero(scale)
-        return self._known[parts]
+        purpose = f"process-tree/ends/{len(self.known)}"
+        counts = noisy_ends(self.variants, n, parts, scale, self.randomness, purpose)
+        self.known[parts] = *counts, clearly_above_zero(scale)
+        return self.known[parts]
 
 
 def _clear(

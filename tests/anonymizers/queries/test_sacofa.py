@@ -6,7 +6,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -196,11 +195,6 @@ def test_violations_are_those_of_the_definitions(
         assert found[name] == naive_violations(log, "ABCD", prefix + name, at_first), name
 
 
-def judge_of(rules: OrderRules, number: int = 0, **changes: Any) -> RuleJudge:
-    plain = RuleJudge(rules, 1, 1, (2, 1), randomness(number), "s")
-    return replace(plain, **changes)
-
-
 @pytest.mark.parametrize("largest", [1, 2])
 def test_harmful_prefixes_are_chosen_by_the_exponential_mechanism(largest: int) -> None:
     """6000 choices of 4 with 1, 2, 3 and 1 violations; control: the law of the other cap."""
@@ -245,9 +239,9 @@ def test_from_how_many_violations_on_a_prefix_is_harmful() -> None:
     rules = rules_of(log_of(TABLE_1A))
     prefix = np.array([[names.index(name) for name in "RTAS"]], np.int32)
     for least, harmful in ((1, "CRST■"), (2, "CRST■"), (3, "CRT■"), (5, "RT"), (9, "")):
-        found, _ = judge_of(rules, harmful_from=least).judge(
-            prefix, cell_numbers(np.arange(7)), np.ones(7, bool)
-        )
+        params = SacofaParams(**LOG_RULES, harmful_from=least)
+        judge = RuleJudge(rules, params, randomness(), "s")
+        found, _ = judge.judge(prefix, cell_numbers(np.arange(7)), np.ones(7, bool))
         assert {[*names, "■"][i] for i in np.flatnonzero(found)} == set(harmful)
 
 

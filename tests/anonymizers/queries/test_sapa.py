@@ -29,6 +29,7 @@ from tracecloak.anonymizers.queries.sapa import (
     walked_laplace,
 )
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.statistics.relations import KFollows
 from tracecloak.schemas.statistics.variants import DirectlyFollows
 
@@ -38,21 +39,18 @@ Case = tuple[str, ...]
 
 def played(arcs: Mapping[Arc, int], number: int = 0, names: str = "ABCDEF") -> list[Case]:
     """The cases of a graph, by the names of their activities; ▶ and ■ are START and END."""
-    labels = [*names, "▶", "■"]
-    code = {label: i for i, label in enumerate(labels)}
-    offsets, codes = play_out(
-        np.array([code[a] for a, _ in arcs], np.int64),
-        np.array([code[b] for _, b in arcs], np.int64),
-        np.array(list(arcs.values()), np.int64),
-        len(names),
-        len(names) + 1,
-        randomness(),
-        f"play {number}",
+    vocabulary = ActivityVocabulary.of(names)
+    code = {label: i for i, label in enumerate((*names, "▶", "■"))}
+    places = {code[a] * len(code) + code[b]: n for (a, b), n in sorted(arcs.items())}
+    domain, counts = (
+        np.array(rows, np.int64) for rows in zip(*sorted(places.items()), strict=True)
     )
+    pairs = PairCounts(vocabulary, domain, counts)
+    offsets, codes = play_out(pairs, counts, randomness(), f"play {number}")
     assert offsets.dtype == np.int64 and codes.dtype == np.int32
     assert offsets[0] == 0 and offsets[-1] == len(codes)
     return [
-        tuple(labels[c] for c in codes[first:last])
+        tuple(names[c] for c in codes[first:last])
         for first, last in itertools.pairwise(offsets.tolist())
     ]
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.anonymizers.tlkc.test_method import known
+from tests.anonymizers.tlkc.test_method import known, words_of
 from tests.support import tlkc_logs
 from tests.support.logs import read_cases
 from tests.support.tlkc_logs import (
@@ -86,7 +86,7 @@ class Names:
 
     def patterns(self, patterns: method.Patterns) -> set[str]:
         """Without the event at hour 0 that every case has."""
-        found = (" ".join(map(self.of, words)) for words in patterns.words())
+        found = (" ".join(map(self.of, words)) for words in words_of(patterns))
         return {text.removeprefix("000 ") for text in found}
 
 
@@ -100,7 +100,7 @@ def test_table_6_follows_from_the_corrected_table_3() -> None:
     frequent = method.maximal_frequent(cases, "relative", Fraction(1, 4))
     assert names.patterns(violating) == {"RE1 HO4", "RE1 VI5", "RE1 BT7", "VI5 VI8", "VI5 RL9"}
     gain, loss = (
-        Counter(element for pattern in patterns.words() for element in set(pattern))
+        Counter(element for pattern in words_of(patterns) for element in set(pattern))
         for patterns in (violating, frequent)
     )
     found = {names.of(word): n / (loss[word] + 1) for word, n in gain.items()}

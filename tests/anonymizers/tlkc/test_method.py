@@ -64,6 +64,10 @@ def known(traces: TraceBatch, given_: TlkcParams) -> CaseTable:
     return counters["cases"].count(traces, {}, randomness()).decoded()
 
 
+def words_of(patterns: Patterns) -> list[tuple[int, ...]]:
+    return [tuple(words) for of in patterns.of_length for words in patterns.elements[of].tolist()]
+
+
 def pieces(patterns: Patterns, traces: TraceBatch, given_: TlkcParams) -> set[tuple[Any, ...]]:
     """Patterns as the plain reference writes them."""
     names = traces.vocabulary.names.to_pylist()
@@ -79,7 +83,7 @@ def pieces(patterns: Patterns, traces: TraceBatch, given_: TlkcParams) -> set[tu
             found = (names[activity], ["", *RESOURCES][cell])
         return (found, time) if given_.knowledge_kind == "relative" else found
 
-    found = [tuple(element(word) for word in words) for words in patterns.words()]
+    found = [tuple(element(word) for word in words) for words in words_of(patterns)]
     return {
         tuple(sorted(piece)) if given_.knowledge_kind in ("set", "multiset") else piece
         for piece in found

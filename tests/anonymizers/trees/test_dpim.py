@@ -35,7 +35,9 @@ def mined(
 ) -> Any:
     names = sorted({name for variant in counts for name in variant} or {"A"})
     keyed, vocabulary = randomness(number).with_noise(noise), ActivityVocabulary.of(names)
-    return METHOD.mined(histogram(counts, names), vocabulary, params, keyed)
+    counted = {"variants": histogram(counts, names), "names": vocabulary}
+    decided: Any = METHOD.decide("tree", counted, {}, params, keyed)
+    return decided.tree
 
 
 def test_budgets_and_rounds_of_the_paper() -> None:
