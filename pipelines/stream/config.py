@@ -42,7 +42,6 @@ from tracecloak.pipelines.stream.message_keys import (
     Input,
     MessageKeys,
     OperatorConfig,
-    check_brokers,
     check_inputs,
 )
 from tracecloak.schemas.calendar.durations import Duration, Moment, duration_us
@@ -55,7 +54,7 @@ from tracecloak.schemas.streams.stream_caps import CaseCap
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.formats.messages import MessageFormat, MessageInput
 from tracecloak.transforms.formats.registry import formats_of_releases
-from tracecloak.transforms.services.kafka_topic import KAFKA, KafkaTopic
+from tracecloak.transforms.services.kafka_topic import EVENT_HUBS, KAFKA, TOKENS, KafkaTopic
 from tracecloak.transforms.stream.step_sinks import default_forms, epoch_folder, possible_forms
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
@@ -292,8 +291,20 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
             raise ValueError(
                 "reject_topic must be a topic of its own: what it gets is for you alone"
             )
-        if self.kafka_token is not None or self.input_kafka is not None:
-            check_brokers(self.input_kafka, self.kafka_token)
+        servers = "" if self.input_kafka is None else self.input_kafka.servers.lower()
+        hosts = (server.strip().partition(":")[0].rstrip(".") for server in servers.split(","))
+        if any(host.endswith(EVENT_HUBS) for host in hosts):
+            raise ValueError(
+                "input_topic: Azure Event Hubs is not read. A stream asks the brokers, in Kafka's "
+                "language, whether they stamp messages and what time it is, and nobody has seen "
+                "that Event Hubs answers that. Copy the messages to a topic of Kafka with "
+                "message.timestamp.type=LogAppendTime, or to Pub/Sub, and name this one"
+            )
+        if self.kafka_token is not None:
+            try:
+                TOKENS.named(self.kafka_token)
+            except UsageError as error:
+                raise ValueError(f"kafka_token: {error}") from None
 
     def _check_product(self) -> None:
         """Makes sure that the product has the view, guarantee, forms and parameters asked for.

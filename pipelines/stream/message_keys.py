@@ -14,7 +14,7 @@ from tracecloak.schemas.calendar.durations import Duration
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import EVENT_ID
 from tracecloak.transforms.formats.messages import Operations
-from tracecloak.transforms.services.kafka_topic import EVENT_HUBS, KAFKA, TOKENS, KafkaTopic
+from tracecloak.transforms.services.kafka_topic import KAFKA
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.stream.config import StreamConfig
@@ -207,33 +207,6 @@ class OperatorConfig(pydantic.BaseModel):
 
 
 # --- Checks of what a stream reads, before anything is asked. -------------------------------------
-
-
-def check_brokers(read: KafkaTopic | None, token: str | None) -> None:
-    """Makes sure that what is read is no service whose clock nobody has seen, and tokens are known.
-
-    Args:
-        read: The topic of Kafka that is read, if one is.
-        token: `kafka_token`.
-
-    Raises:
-        ValueError: It is, or there is no token of that name.
-    """
-    servers = [] if read is None else read.servers.lower().split(",")
-    hosts = [server.strip().partition(":")[0].rstrip(".") for server in servers]
-    if any(host.endswith(EVENT_HUBS) for host in hosts):
-        raise ValueError(
-            "input_topic: Azure Event Hubs is not read. A stream asks the brokers, in Kafka's "
-            "language, whether they stamp messages and what time it is, and nobody has seen that "
-            "Event Hubs answers that. Copy the messages to a topic of Kafka with "
-            "message.timestamp.type=LogAppendTime, or to Pub/Sub, and name this one"
-        )
-    if token is None:
-        return
-    try:
-        TOKENS.named(token)
-    except UsageError as error:
-        raise ValueError(f"kafka_token: {error}") from None
 
 
 def check_inputs(config: StreamConfig) -> None:

@@ -190,32 +190,6 @@ def step_path(output: str, release: Step) -> str:
     return cast(str, FileSystems.join(folder, *place))
 
 
-def write_once(path: str, data: bytes, workplace: str) -> bool:
-    """Publishes a file, unless it is there with the same bytes.
-
-    Args:
-        path: Where.
-        data: All of it.
-        workplace: See `write_whole`.
-
-    Returns:
-        Whether it was written now.
-
-    Raises:
-        GuaranteeError: It is there with other bytes.
-    """
-    if (there := read_if_there(path)) is not None:
-        if there == data:
-            return False
-        raise GuaranteeError(
-            f"{path} was published before, from other input: a second release of the same step "
-            "would show what changed. Nothing was written; begin another epoch, which is another "
-            "spend"
-        )
-    write_whole(path, data, workplace)
-    return True
-
-
 def write_whole(path: str, data: bytes, workplace: str) -> None:
     """Publishes a file, which appears as a whole or not at all.
 
@@ -264,7 +238,15 @@ class FileSink:
         """
         path = step_path(self.output, released)
         for ending, data in files_of(released, self.formats, self.manifest).items():
-            write_once(path + ending, data, self.workplace)
+            there = read_if_there(path + ending)
+            if there is None:
+                write_whole(path + ending, data, self.workplace)
+            elif there != data:
+                raise GuaranteeError(
+                    f"{path}{ending} was published before, from other input: a second release of "
+                    "the same step would show what changed. Nothing was written; begin another "
+                    "epoch, which is another spend"
+                )
         _LOG.info("published step %d; %d are left", released.key[-1], released.n_steps_left)
 
 

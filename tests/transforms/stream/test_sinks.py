@@ -34,7 +34,6 @@ from tracecloak.transforms.stream.step_sinks import (
     StepSink,
     files_of,
     step_path,
-    write_once,
 )
 
 PARAMS = PrivateLogParams(epsilon="1", vocabulary=("A", "B"), max_trace_length=4)
@@ -98,21 +97,16 @@ def test_another_release_of_a_step_ends_the_stream_and_leaves_the_first(tmp_path
 def test_a_file_appears_whole_or_not_at_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, place = tmp_path / "out" / "step.json", tmp_path / "workplace"
-
-    def failing(sources: list[str], targets: list[str]) -> None:
-        raise OSError("the disk is full")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(step_sinks, "rename", failing)
-        with pytest.raises(OSError, match="full"):
-            write_once(str(path), b"all of it", str(place))
-    assert contents(tmp_path / "out") == {}
-    assert list(contents(place).values()) == [b"all of it"]
-    assert stat.S_IMODE(place.stat().st_mode) == 0o700
-    assert write_once(str(path), b"all of it", str(place))
-    assert not write_once(str(path), b"all of it", str(place))
-    assert contents(tmp_path) == {"out/step.json": b"all of it"}
+    output = tmp_path / "out"
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="full"):
+        patch.setattr(step_sinks, "rename", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+        write(output, release())
+    assert contents(output) == {} and len(contents(workplace(output))) == 1
+    assert stat.S_IMODE(workplace(output).stat().st_mode) == 0o700
+    write(output, release())
+    assert contents(output) and not contents(workplace(output))
+    monkeypatch.setattr(step_sinks, "write_whole", None)  # what is there is not written again
+    write(output, release())
 
 
 def test_a_log_has_a_folder_and_says_last_what_it_is_of(tmp_path: Path) -> None:
