@@ -29,15 +29,16 @@ NAME = StreamName("ward", "1", "configuration", 1_000, 50)
 STEPS = [("AB", "AB", "B"), (), ("AAB",), ("AB", "C", "B", "B"), ("AB",) * 5]
 
 
+GIVEN: Any = {
+    "epsilon": "1",
+    "vocabulary": ("A", "B"),
+    "max_trace_length": 4,
+    "horizon": 5,
+}
+
+
 def params(product: str = "dfg", **changes: Any) -> DfgParams | VariantParams:
-    given: dict[str, Any] = {
-        "epsilon": "1",
-        "vocabulary": ("A", "B"),
-        "max_trace_length": 4,
-        "horizon": len(STEPS),
-    }
-    kind = DfgParams if product == "dfg" else VariantParams
-    return kind(**{**given, **changes})
+    return (DfgParams if product == "dfg" else VariantParams)(**{**GIVEN, **changes})
 
 
 def product_of(asked: DfgParams | VariantParams) -> DfgSteps | VariantSteps:
@@ -247,8 +248,7 @@ def test_every_step_is_published_whatever_its_cases(
 ) -> None:
     monkeypatch.setattr("tracecloak.anonymizers.variants.generator._MOST_CASES", 300)
     kind = STREAM_PRODUCTS[product]
-    given = {"epsilon": "1", "vocabulary": ("A", "B"), "max_trace_length": 4, "horizon": 4}
-    made = kind(kind.Params(**{**given, **changes}))
+    made = kind(kind.Params(**{**GIVEN, **changes}))
     past: list[Any] = []
     for step, cases in enumerate(HOSTILE):
         counted = decode(encode(made.count(trace_batch(cases))))
@@ -270,14 +270,7 @@ ASKED = (
 
 
 def indicator_params(**changes: Any) -> IndicatorStepParams:
-    given: dict[str, Any] = {
-        "epsilon": "1",
-        "vocabulary": ("A", "B"),
-        "max_trace_length": 4,
-        "horizon": len(INDICATOR_STEPS),
-        "indicators": ASKED,
-    }
-    return IndicatorStepParams(**{**given, **changes})
+    return IndicatorStepParams(**{**GIVEN, "indicators": ASKED, **changes})
 
 
 def naive(cases: Sequence[str]) -> list[float]:
@@ -302,9 +295,7 @@ def naive(cases: Sequence[str]) -> list[float]:
 def test_without_noise_they_are_those_of_the_cases(changes: dict[str, Any]) -> None:
     with no_noise():
         releases = stream(IndicatorSteps(indicator_params(**changes)), INDICATOR_STEPS)
-    length = {"window": 1, "total": len(INDICATOR_STEPS), "sliding": 2}[
-        changes.get("view", "window")
-    ]
+    length = {"window": 1, "total": 5, "sliding": 2}[changes.get("view", "window")]
     for step, release in enumerate(releases):
         cases = [
             case for part in INDICATOR_STEPS[max(step + 1 - length, 0) : step + 1] for case in part
