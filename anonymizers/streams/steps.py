@@ -312,7 +312,6 @@ def drawn_step(
     return DecidedStep(step, digest, released), to_keep
 
 
-_NEVER = np.iinfo(np.int64).max
 # Pending messages are merged once there are so many, or half as many as the open cases have.
 _MERGE_EVENTS = 1 << 17
 
@@ -481,12 +480,7 @@ class RunningStream:
 
     def _closing_us(self, state: StreamState) -> int:
         """No case closes in a step that ends before this."""
-        moments = []
-        if (closes := state.opened.next_close) is not None:
-            moments.append(closes)
-        if (first := state.first_pending_us) is not None:
-            moments.append(self.rule.earliest_close(first))
-        return self.rule.step_end(min(moments)) if moments else _NEVER
+        return state.opened.next_step_end(self.rule, state.first_pending_us)
 
     def _merged(self, state: StreamState, moment_us: int) -> StreamState:
         """The messages that were published before a moment are among the open cases."""

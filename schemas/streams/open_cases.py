@@ -349,10 +349,16 @@ class OpenCases:
         """Number of events that are kept."""
         return len(self.publish)
 
-    @property
-    def next_close(self) -> int | None:
-        """When the first case closes if nothing more comes; None if there is no case."""
-        return int(self.closes.min()) if len(self.closes) else None
+    def next_step_end(self, rule: ClosingRule, first_us: int | None) -> int:
+        """Returns a moment: no case closes in a step that ends before it; FOREVER_US: none does.
+
+        Args:
+            rule: When a case closes.
+            first_us: When the first message was published that is not added yet; None: none is.
+        """
+        moments = [] if first_us is None else [rule.earliest_close(first_us)]
+        moments += [int(self.closes.min())] if len(self.closes) else []
+        return rule.step_end(min(moments)) if moments else FOREVER_US
 
     @cached_property
     def lengths(self) -> np.ndarray:

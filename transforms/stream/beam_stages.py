@@ -51,7 +51,7 @@ from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.step import Step
 from tracecloak.schemas.streams.closing_rule import ClosingRule
-from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
+from tracecloak.schemas.streams.open_cases import FOREVER_US, CaseEvents, OpenCases
 from tracecloak.schemas.streams.stream_caps import CountedCases
 from tracecloak.transforms.batch.traces import MergeStatisticsFn
 from tracecloak.transforms.formats.messages import Message, MessageFormat
@@ -154,7 +154,6 @@ TIMES_AHEAD = "events timed after their publishing"
 _MERGE_EVENTS = 1 << 16
 # The shortest time that a runner's timers and windows can tell apart.
 _GRAIN_US = 1_000
-_NO_TICK = np.iinfo(np.int64).max
 
 
 @dataclass(eq=False, repr=False)
@@ -297,7 +296,7 @@ class _Assemble(beam.DoFn):
             over.set(Timestamp(micros=self._over_us(next_step)))
         if not n_events or next_step >= self.horizon:
             return ()
-        n_waiting, n_open, due = book.read() or (0, 0, _NO_TICK)
+        n_waiting, n_open, due = book.read() or (0, 0, FOREVER_US)
         waiting.add(data)
         n_waiting += n_events
         # For these messages no case closes any earlier. If they are late that moment is past, and
@@ -345,7 +344,7 @@ class _Assemble(beam.DoFn):
     ) -> Iterable[TimestampedValue]:
         step = following.read() or 0
         end_us = self.rule.step_start(step + 1)
-        _, _, due = book.read() or (0, 0, _NO_TICK)
+        _, _, due = book.read() or (0, 0, FOREVER_US)
         if due <= end_us:  # where the watermark passes both, a runner may fire this one first
             yield from self._closed(end_us, step, opened, waiting, book, timer, counted)
         following.write(step + 1)
@@ -370,11 +369,9 @@ class _Assemble(beam.DoFn):
         state, steps, n_late = before.close(moment_us, self.rule, next_step)
         self._late.inc(n_late)
         opened.write(encode(state))
-        moments = [] if state.next_close is None else [state.next_close]
-        if later.n_events:
-            moments.append(self.rule.earliest_close(int(later.publish.min())))
-        tick = self.rule.step_end(min(moments)) if moments else _NO_TICK
-        if moments:
+        first_us = int(later.publish.min()) if later.n_events else None
+        tick = state.next_step_end(self.rule, first_us)
+        if tick < FOREVER_US:
             timer.set(Timestamp(micros=tick))
         book.write((0, state.n_events + later.n_events, tick))
         if self.rule.cap is not None and steps:

@@ -240,7 +240,7 @@ def test_a_closed_case_takes_part_once_for_as_long_as_it_is_remembered(
 def test_a_case_that_closes_as_a_step_begins_is_of_that_step() -> None:
     state = OpenCases.none().add(batch([Message(1, 1, "END", 7, 7)]), RULE, 0)
     state, steps, _ = state.close(19, RULE, 0)
-    assert (steps, state.next_close) == ([], 10)
+    assert (steps, state.next_step_end(RULE, None)) == ([], 20)
     _, [(step, _)], _ = state.close(20, RULE, 0)
     assert step == 1
 
