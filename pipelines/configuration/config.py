@@ -228,6 +228,16 @@ class Where(_Section):
 
         return RowFilter(**self.model_dump())
 
+    @property
+    def sentence_part(self) -> str:
+        """What it asks of the column, for the template of a plan: `is one of A, B`."""
+        if self.equals is not None:
+            return f"is one of {', '.join(self.equals)}"
+        if self.begins_with is not None:
+            return f"begins with {self.begins_with}"
+        bounds = {sign: getattr(self, name) for name, sign in _BOUNDS.items()}
+        return "is " + " and ".join(f"{s} {bound}" for s, bound in bounds.items() if bound)
+
 
 class About(_Section):
     """What a release says of itself beside its numbers; its readers see all of it."""

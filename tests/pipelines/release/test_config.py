@@ -130,6 +130,7 @@ def test_yaml_takes_values_for_numbers_and_dates_and_they_are_what_stands_there(
     day, n, *others = load(str(path), {}).where
     assert (day.at_least, day.below) == ("2026-11-01", "2026-12-01T06:00:00+01:00")
     assert (n.above, n.at_most) == ("7", "7.5")
+    assert day.sentence_part == "is >= 2026-11-01 and < 2026-12-01T06:00:00+01:00"
     assert [one.equals for one in others] == [
         ("5",), ("5", "1.5", "5", "05", "'5'", "true", "2026-11-01", "x"), ("5", "'a, b'", "c"),
     ]  # fmt: skip
