@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 _T = TypeVar("_T")
@@ -38,19 +38,5 @@ def drop_overrides() -> None:
 
 def as_ordinary_user(call: Callable[[], _T]) -> _T:
     """Calls a function in a thread, for which, and for those it starts, rights of files count."""
-    results: list[_T] = []
-    errors: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            drop_overrides()
-            results.append(call())
-        except BaseException as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if errors:
-        raise errors[0]
-    return results[0]
+    with ThreadPoolExecutor(1, initializer=drop_overrides) as thread:
+        return thread.submit(call).result()
