@@ -20,6 +20,7 @@ import pytest
 pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
 
 from tests.examination.doctor.test_what_is_shown import _tree
+from tests.support.doctor import cut_off
 from tests.support.kafka_double import TopicDouble
 from tests.support.stream_runs import stream_config
 from tracecloak.examination.doctor.run import Line, exit_code_of, run_checks
@@ -74,16 +75,6 @@ def ward(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ward]:
         made.change()
         made.send(2)
         yield made
-
-
-def cut_off(ward: Ward) -> None:
-    def end(self: LocalStream, *_: object) -> None:
-        raise TracecloakError("cut off")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalStream, "_end_steps", end)
-        with pytest.raises(TracecloakError, match="cut off"):
-            run_stream(ward.config)
 
 
 def killed(ward: Ward) -> None:
@@ -176,7 +167,7 @@ DRILLS: dict[str, tuple[Drill, int, str]] = {
 @pytest.mark.parametrize("name", DRILLS)
 def test_what_a_run_ends_with_doctor_reports_before(ward: Ward, name: str) -> None:
     drill, code, word = DRILLS[name]
-    cut_off(ward)
+    cut_off(ward.config)
     drill(ward)
     before = _tree(ward.folder)
     lines = lines_of(ward)
