@@ -24,6 +24,7 @@ from tracecloak.transforms.stream.step_sinks import _PubSubWriter
 ACK_SECONDS = 10
 WAIT_SECONDS = ACK_SECONDS + 5  # until it is known that nothing comes again
 NEVER = -(1 << 63)
+OPENED: list[Any] = []  # what a test leaves open
 
 
 class Clock:
@@ -52,6 +53,8 @@ def service(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Iterator[Service]:
         monkeypatch.setenv(VARIABLE, double.address)
         made = Service(double.address)
         yield made
+        while OPENED:
+            OPENED.pop().close()
         made.close()
 
 
@@ -66,7 +69,8 @@ def reading(
     project = subscription.partition("/subscriptions/")[0]
     own = f"{project}/subscriptions/tracecloak-clock-own"
     told = PubSubClock(f"{project}/topics/tracecloak-clock", own, clock.of_machine)
-    return PubSubSource(subscription, told, topic, clock, positions, is_begun)
+    OPENED.append(PubSubSource(subscription, told, topic, clock, positions, is_begun))
+    return OPENED[-1]
 
 
 def answering(error: Exception | None) -> Callable[..., Any]:
@@ -82,7 +86,9 @@ def answering(error: Exception | None) -> Callable[..., Any]:
 
 def own_clock(service: Service, clock: Clock) -> PubSubClock:
     project = service.topic.partition("/topics/")[0]
-    return PubSubClock(f"{project}/topics/mine", f"{project}/subscriptions/mine", clock)
+    told = PubSubClock(f"{project}/topics/mine", f"{project}/subscriptions/mine", clock)
+    OPENED.append(told)
+    return told
 
 
 def pull_until(source: PubSubSource, clock: Clock, end: float, let_go: bool = True) -> list[bytes]:
@@ -106,7 +112,6 @@ def test_nothing_is_known_before_a_deadline_has_passed(service: Service, clock: 
     pull_until(source, clock, began + WAIT_SECONDS)
     # The oldest pull that is not longer ago than that is the second one, less what clocks differ.
     assert source.watermark_us() == int((began + 4) * 1e6) - 2_000_000
-    source.close()
 
 
 def test_all_that_was_pulled_is_let_go_of_by_thousands(
@@ -123,7 +128,6 @@ def test_all_that_was_pulled_is_let_go_of_by_thousands(
     source.let_go(pulled)
     assert [len(ids) for ids in asked] == [1_000, 1_000, 300]
     assert {ack for ids in asked for ack in ids} == set(pulled.receipt)
-    source.close()
 
 
 @pytest.mark.parametrize(
@@ -151,7 +155,6 @@ def test_what_the_service_answers_is_waited_for_or_for_a_person(
     for asked in (lambda: source.pull(1, 1.0), lambda: source.let_go(MessageBatch(receipt=["a"]))):
         with pytest.raises(kind, match="said by the service"):
             asked()
-    source.close()
 
 
 def test_it_stays_behind_a_backlog_and_goes_on_after_it(service: Service, clock: Clock) -> None:
@@ -165,7 +168,6 @@ def test_it_stays_behind_a_backlog_and_goes_on_after_it(service: Service, clock:
     assert source.watermark_us() <= published_us
     pull_until(source, clock, clock.now + WAIT_SECONDS)
     assert source.watermark_us() > published_us
-    source.close()
 
 
 def test_a_pause_begins_it_anew(service: Service, clock: Clock) -> None:
@@ -179,18 +181,16 @@ def test_a_pause_begins_it_anew(service: Service, clock: Clock) -> None:
     assert source.watermark_us() == NEVER
     pull_until(source, clock, clock.now + WAIT_SECONDS + 4)
     assert source.watermark_us() > known
-    source.close()
 
 
 def test_a_topic_gets_one_subscription_for_an_epoch(service: Service, clock: Clock) -> None:
     name = f"{service.topic.partition('/topics/')[0]}/subscriptions/own"
     with pytest.raises(UsageError, match="no subscription"):
         reading(name, clock)
-    reading(name, clock, service.topic).close()
+    reading(name, clock, service.topic)
     service.publish(b"while nobody reads")
     source = reading(name, clock, service.topic)
     assert [m.data for m in source.pull(10, 1.0).messages] == [b"while nobody reads"]
-    source.close()
     for _ in range(2):
         delete_subscription(name)
     with pytest.raises(UsageError, match="no subscription"):
@@ -239,7 +239,6 @@ def test_another_subscription_of_the_name_is_not_read(
     source = reading(service.subscription, clock, positions={})
     known = source.positions
     pull_until(source, clock, clock.now + WAIT_SECONDS)
-    source.close()
     source = reading(service.subscription, clock, positions=known, is_begun=True)
     assert source.positions == known and source.pull(10, 0.1).messages == []
     change(service)
@@ -251,14 +250,13 @@ def test_another_subscription_of_the_name_is_not_read(
         with pytest.raises(SourceChanged, match=f"not the subscription .*{why}") as caught:
             ask()
         assert caught.value.exit_code == 6
-    source.close()
 
 
 def test_an_earlier_state_adopts_the_subscription_and_its_labels_stay(
     service: Service, clock: Clock
 ) -> None:
     make_anew(service, service.topic, labels={"team": "a"}, filter='attributes.ward = "1"')
-    reading(service.subscription, clock).close()  # before anything is paid
+    reading(service.subscription, clock)  # before anything is paid
     before = service.subscriber.get_subscription(subscription=service.subscription)
     assert dict(before.labels) == {"team": "a"}
     source = reading(service.subscription, clock, positions={}, is_begun=True)
@@ -266,7 +264,6 @@ def test_an_earlier_state_adopts_the_subscription_and_its_labels_stay(
     label = source.positions["label"]
     assert dict(after.labels) == {"team": "a", "tracecloak-read-by": label}
     assert source.positions == {"topic": service.topic, "filter": before.filter, "label": label}
-    source.close()
 
 
 def test_a_stream_that_may_set_no_label_and_a_short_retention_are_told(
@@ -281,7 +278,6 @@ def test_a_stream_that_may_set_no_label_and_a_short_retention_are_told(
     assert "gets no label (subscriptions.update)" in caplog.text
     assert "keeps unread messages for 1.0 hours" in caplog.text
     source.pull(1, 0.1)
-    source.close()
 
 
 # --- Whose clock it is ------------------------------------------------------------------------
@@ -305,7 +301,6 @@ def test_a_clock_that_is_wrong_holds_the_watermark_until_it_is_right(
     clock.ahead = 1.5
     pull_until(source, clock, clock.now + 2 * WAIT_SECONDS)
     assert known_us < source.watermark_us() <= clock.now * 1e6
-    source.close()
 
 
 def test_a_clock_topic_that_cannot_be_used_is_told_with_the_mend(
@@ -321,7 +316,6 @@ def test_a_clock_topic_that_cannot_be_used_is_told_with_the_mend(
     service.subscriber.create_subscription(name=told._subscription, topic=told._topic)
     told.begin()  # it may make none, and uses those that are there
     assert abs(told.passed_us() - clock.now * 1e6) < 1e6
-    told.close()
 
 
 def test_messages_of_others_on_the_clock_topic_are_passed_over(
@@ -332,7 +326,6 @@ def test_messages_of_others_on_the_clock_topic_are_passed_over(
     service.publish(b"clock", topic=told._topic, nonce="another stream's")
     clock.now += 1
     assert abs(told.passed_us() - clock.now * 1e6) < 1_000
-    told.close()
 
 
 @pytest.mark.parametrize(
@@ -359,7 +352,6 @@ def test_a_service_that_tells_no_time_is_named(
     monkeypatch.setattr(pubsub_service, "_LOST_SECONDS", 0.1)
     with pytest.raises(kind, match=said):
         told.begin()
-    told.close()
 
 
 def test_a_refusal_that_the_subscription_does_not_explain_is_passed_on(
@@ -370,7 +362,6 @@ def test_a_refusal_that_the_subscription_does_not_explain_is_passed_on(
     monkeypatch.setattr(source._client, "pull", refuse)
     with pytest.raises(UsageError, match="cannot be read: not in this state"):
         source.pull(1, 0.1)
-    source.close()
 
 
 def test_a_topic_that_takes_no_message_is_named(service: Service) -> None:
