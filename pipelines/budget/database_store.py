@@ -57,10 +57,7 @@ def require_lasting(config: AccountConfig) -> None:
     if not isinstance(config, ReleaseConfig):
         raise UsageError("key_store is a database, which no stream writes: give a lasting folder")
     if config.jobs > 1:
-        raise UsageError(
-            "key_store is a database, which one process at a time writes: set jobs to 1, or give a "
-            "lasting folder"
-        )
+        raise UsageError("key_store is a database, which one process writes: set jobs to 1")
     ledger = referred(config.ledger or "").removeprefix("sqlite:")
     book = config.book if config.schedule else "gs://"
     # Findings and decisions of the operator are in the folder of worker_keys, too.
@@ -71,10 +68,7 @@ def require_lasting(config: AccountConfig) -> None:
                 "elsewhere; give a postgresql+psycopg://HOST/DATABASE or gs://BUCKET/FOLDER"
             )
     if has_secret(ledger):
-        raise UsageError(
-            "key_store is a database, which stores the URL of ledger in clear: give it without a "
-            "password, which PGPASSWORD has"
-        )
+        raise UsageError("key_store is a database: give the password of ledger with PGPASSWORD")
 
 
 class DatabaseKeyStore(KeyStore):
@@ -98,8 +92,8 @@ class DatabaseKeyStore(KeyStore):
         """
         if not re.match(r"postgresql(\+\w+)?://", url) or has_secret(url):
             raise UsageError(
-                "key_store must be a folder of this machine or postgresql+psycopg://USER@HOST/"
-                "DATABASE without a password, which PGPASSWORD has"
+                "key_store must be a folder of this machine, or postgresql+psycopg://USER@HOST/"
+                "DATABASE with its password in PGPASSWORD"
             )
         if key_encryption_key is None:
             raise UsageError(

@@ -132,10 +132,8 @@ class DrawGuard:
         return Ledger(noted["ledger"], store=self.store())
 
     def _ended(self) -> UsageError:
-        return UsageError(
-            f"release {self.release_id!r} in {self.output} was ended meanwhile; run the command "
-            "again, which reserves anew"
-        )
+        what = f"release {self.release_id!r} in {self.output}"
+        return UsageError(f"{what} was ended meanwhile; run again, which reserves anew")
 
 
 def draw_guard_of(

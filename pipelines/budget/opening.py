@@ -148,10 +148,7 @@ def accounts_of(config: AccountConfig) -> Mapping[str, Account]:
 
 def out_of_reach(runner: str) -> UsageError:
     """Returns the error that a ledger is on this machine, and the run is not."""
-    return UsageError(
-        f"runner {runner} leaves this machine, and an SQLite ledger does not; give the URL of a "
-        "shared database with ledger"
-    )
+    return UsageError(f"runner {runner} leaves this machine: ledger must be a shared database")
 
 
 def officers_ledger(

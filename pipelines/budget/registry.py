@@ -236,9 +236,8 @@ class ReleaseRegistry:
         if state == "made elsewhere":
             if any(one.window is not None for one in self.ledger.states(output, release_id)):
                 return MadeByAnother(
-                    f"{where} is of a window, which another key store has just released: run the "
-                    "same command again, which finds it. If that one was cut off, run it again "
-                    "with its key store"
+                    f"{where} is of a window that another key store released: run again, which "
+                    "finds it; if that one was cut off, run again with its key store"
                 )
             return ReleaseTaken(
                 f"{where} was made with another key store, so its input is not known here; use "
@@ -253,10 +252,9 @@ class ReleaseRegistry:
         if state == "gone":
             return ReleaseTaken(
                 f"{where} was committed, and {self.folder.final} is gone: mount its disk or "
-                "restore the files, and run again. What it spent stays spent. If they are gone for "
-                f"good, run `tracecloak ledger withdraw --output {output} --release_id "
-                f"{release_id} --by NAME --reason TEXT`; or choose another release_id, which is "
-                "another spend"
+                "restore the files, and run again; or note the loss with `tracecloak ledger "
+                f"withdraw --output {output} --release_id {release_id} --by NAME --reason TEXT`; "
+                "or choose another release_id, which is another spend"
             )
         return None
 
@@ -276,8 +274,7 @@ class ReleaseRegistry:
             if entry.account != account:
                 raise UsageError(
                     f"account {entry.account!r} paid for release_id {receipt.release_id!r} in "
-                    f"{receipt.output}, which drew noise; set account to it, or choose another "
-                    "release_id"
+                    f"{receipt.output}, which drew noise; set account to it, or another release_id"
                 )
 
     def is_charged_as(self, reservation: Reservation) -> bool:
@@ -358,11 +355,8 @@ class ReleaseRegistry:
         except Exception as error:
             from tracecloak.pipelines.runners.failures import reason_of
 
-            _LOG.warning(
-                "nothing was released, but that could not be written down: %s. Run the same "
-                "command again, or its budget stays spent",
-                reason_of(error),
-            )
+            told = "nothing was released, and its budget stays spent until you run it again: %s"
+            _LOG.warning(told, reason_of(error))
         return True
 
     def of_key(self, key_fingerprint: str) -> OfKey:

@@ -108,8 +108,8 @@ def forfeit(
                 return Ended(final, store.forget(place, release_id), was_reserved=False)
         if not open_charges:
             raise UsageError(
-                f"release {release_id!r} in {place} has no open reservation in {ledger.place}; "
-                "`tracecloak ledger list-unfinished` lists those that have one"
+                f"release {release_id!r} in {place} has no open reservation in {ledger.place}; see "
+                "`tracecloak ledger list-unfinished`"
             )
         had_key = False
         for entry in open_charges:
@@ -152,8 +152,7 @@ def _unfinished_text(entry: Entry, has_key: bool) -> str:
     mend = "It drew nothing yet. Run the same command again, which pays nothing more."
     if not has_key:
         mend = (
-            "Its key is not in this key store: run the same command with the key_store that has "
-            "it, or give the release up."
+            "Its key is not in this key store: run it again with that which has it, or give it up."
         )
     elif entry.action == "draw":
         mend = (

@@ -29,10 +29,7 @@ class KeptSecrets:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        key_encryption_key: str | None = None,
-        name: str = "key_encryption_key",
+        self, folder: Path, key_encryption_key: str | None = None, name: str = "key_encryption_key"
     ) -> None:
         """Reads nothing yet, and asks for no key.
 
@@ -119,10 +116,8 @@ class KeptSecrets:
         """
         key = self._key
         if key is not None and KeyEncryptionKey.at(self.reference).fingerprint != key.fingerprint:
-            raise UsageError(
-                f"{self._name} {shown(self.reference)} gives another key whenever it is asked; "
-                "name a key that a service keeps"
-            )
+            what = f"{self._name} {shown(self.reference)} gives another key whenever it is asked"
+            raise UsageError(f"{what}; name a key that a service keeps")
 
     def wrap_all(self, before: str | None = None) -> int:
         """Wraps by this store's key what is in clear, or wrapped by another key.

@@ -211,10 +211,7 @@ class KeyStore(StoreFolder):
     is_in_database: ClassVar[bool] = False
 
     def __init__(
-        self,
-        folder: Path,
-        worker_keys: str | None = None,
-        key_encryption_key: str | None = None,
+        self, folder: Path, worker_keys: str | None = None, key_encryption_key: str | None = None
     ) -> None:
         """Reads nothing yet, and asks for no key.
 
@@ -482,10 +479,8 @@ class KeyStore(StoreFolder):
         """
         receipt = self.receipt(output, release_id)
         if receipt is None:
-            raise KeyStoreError(
-                f"the receipt of release_id {release_id!r} in {output} is gone; restore the key "
-                "store from a backup"
-            )
+            what = f"the receipt of release_id {release_id!r} in {output} is gone"
+            raise KeyStoreError(f"{what}; restore the key store from a backup")
         return receipt
 
     def note_step(self, output: str, release_id: str, step: int) -> None:

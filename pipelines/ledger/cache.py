@@ -240,9 +240,8 @@ def lost_text(place: str, head: Entry, is_here: bool = True) -> str:
 def differs_text(place: str) -> str:
     """Returns what to say of a copy that does not say what the ledger says."""
     return (
-        f"the key store's copy of {place} was changed: it does not say what the ledger says, which "
-        "is sound. Restore the key store from a backup; or, if it is the ledger that is right, "
-        f"{_ACCEPT}"
+        f"the key store's copy of {place} was changed: it differs from the ledger, which is sound. "
+        f"Restore the key store from a backup; or, if the ledger is right, {_ACCEPT}"
     )
 
 

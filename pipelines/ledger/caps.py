@@ -248,9 +248,8 @@ def awaited_text(place: str, awaited: Sequence[str]) -> str:
             "that are lost with --lost_stores"
         )
     return (
-        f"{place} was restored from a backup, and does not know what was paid since. Nothing is "
-        f"released until somebody runs `tracecloak ledger accept [CONFIG] --by NAME --reason TEXT` "
-        f"{which}"
+        f"{place} was restored from a backup, and does not know what was paid since: run "
+        f"`tracecloak ledger accept [CONFIG] --by NAME --reason TEXT` {which}"
     )
 
 
@@ -346,16 +345,14 @@ def check_not_elsewhere(states: Sequence[ChargeState], reservation: Reservation)
         if "@" in reservation.release_id:
             raise MadeByAnother(
                 f"{begun} the whole epoch, so nothing is paid here. End it there and bring that "
-                "key store with the state of the stream, or begin another epoch, which is another "
-                "spend"
+                "key store, with the state of the stream, or begin another epoch"
             )
         finds = "it, so nothing is paid here: wait until it ends"
         if window is not None:
             finds = f"window {window.label}: wait until it ends and run again, which finds it"
         raise MadeByAnother(
-            f"{begun} {finds}. If it was cut off, finish it with that key store, or give it up "
-            "with `tracecloak ledger forfeit`. If its files are gone, restore them, or choose "
-            "another release_id, which is another spend"
+            f"{begun} {finds}. If it was cut off, finish it with that key store, or use "
+            "`tracecloak ledger forfeit`. If its files are gone, choose another release_id"
         )
 
 
@@ -379,9 +376,8 @@ def check_caps(past: LedgerSnapshot, reservation: Reservation, in_file: Account 
     owner = None if dataset is None else bound_datasets(declarations).get(dataset)
     if owner not in (None, reservation.account):
         raise UsageError(
-            f"dataset {dataset!r} belongs to account {owner!r} in the ledger, not to "
-            f"{reservation.account!r}: set account to {owner!r}, or have the privacy officer bind "
-            "the data set anew"
+            f"dataset {dataset!r} belongs to account {owner!r} in the ledger: set account to it, "
+            "or have the privacy officer bind the data set anew"
         )
     for account in (check_declared(declarations, reservation.account), in_file):
         if account is not None:
@@ -458,6 +454,5 @@ def check_affordable(spent: Spent, reservation: Reservation, account: Account) -
             )
         raise BudgetExhausted(
             f"{where} cannot pay for release {reservation.release_id!r}: {'; '.join(short)}"
-            f"{unfinished}. Ask for less, use another account, or have the privacy officer raise "
-            "the cap"
+            f"{unfinished}. Ask for less, or have the privacy officer raise the cap"
         )

@@ -138,9 +138,8 @@ class Ledger:
             )
         if not self._may_begin_beside_caps and any(copy.declares for copy in others):
             raise UsageError(
-                f"{self.place} does not exist, and accounts are declared in another ledger of this "
-                "key store: their caps would not hold in a fresh one. Correct ledger, or have the "
-                "privacy officer begin it: `tracecloak ledger begin`"
+                f"{self.place} does not exist, and caps of another ledger of this key store would "
+                "not hold in a fresh one: correct ledger, or have the privacy officer begin it"
             )
         with _told_as_usage():
             self._database.make_file()
@@ -251,8 +250,7 @@ class Ledger:
                 if state.window is not None and state.claim is None:
                     raise UsageError(
                         f"release {release_id!r} in {output} is of window {state.window.label} "
-                        "and has not claimed the units that it counts, so nothing is drawn for it; "
-                        "run the command again"
+                        "and has not claimed the units that it counts; run the command again"
                     )
             return steps_of("draw", undrawn)
 
@@ -283,11 +281,10 @@ class Ledger:
             window = live[-1].window
             if window is None or len(windows) > 1:
                 output, release_id, _ = of_key
+                what = "several windows" if any(windows) else "no window"
                 raise UsageError(
-                    f"release {release_id!r} in {output} is reserved "
-                    f"{'for several windows' if any(windows) else 'for no window'} in "
-                    f"{self.place}; give it up with `tracecloak ledger forfeit`, and choose "
-                    "another release_id"
+                    f"release {release_id!r} in {output} is reserved for {what} in {self.place}: "
+                    "use `tracecloak ledger forfeit`, and choose another release_id"
                 )
             claimed = [state.claim.units_sha256 for state in live if state.claim is not None]
             sha256 = claimed[-1] if claimed else freeze(past, window)
@@ -323,8 +320,7 @@ class Ledger:
                 raise GuaranteeError(
                     f"step {step} of {release_id!r} in {output} was decided before, with another "
                     "result: two machines run one epoch, or a restart lost input. Publishing it "
-                    "now would be a second release of its cases. End one of the two runs, or begin "
-                    "another epoch, which is another spend"
+                    "would release its cases twice: end one run, or begin another epoch"
                 )
             # Whose it is, and nothing that could be added up.
             columns = {
@@ -348,8 +344,8 @@ class Ledger:
         if not live:
             ended = f"is {_ENDED[states[-1].last.action]}" if states else "was never reserved"
             raise UsageError(
-                f"release {of_key[1]!r} in {of_key[0]} {ended} in {self.place}, so "
-                "nothing is drawn for it; run the command again, which reserves anew"
+                f"release {of_key[1]!r} in {of_key[0]} {ended} in {self.place}, so nothing is "
+                "drawn for it; run the command again, which reserves anew"
             )
         return live
 
@@ -516,9 +512,8 @@ class Ledger:
         """
         if past.faults:
             raise LedgerError(
-                f"{self.place} does not say what tracecloak wrote ({past.faults[0]}; problems in "
-                f"all: {len(past.faults)}); see `tracecloak ledger verify`, and restore it from a "
-                "backup"
+                f"{self.place} does not say what tracecloak wrote ({past.faults[0]}; problems: "
+                f"{len(past.faults)}); see `tracecloak ledger verify`, and restore a backup"
             )
 
     def append(self, steps: Callable[[LedgerSnapshot], list[Step]]) -> list[Entry]:

@@ -186,11 +186,8 @@ class NotedCases:
         others = self._read(CASES.c.account != noted.account)
         elsewhere = sum(other.deployment_key != noted.deployment_key for other in others)
         if elsewhere:
-            _LOG.warning(
-                "the cases of %d releases were noted under another deployment_key, and are not "
-                "compared; give all jobs that share a ledger the same one",
-                elsewhere,
-            )
+            told = "the cases of %d releases are not compared; give all jobs one deployment_key"
+            _LOG.warning(told, elsewhere)
         return list(shared_with(noted, others))
 
     def all(self) -> list[Noted]:
@@ -268,19 +265,14 @@ def note_cases(ledger: Ledger, entry: Entry, data: bytes) -> None:
             )
     except (LedgerError, OSError, ValueError) as error:
         reason = str(error) if isinstance(error, LedgerError) else type(error).__name__
-        _LOG.warning(
-            "the cases of release %s were not noted, so the same data under another account would "
-            "not be recognised: %s",
-            entry.release_id,
-            reason,
-        )
+        told = "the cases of release %s were not noted, and will not be recognised: %s"
+        _LOG.warning(told, entry.release_id, reason)
         return
     if releases:
         _OPERATOR.warning(
             "other accounts paid for releases of the same cases, as a share of the smaller log: "
-            "%s. For these cases the epsilons of all of them add up, which no account's cap sees. "
-            "If it is the same data, give it one name with dataset, and have the privacy officer "
-            "bind it to one account with `tracecloak ledger bind`",
+            "%s. Their epsilons add up, which no account's cap sees. If it is the same data, give "
+            "it one name with dataset, and use `tracecloak ledger bind`",
             releases,
         )
 

@@ -236,7 +236,12 @@ class OfficersLedger(Ledger):
                 ends["lost"] = {"seq": copy.head.seq, "hash": copy.head.hash}
             if (noted := memory.noted(past)) > memory.store.generation():
                 ends |= {"store": memory.store.identity(), "generation": noted}
-            ends |= self._answers(past, memory.store.identity(), lost_stores, complaints)
+            awaited, store = awaited_stores(past.declarations()), memory.store.identity()
+            answers = self._answers(awaited, store, lost_stores)
+            if awaited and not answers and len(complaints) == 1:
+                raise UsageError(f"this key store paid nothing with it before. {complaints[0]}")
+            if answers:
+                ends["answers"] = answers
             accept: Step = "accept", NO_COLUMNS, {**ends, **details}
             return [accept, *recovered_steps(memory, past, copies)]
 
@@ -245,29 +250,20 @@ class OfficersLedger(Ledger):
         memory.accept(entries)
         return Accepted(complaints, again, awaited_stores(entries))
 
-    def _answers(
-        self,
-        past: LedgerSnapshot,
-        store: str,
-        lost_stores: Sequence[str],
-        complaints: Sequence[str],
-    ) -> dict[str, Any]:
+    def _answers(self, awaited: Sequence[str], store: str, lost_stores: Sequence[str]) -> list[str]:
         """Returns which of the key stores that a restored ledger waits for have answered.
 
         Raises:
-            UsageError: A store that is named as lost is none of them, or nothing would be answered.
+            UsageError: A store that is named as lost is none of them.
         """
-        awaited = awaited_stores(past.declarations())
-        unknown = [lost for lost in lost_stores if lost not in awaited]
-        if unknown:
-            raise UsageError(
-                f"lost_stores: {self.place} does not wait for key store {unknown[0]!r}; it waits "
-                f"for {', '.join(awaited) or 'none'}"
-            )
-        answers = [name for name in (store, ANY_STORE) if name in awaited] + list(lost_stores)
-        if awaited and not answers and len(complaints) == 1:
-            raise UsageError(f"this key store paid nothing with it before. {complaints[0]}")
-        return {"answers": answers} if answers else {}
+        for lost in lost_stores:
+            if lost not in awaited:
+                known = ", ".join(awaited) or "none"
+                raise UsageError(
+                    f"lost_stores: {self.place} does not wait for key store {lost!r}; it waits for "
+                    f"{known}"
+                )
+        return [name for name in (store, ANY_STORE) if name in awaited] + list(lost_stores)
 
 
 def recovered_steps(

@@ -212,9 +212,7 @@ class LedgerSnapshot:
         self._path = path
         with self._told():
             self._database = sqlite3.connect(
-                ":memory:" if path is None else path,
-                timeout=_LOCK_SECONDS,
-                isolation_level=None,
+                ":memory:" if path is None else path, timeout=_LOCK_SECONDS, isolation_level=None
             )
             if self._version != VERSION:
                 with whole_change(self._database):

@@ -254,9 +254,8 @@ class CaseRegistry:
                     ):
                         raise CaseRegistryError(
                             f"the key store's index of the book, {self._index.place}, differs from "
-                            f"what window {file.label} counted. Remove that file, which the next "
-                            "release makes anew. Releases of this schedule may have counted units "
-                            "twice since"
+                            f"what window {file.label} counted; remove it, and the next release "
+                            "makes it anew. Releases since may have counted units twice"
                         )
         return len(labels)
 
@@ -291,7 +290,7 @@ class CaseRegistry:
         self._check_scope(past, scope)
         self._asked(past, scope, lambda index: None)
         for label, sha256 in past.claims(scope)[-1:]:
-            self._verified(scope, {sha256: label})
+            self._verified_file(scope, sha256, label)
 
     def _check_scope(self, past: LedgerSnapshot, scope: str) -> None:
         """Makes sure that a scope has this book's key, and was never counted under another key."""
@@ -335,33 +334,30 @@ class CaseRegistry:
         return sha256
 
     def _read(self, scope: str, labels: Mapping[str, str]) -> Iterator[dict[str, Claimed]]:
-        """Reads files as `_verified` does, a piece of them at a time."""
-        files: dict[str, Claimed] = {}
-        names = list(labels)
-        for at in range(0, len(names), _N_FILES):
-            files |= self._verified(scope, {one: labels[one] for one in names[at : at + _N_FILES]})
-            if sum(file.units.weight for file in files.values()) >= _N_UNITS:
-                yield files
-                files = {}
-        if files:
-            yield files
-
-    def _verified(self, scope: str, labels: Mapping[str, str]) -> dict[str, Claimed]:
-        """Reads the files that claims name, and compares each with the ledger.
+        """Reads the files that claims name, a piece of them at a time, and compares each.
 
         Args:
             scope: Of the windows.
             labels: The label of each file's window, by its SHA-256.
 
-        Returns:
-            The files' content, by SHA-256.
+        Yields:
+            Files' content, by SHA-256.
 
         Raises:
             CaseRegistryError: One is missing, or not what the ledger says.
         """
+        files: dict[str, Claimed] = {}
+        names = list(labels)
         with ThreadPoolExecutor(_N_READERS) as readers:
-            files = readers.map(partial(self._verified_file, scope), labels, labels.values())
-            return dict(zip(labels, files, strict=True))
+            for at in range(0, len(names), _N_FILES):
+                some = {sha256: labels[sha256] for sha256 in names[at : at + _N_FILES]}
+                read = readers.map(partial(self._verified_file, scope), some, some.values())
+                files |= dict(zip(some, read, strict=True))
+                if sum(file.units.weight for file in files.values()) >= _N_UNITS:
+                    yield files
+                    files = {}
+        if files:
+            yield files
 
     def _verified_file(self, scope: str, sha256: str, label: str) -> Claimed:
         path, what = self._path(scope, sha256), ""

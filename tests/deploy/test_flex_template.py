@@ -183,7 +183,7 @@ def test_a_process_that_lost_its_session_writes_no_more(body: dict[str, Any]) ->
     passwords = "me:secret@host/keys", "me@host/keys?password=secret", "host/x?sslpassword=secret"
     named = [f"postgresql+psycopg://{place}" for place in passwords]
     for wrong in ("gs://bucket/keys", "mysql://h/x", *named):
-        with pytest.raises(UsageError, match="without a password") as refused:
+        with pytest.raises(UsageError, match="PGPASSWORD") as refused:
             DatabaseKeyStore(wrong, key_encryption_key=KEY)
         assert "secret" not in str(refused.value)
     store = DatabaseKeyStore(url, body["worker_keys"], KEY)
@@ -261,8 +261,8 @@ def built(tmp_path: Path, *arguments: str, **changes: object) -> Any:
         ({"worker_keys": None, "runner": "InMemory"}, "worker_keys must be elsewhere"),
         ({"schedule": DAILY}, "book must be elsewhere"),
         ({"schedule": DAILY, "book": "gs://b", "jobs": 2}, "set jobs to 1"),
-        ({"ledger": "postgresql+psycopg://p:secret@db/budgets"}, "without a password"),
-        ({"ledger": "postgresql+psycopg://p@db/budgets?password=secret"}, "without a password"),
+        ({"ledger": "postgresql+psycopg://p:secret@db/budgets"}, "PGPASSWORD"),
+        ({"ledger": "postgresql+psycopg://p@db/budgets?password=secret"}, "PGPASSWORD"),
     ],
 )
 def test_what_a_start_would_lose_or_charge_again_is_refused(

@@ -10,12 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.ledgers import account, faults, reservation
-from tests.support.releasing import (
-    as_typed,
-    ledger_entries,
-    small_release,
-    visible,
-)
+from tests.support.releasing import as_typed, ledger_entries, small_release, visible
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger import reading
 from tracecloak.pipelines.ledger.caps import Account, load_accounts

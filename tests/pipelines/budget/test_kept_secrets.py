@@ -26,11 +26,7 @@ from tests.support.stream_runs import Sent, files_of, in_time, one_key, run, str
 from tests.support.tiers import at_night
 from tracecloak.pipelines.keys import kept_secrets, key_store
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.keys.receipts import (
-    KeyStoreError,
-    Receipt,
-    snapshot_of,
-)
+from tracecloak.pipelines.keys.receipts import KeyStoreError, Receipt, snapshot_of
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.keys.wrapping import KeyEncryptionKey, KeyReference

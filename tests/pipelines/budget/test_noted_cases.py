@@ -86,7 +86,7 @@ def test_a_copy_is_recognised_whatever_its_file(place: Place) -> None:
     for number, log in enumerate((in_another_order, in_another_format, superset)):
         told = place.release(log, f"c{number}", "care")
         assert "nearly all with release r1 in" in told and "(account research, epsilon 1)" in told
-        assert "epsilons of all of them add up, which no account's cap sees" in told
+        assert "epsilons add up" in told
         assert str(superset) not in told and "case-" not in told
     # A refusal by what is in the log would tell what is in it.
     place.release(csv_log(place.folder / "neighbour.csv", ROWS[3:]), "r3", "care")
@@ -132,7 +132,7 @@ def test_keys_of_a_deployment_recognise_across_key_stores(
     log = place.folder / "log.csv"
     other_store = ["--key_store", place.folder / "keys2", *ledger]
     told = place.release(log, "r2", "care", *other_store)
-    assert "noted under another deployment_key, and are not compared" in told
+    assert "are not compared" in told
     assert "add up" not in told
     monkeypatch.setenv("TRACECLOAK_DEPLOYMENT_KEY", "env:OUR_KEY")
     monkeypatch.setenv("OUR_KEY", "ab" * 32)

@@ -14,13 +14,7 @@ import pytest
 from docs.hooks.tables import code, plain
 from tests.pipelines.budget.test_windows import chained
 from tests.support.ledgers import begun_anew, reservation
-from tests.support.releasing import (
-    ROOT,
-    csv_log,
-    ledger_entries,
-    small_rows,
-    tracecloak,
-)
+from tests.support.releasing import ROOT, csv_log, ledger_entries, small_rows, tracecloak
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.budget.registry import (
     TABLE,

@@ -109,9 +109,7 @@ def test_a_release_keeps_what_it_claimed_also_of_another_lake(world: World) -> N
     assert rows(world.claim(2, "2026-12", units(CASES))) == rows(units(["c3"]))
 
 
-def test_a_window_that_is_released_twice_pays_twice_and_counts_the_same_again(
-    world: World,
-) -> None:
+def test_a_window_that_is_released_twice_pays_twice_and_counts_the_same_again(world: World) -> None:
     for number in (1, 2):
         assert rows(world.claim(number, "2026-11", units(["c1"]))) == rows(units(["c1"]))
     assert str(world.ledger.balance("a").spent_epsilon) == "1/5"
@@ -238,7 +236,7 @@ def test_a_file_is_of_the_window_that_the_ledger_names_it_for(
     def verified(content: bytes, label: str) -> Any:
         sha256 = hashlib.sha256(content).hexdigest()
         (file.parent / f"{sha256}.units").write_bytes(content)
-        return world.book._verified(scope(), {sha256: label})[sha256]
+        return world.book._verified_file(scope(), sha256, label)
 
     assert verified(data, "2026-11").label == "2026-11"
     with pytest.raises(CaseRegistryError, match=r"is of window 2026-11 of scope .* names"):
@@ -378,9 +376,7 @@ def test_a_claim_that_was_changed_in_the_ledger_stops_all(world: World) -> None:
             ask()
 
 
-def test_a_key_that_was_lost_stops_the_schedule_and_is_not_made_anew_unseen(
-    world: World,
-) -> None:
+def test_a_key_that_was_lost_stops_the_schedule_and_is_not_made_anew_unseen(world: World) -> None:
     """Catches a book that begins again under a fresh key, and knows nothing of what was counted."""
     world.claim(1, "2026-11", units(["c1"]))
     fresh = release_key(8)

@@ -249,7 +249,7 @@ def test_two_charges_of_one_release_claim_the_same(ledger: Ledger) -> None:
     assert claimed == [SHA, SHA]
     ledger.reserve(of_window(2, "2026-11"))
     ledger.reserve(of_window(2, "2026-12", account="b"))
-    with pytest.raises(UsageError, match="for several windows"):
+    with pytest.raises(UsageError, match="reserved for several windows"):
         claim(ledger, 2)
 
 

@@ -49,10 +49,7 @@ def latest(tmp_path: Path) -> str | None:
 
 
 def test_a_withdrawn_release_is_gone_and_stays_spent(
-    common: list[object],
-    command: list[object],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    common: list[object], command: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("r1", "r2", "r3"):
         assert tracecloak(*common, "--release_id", name) == 0

@@ -63,7 +63,7 @@ def place(tmp_path: Path) -> Unread:
 @pytest.mark.parametrize(
     ("is_shared", "given", "told"),
     [
-        *((False, ["--runner", f"{name}Runner"], "an SQLite ledger does not; give the URL of a")
+        *((False, ["--runner", f"{name}Runner"], "ledger must be a shared database")
           for name in ("Dataflow", "Flink", "Spark")),
         (True, [], "with worker_keys, such as gs://BUCKET/keys"),
         (True, ["--worker_keys", "/on/this/machine"], "with worker_keys, such as gs://BUCKET/keys"),
