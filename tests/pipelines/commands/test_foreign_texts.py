@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -69,25 +68,3 @@ def test_a_text_that_is_made_to_harm_is_a_usage_error_in_few_words(
     csv_log(tmp_path / "log.csv", list(small_rows()))
     assert tracecloak(*place(tmp_path, HARMFUL[kind])) == 2
     assert len(capsys.readouterr().err) < 2000
-
-
-@pytest.mark.parametrize(
-    "manifest", ["[" * 100_000, "9" * 10_000, "[]", '{"outputs": [], "outputs": []}']
-)
-@pytest.mark.parametrize("command", ["evaluate", "report", "verify"])
-def test_a_release_whose_manifest_is_no_manifest_is_told(
-    command: str, manifest: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = csv_log(tmp_path / "log.csv", list(small_rows()))
-    release = tmp_path / "run_id=r"
-    release.mkdir()
-    (release / "manifest.json").write_text(manifest)
-    (release / "latest.json").write_text(json.dumps({"path": "run_id=r"}))
-    given = {
-        "evaluate": ["--log", log, release, "--output", tmp_path],
-        "report": ["--log", log, release],
-        "verify": [release],
-    }[command]
-    assert tracecloak(command, *given) in ([3] if command != "verify" else [5])
-    printed = capsys.readouterr()
-    assert "manifest.json" in printed.out + printed.err

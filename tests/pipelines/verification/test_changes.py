@@ -249,6 +249,7 @@ CHANGES: dict[str, tuple[str, Change, set[str]]] = {
     "a version that the method has not": ("log", says(method_version=2), {"copies"}),
     "no manifest but JSON": (
         "log", has_unlisted("manifest.json", b'{"outputs": {}}'), {"manifest"}),
+    "a manifest of digits": ("log", has_unlisted("manifest.json", b"9" * 10_000), {"manifest"}),
     "a key twice": ("log", lambda r: (r / "manifest.json").write_text(
         (r / "manifest.json").read_text().replace("{", '{"method": "a",', 1)), {"manifest"}),
     # Of params and randomness a file may carry less than the manifest has, and of nothing else.
