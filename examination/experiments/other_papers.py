@@ -418,6 +418,6 @@ class DpimPaper(Paper):
         return {
             "is_found": float(released.tree.is_found),
             "said_fitness": released.tree.fitness,
-            "nodes": released.tree.weight,
+            "nodes": len(list(released.tree.tree.nodes())),
             "activities": len(released.tree.tree.labels),
         }

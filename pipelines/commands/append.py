@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import asdict
 
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
@@ -27,10 +28,5 @@ def run(given: Given) -> int:
     appended = append_release(given.flags["release"].rstrip("/"), given.flags["table"])
     state = "was there" if appended.was_there else "appended"
     rows = [(state, f"release {appended.release_id}"), ("table", appended.table)]
-    body = {
-        "release_id": appended.release_id,
-        "table": appended.table,
-        "was_there": appended.was_there,
-    }
-    show(Result(rows, body), given.form)
+    show(Result(rows, asdict(appended)), given.form)
     return 0

@@ -50,22 +50,14 @@ def run_windows(config: ReleaseConfig, given: Given, lineage: str | None) -> int
         finally:
             for line in _causes(ended):
                 _LOG.error("%s", line)
-    if given.form == "json":
-        data = {
-            "windows": [_data_of_window(one) for one in ended],
-            "schedule_is_over": bool(over_text(config, windows)),
-        }
-        show(Result((), data), given.form)
-        return exit_code_of(ended)
-    is_private = is_of_operator(given.form)
-    if len(ended) == 1 and ended[0].outcome is not None:
+    is_private, over = is_of_operator(given.form), over_text(config, windows)
+    rows = [(one.window.label, _window_text(one, is_private)) for one in ended]
+    rows = [*(rows or [("windows", "none is due yet")]), *[("schedule", over)] * bool(over)]
+    if len(ended) == 1 and (outcome := ended[0].outcome) is not None:
         one = ended[0]
-        rows = list(release_rows(one.config, ended[0].outcome, one.elapsed_s, is_private))
-        show(Result(rows), given.form)
-    else:
-        rows = [(one.window.label, _window_text(one, is_private)) for one in ended]
-        over = [("schedule", text)] if (text := over_text(config, windows)) else []
-        show(Result([*(rows or [("windows", "none is due yet")]), *over]), given.form)
+        rows = list(release_rows(one.config, outcome, one.elapsed_s, is_private))
+    data = {"windows": [_data_of_window(one) for one in ended], "schedule_is_over": bool(over)}
+    show(Result(rows, data), given.form)
     return exit_code_of(ended)
 
 

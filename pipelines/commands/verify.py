@@ -55,12 +55,8 @@ def run(given: Given) -> int:
     body = verified.to_json()
     if "sign_off" in given.flags:
         page = body["sign_off"] = _sign_off(verified, given.flags["sign_off"])
-        rows.append(
-            (
-                "sign-off",
-                _UNSIGNED if page is None else f"{page}, to open in a browser, print and sign",
-            )
-        )
+        signed = f"{page}, to open in a browser, print and sign"
+        rows.append(("sign-off", _UNSIGNED if page is None else signed))
     show(Result(rows, body, below=[_VERDICTS[verified.verdict]]), given.form)
     return _EXIT_CODES[verified.verdict]
 

@@ -40,10 +40,9 @@ def run(given: Given) -> int:
     path = None if output is None else file_to_write("output", output)
     source = source_of(load_log(flags))
     names = names_of(source)
-    tally = names.tally
+    tally, listed = names.tally, list(names.names)
     lost = [finding for finding in tally.found() if finding.is_lost]
     reasons = list(finding_lines(tally, source, lost))
-    listed = list(names.names)
     data = {
         "names": listed,
         "names_left_out": names.n_broken,

@@ -85,7 +85,7 @@ def run(given: Given) -> int:
         asked = {window.number for window in schedule.ranged(config.window)}
         shown = [day for day in days if day.window.number in asked]
     balance = None
-    if ledger is not None and _has_any(days):
+    if ledger is not None and any(day.releases for day in days):
         balance = ledger.balance(config.account)
     sums = {
         name: None if balance is None else _text(getattr(balance, name))
@@ -150,10 +150,6 @@ def _decide(
     show(Result(rows, data), form)
 
 
-def _has_any(days: Sequence[Day]) -> bool:
-    return any(day.releases for day in days)
-
-
 def _text(value: Fraction | None) -> str | None:
     from tracecloak.anonymizers.accounting.composition import decimal_text
 
@@ -188,16 +184,12 @@ def _rows(
     n_by_status = Counter(day.status for day in days)
     counts = [f"{n} {status.replace('_', ' ')}" for status, n in sorted(n_by_status.items())]
     yield "windows", f"{len(days)}: {', '.join(counts)}"
-    if not _has_any(days):
+    if not any(day.releases for day in days):
         yield "spent", "nothing yet"
         return
-    yield (
-        "spent",
-        (
-            f"epsilon {spent} of account {config.account}, with all else that it paid for"
-            if spent is not None
-            else f"account {config.account} holds releases without a finite epsilon"
-        ),
-    )
+    text = f"account {config.account} holds releases without a finite epsilon"
+    if spent is not None:
+        text = f"epsilon {spent} of account {config.account}, with all else that it paid for"
+    yield "spent", text
     if remaining is not None:
         yield "remains", f"epsilon {remaining}"

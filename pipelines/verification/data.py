@@ -188,8 +188,7 @@ class Contents:
         """
         if not self.logs or self.logs[0].kind != "xes":
             return
-        names = _texts_in(self.received.folder.json(DFG_NAME))
-        if any(sanitise(name) != name for name in names):
+        if any(sanitise(name) != name for name in _texts_in(self.received.folder.json(DFG_NAME))):
             raise Unsure(
                 f"{DFG_NAME} has a name that XML cannot hold, so the log cannot be compared."
             )

@@ -177,11 +177,9 @@ class ReleasedGraph:
         `has_kinds` there are none.
         """
         labels = pa.array(self.labels, pa.string())
-        columns = {
-            "source": labels.take(pa.array(self.sources, pa.int32())),
-            "target": labels.take(pa.array(self.targets, pa.int32())),
-            "count": pa.array(self.counts, pa.int64()),
-        }
+        ends = {"source": self.sources, "target": self.targets}
+        columns = {name: labels.take(pa.array(end, pa.int32())) for name, end in ends.items()}
+        columns["count"] = pa.array(self.counts, pa.int64())
         return pa.table(columns | figures.interval_columns(self))
 
     def to_json(self) -> dict[str, Any]:
@@ -432,11 +430,6 @@ class ReleasedTree:
         """The tree."""
         return parse_tree(self.text)
 
-    @property
-    def weight(self) -> int:
-        """Number of nodes."""
-        return sum(1 for _ in self.tree.nodes())
-
     def to_table(self) -> pa.Table:
         """Returns a row for each node, parents before their children.
 
@@ -506,12 +499,11 @@ class ReleasedTree:
 
     def numbers(self, watched: Sequence[figures.Key] | None = None) -> dict[figures.Key, float]:
         """Returns how many ("activities",) and nodes, ("total",), it has, and ("fitness",)."""
-        labels = {node.label for node in self.tree.nodes()} - {None}
-        seen: dict[figures.Key, float] = {
-            ("activities",): float(len(labels)),
-            ("total",): float(self.weight),
-        }
-        return seen if self.fitness is None else {**seen, ("fitness",): self.fitness}
+        labels = [node.label for node in self.tree.nodes()]
+        n_activities, n_nodes = len({*labels} - {None}), len(labels)
+        of_fitness: dict[figures.Key, float]
+        of_fitness = {} if self.fitness is None else {("fitness",): self.fitness}
+        return {("activities",): float(n_activities), ("total",): float(n_nodes), **of_fitness}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ReleasedTree) and self.to_json() == other.to_json()

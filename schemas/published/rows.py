@@ -132,7 +132,7 @@ def merge_rows(
     while True:
         for cursor in cursors:
             cursor.fill()
-        open_ends = [cursor.last_key() for cursor in cursors if cursor.may_grow]
+        open_ends = [cursor.last_key for cursor in cursors if cursor.may_grow]
         bound = min(open_ends) if open_ends else None
         heads = [head for cursor in cursors if (head := cursor.take(bound)).num_rows]
         if heads:
@@ -168,19 +168,22 @@ class _Cursor:
         self._rows = rows
         self._offsets = case_offsets(rows)
 
+    @property
     def last_key(self) -> tuple[int, str]:
         """The order key of the last complete case."""
-        row = self._offsets[self._n_complete - 1]
-        return _key(self._rows, int(row))
+        return self._key(self._n_complete - 1)
+
+    def _key(self, case: int) -> tuple[int, str]:
+        row = int(self._offsets[case])
+        start = self._rows.column(_ORDER)[row].cast(pa.int64()).as_py()
+        return start, self._rows.column(CASE_ID)[row].as_py()
 
     def take(self, bound: tuple[int, str] | None) -> pa.RecordBatch:
         """Takes the complete cases up to the bound off the stream."""
         n = self._n_complete
         if bound is not None:
             # The keys ascend, so the cases up to the bound are found by halving.
-            n = bisect_right(
-                range(n), bound, key=lambda case: _key(self._rows, int(self._offsets[case]))
-            )
+            n = bisect_right(range(n), bound, key=self._key)
         end = int(self._offsets[n])
         head = self._rows.slice(0, end)
         self._hold(self._rows.slice(end))
@@ -195,10 +198,6 @@ def case_offsets(rows: pa.RecordBatch) -> np.ndarray:
     ids = rows.column(CASE_ID)
     changes = np.asarray(pc.not_equal(ids.slice(1), ids.slice(0, n - 1)))
     return np.concatenate([[0], np.flatnonzero(changes) + 1, [n]]).astype(np.int64)
-
-
-def _key(rows: pa.RecordBatch, row: int) -> tuple[int, str]:
-    return rows.column(_ORDER)[row].cast(pa.int64()).as_py(), rows.column(CASE_ID)[row].as_py()
 
 
 def _concat(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:

@@ -360,16 +360,12 @@ def evidence(
         is_laplace: Whether the noise is discrete Laplace; else it is taken to be Gaussian.
     """
     share = EXPECTED_FALSE / max(len(counts), 1)
-    is_above = lows > 0
-    is_beyond = counts - _ROUNDING >= _reached(share, standard_errors, is_laplace)
+    # What each noise exceeds with probability `share`, which is a half at most.
+    reached = -NormalDist().inv_cdf(share) * standard_errors
+    if is_laplace:
+        reached = -math.log(2 * share) * laplace_scales(standard_errors)
+    is_above, is_beyond = lows > 0, counts - _ROUNDING >= reached
     return Evidence(is_above & is_beyond, is_above & ~is_beyond)
-
-
-def _reached(share: float, standard_errors: np.ndarray, is_laplace: bool) -> np.ndarray:
-    """float64[n], what each noise exceeds with probability `share`, which is a half at most."""
-    if not is_laplace:
-        return -NormalDist().inv_cdf(share) * standard_errors
-    return -math.log(2 * share) * laplace_scales(standard_errors)
 
 
 def laplace_scales(standard_errors: np.ndarray) -> np.ndarray:

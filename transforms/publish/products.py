@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -61,11 +61,9 @@ class ProductKind:
         """Returns what `of_log` returns."""
         return {} if self.of_log is None else dict(load(self.of_log)(product, log))
 
-    def parts_of_page(
-        self, product: ReleasedProduct, params: Mapping[str, Any]
-    ) -> tuple[PagePart, ...]:
+    def part_of_page(self, product: ReleasedProduct, params: Mapping[str, Any]) -> PagePart | None:
         """Returns what `part` returns, or nothing."""
-        return () if self.part is None else (load(self.part)(product, params),)
+        return None if self.part is None else cast("PagePart", load(self.part)(product, params))
 
 
 PRODUCTS: Plugins[ProductKind] = Plugins(

@@ -8,7 +8,7 @@ import io
 import json
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -336,12 +336,9 @@ class ReleaseFolder:
         """Writes a file of this content, see `write`."""
         return self.write(name, lambda stream: stream.write(data))
 
-    @contextlib.contextmanager
-    def open(self, name: str) -> Iterator[BinaryIO]:
+    def open(self, name: str) -> BinaryIO:
         """Opens a file of the staging folder for reading."""
-        path = files.join(self.staging, name)
-        with files.open_raw(path) as stream:
-            yield stream
+        return files.open_raw(files.join(self.staging, name))
 
     def remove(self, names: Sequence[str]) -> None:
         """Removes files of the staging folder that are not to be released, and emptied folders."""
@@ -399,11 +396,10 @@ class ReleaseFolder:
         """Returns whether this release is of an earlier window than another one in the output."""
         if release_id is None or release_id == self.release_id:
             return False
-        windows = [
+        ours, others = (
             (folder.committed() or {}).get("window")
             for folder in (self, replace(self, release_id=release_id))
-        ]
-        ours, others = windows
+        )
         return ours is not None and others is not None and bool(ours["begin"] < others["begin"])
 
     def _latest(self) -> str | None:

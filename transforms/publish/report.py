@@ -158,11 +158,8 @@ def report_html(
     """
     of_release = list(products)
     shown, told = _shown_of(of_release, log, manifest)
-    parts = [
-        part
-        for product in of_release
-        for part in kind_of(product).parts_of_page(product, manifest.params)
-    ]
+    of_products = (kind_of(one).part_of_page(one, manifest.params) for one in of_release)
+    parts = [part for part in of_products if part is not None]
     promise = statement.Promise.of(manifest.guarantee)
     epsilon = manifest.guarantee.epsilon or 0.0
     context = {
