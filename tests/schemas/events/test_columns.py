@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, time
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -21,6 +22,12 @@ from tracecloak.schemas.errors import InputSchemaError, TracecloakError, UsageEr
 from tracecloak.schemas.events.columns import REJECT_SCHEMA, ColumnMapping
 from tracecloak.schemas.events.events import EVENT_SCHEMA, OPTIONAL_TEXT, OTHER, event_schema
 from tracecloak.schemas.events.row_masks import RowFilter
+from tracecloak.schemas.events.source_column import (
+    fractions,
+    text_of,
+    texts,
+    texts_of_scalars,
+)
 from tracecloak.schemas.events.tally import NO_ACTIVITY, NO_CASE, NO_TIME, OTHER_ACTIVITY
 
 STAMP = "2021-01-01T00:00:00Z"
@@ -221,12 +228,12 @@ def test_a_filter_has_exactly_one_condition(arguments):
 
 # --- all of it at once ----------------------------------------------------------------------------
 
-texts = st.sampled_from(["x", "y", "NA", "", None])
+few = st.sampled_from(["x", "y", "NA", "", None])
 stamps = st.sampled_from([STAMP, "2021-02-30", "", None, "2021/01/01"])
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(texts, texts, stamps, texts), max_size=12), st.integers(0, 5))
+@given(st.lists(st.tuples(few, few, stamps, few), max_size=12), st.integers(0, 5))
 def test_random_records_go_where_a_loop_would_put_them(rows, rank):
     events, rejects = [], []
     for record, (case, activity, stamp, word) in enumerate(rows):
@@ -281,3 +288,39 @@ def test_a_closed_bound_keeps_the_events_on_the_list_and_their_order(log, names)
     }
     assert read_cases(bounded) == expected
     assert OTHER not in bounded.vocabulary.names.to_pylist()
+
+
+# --- the text of a scalar, each decided alone -----------------------------------------------------
+
+
+SCALARS = st.none() | st.text() | st.booleans() | st.integers() | st.floats()
+
+
+@given(st.lists(SCALARS, max_size=12), st.integers(0, 12), SCALARS)
+def test_no_value_changes_the_text_of_another(values: list[Any], place: int, intruder: Any) -> None:
+    def each(given: list[Any]) -> list[tuple[str | None, bool]]:
+        text, marks = texts_of_scalars(given)
+        assert text.type == pa.string()
+        return list(zip(text.to_pylist(), marks.tolist(), strict=True))
+
+    alone = [each([value])[0] for value in values]
+    assert each(values) == alone
+    assert each([*values[:place], intruder, *values[place:]]) == [
+        *alone[:place], *each([intruder]), *alone[place:]
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [[1], {}, b"x", 1j])
+def test_what_is_no_scalar_is_refused(value: Any) -> None:
+    with pytest.raises(TypeError):
+        texts_of_scalars(["x", value])
+    with pytest.raises(TypeError):
+        text_of(value)
+
+
+def test_a_float_names_somebody_as_far_as_its_width_tells_whole_numbers_apart() -> None:
+    for kind, largest in ((pa.float64(), 2**53), (pa.float32(), 2**24), (pa.float16(), 2**11)):
+        numbers = np.array([largest - 1, largest, -largest, largest + 2], kind.to_pandas_dtype())
+        column = pa.array(numbers, kind)
+        assert fractions(column).tolist() == [False, False, False, True], kind
+        assert texts(column).to_pylist() == [str(int(number)) for number in numbers], kind

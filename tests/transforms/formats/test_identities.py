@@ -11,6 +11,7 @@ import json
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -174,20 +175,12 @@ def test_a_column_that_is_not_read_as_text_cannot_be_declared() -> None:
             ColumnMapping(case_id="case", timestamp="stamp", whole_numbers=(name,))
 
 
-class Sent:
-    """A message of a stream."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.attributes: dict[str, str] = {}
-
-
 def test_messages_have_the_same_identities() -> None:
     given = [5, 5.0, "5", {"long": 5}, {"double": 5.0}, {"string": "5"}, "5.0", 0.5, 2.0**60, -0.0]
     names = ("case_id", "activity", "who")
     bodies = [dict.fromkeys(names, value) | {"timestamp": STAMP} for value in given]
     bodies.append({"case_id": "c", "activity": 0.5, "who": 1.5, "timestamp": STAMP})
-    sent = [Sent(json.dumps(body).encode()) for body in bodies]
+    sent = [SimpleNamespace(data=json.dumps(b).encode(), attributes={}) for b in bodies]
     layout = MessageFormat(ColumnMapping(individual_id="who"))
     events, rejects = layout.decode(sent, range(len(sent)))
     assert [row["case_id"] for row in events.to_pylist()] == [*["5"] * 6, "5.0", "0"]

@@ -293,6 +293,6 @@ def test_lines_are_read_alike_both_ways() -> None:
     required: list[tuple[str, ...]] = [(), ("n",), ("nowhere",), ("c",)]
     share = share_read_together(
         jsonl, bounds, lambda draw: JsonLinesReader(draw.random() < 0.5), lines, WANTED, required,
-        150, 3,
+        100, 3,
     )  # fmt: skip
     assert share > 0.15
