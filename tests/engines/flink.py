@@ -44,9 +44,7 @@ class JobServer:
 
 @contextmanager
 def flink_job_server(
-    folder: Path,
-    flink_master: str = "[local]",
-    configuration: Mapping[str, object] | None = None,
+    folder: Path, flink_master: str = "[local]", configuration: Mapping[str, object] | None = None
 ) -> Iterator[JobServer]:
     """Runs a job server."""
     class_path = fetching.class_path("flink")

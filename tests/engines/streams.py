@@ -61,32 +61,17 @@ class StreamOnFlink:
         vocabulary = folder / "vocabulary.txt"
         vocabulary.write_text("A\nB\nC\nEND\n")
         self._given = {
-            "release_id": "ward",
-            "epoch": "1",
+            "release_id": "ward", "epoch": "1", "ledger": ledger, "new_ledger": "true",
             "input_topic": f"kafka://{broker.servers}/{name}-{EVENTS}",
             "output_topic": f"kafka://{broker.servers}/{name}-{STEPS}",
-            "output": str(folder / "out"),
-            "key_store": str(folder / "keys"),
-            "worker_keys": str(folder / "worker-keys"),
-            "ledger": ledger,
-            "new_ledger": "true",
-            "epsilon": "1",
-            "l2_clip": "6",
-            "vocabulary": str(vocabulary),
-            "max_trace_length": "5",
-            "period": f"{PERIOD_SECONDS}s",
-            "horizon": str(horizon),
+            "output": str(folder / "out"), "key_store": str(folder / "keys"),
+            "worker_keys": str(folder / "worker-keys"), "vocabulary": str(vocabulary),
+            "epsilon": "1", "l2_clip": "6", "max_trace_length": "5", "horizon": str(horizon),
             "start": datetime.fromtimestamp(int(time.time()), UTC).isoformat(),
-            "gap": "3s",
-            "max_lifetime": "20s",
-            "max_disorder": "1s",
-            "end_activity": "END",
-            "release_delay": f"{DELAY_SECONDS}s",
-            "timestamp_unit": "us",
-            "shards": "4",
-            "runner": "FlinkRunner",
-            **changes,
-        }
+            "period": f"{PERIOD_SECONDS}s", "gap": "3s", "max_lifetime": "20s",
+            "max_disorder": "1s", "end_activity": "END", "release_delay": f"{DELAY_SECONDS}s",
+            "timestamp_unit": "us", "shards": "4", "runner": "FlinkRunner", **changes,
+        }  # fmt: skip
         self._file: Path | None = None
         if n_topics > 1:  # a list that is no flag
             del self._given["input_topic"]

@@ -24,26 +24,13 @@ def flags(folder: Path, begin: float, horizon: int, **changes: Any) -> list[str]
     folder.mkdir(exist_ok=True)
     (folder / "activities.txt").write_text("\n".join(ACTIVITIES))
     values: dict[str, Any] = {
-        "output": folder / "out",
-        "key_store": folder / "keys",
-        "new_ledger": "true",
-        "release_id": "ward",
-        "epoch": "1",
-        "view": "total",
-        "epsilon": 1000,
-        "delta": "1e-6",
-        "vocabulary": folder / "activities.txt",
-        "max_trace_length": 4,
-        "period": f"{PERIOD_SECONDS}s",
-        "horizon": horizon,
-        "start": datetime.fromtimestamp(begin, UTC).isoformat(),
-        "gap": "1h",
-        "max_lifetime": "1d",
-        "tombstone": "1h",
-        "end_activity": "END",
-        "release_delay": "2s",
-        "timestamp_unit": "us",
-    }
+        "output": folder / "out", "key_store": folder / "keys", "new_ledger": "true",
+        "release_id": "ward", "epoch": "1", "view": "total", "epsilon": 1000, "delta": "1e-6",
+        "vocabulary": folder / "activities.txt", "max_trace_length": 4, "horizon": horizon,
+        "start": datetime.fromtimestamp(begin, UTC).isoformat(), "period": f"{PERIOD_SECONDS}s",
+        "gap": "1h", "max_lifetime": "1d", "tombstone": "1h", "end_activity": "END",
+        "release_delay": "2s", "timestamp_unit": "us",
+    }  # fmt: skip
     return [f"--{name}={value}" for name, value in {**values, **changes}.items()]
 
 

@@ -153,20 +153,15 @@ def mapped_table(table: Path, rows: pa.Table, mode: str, day: str | None = None)
     pq.write_table(pa.Table.from_arrays(rows.columns, schema=physical), table / "part-0.parquet")
     values = {} if day is None else {f"col-{len(names)}": day}
     about = {
-        "id": "mapped",
-        "format": {"provider": "parquet", "options": {}},
+        "id": "mapped", "format": {"provider": "parquet", "options": {}}, "createdTime": 0,
         "schemaString": json.dumps({"type": "struct", "fields": fields}),
         "partitionColumns": [] if day is None else ["day"],
         "configuration": {"delta.columnMapping.mode": mode},
-        "createdTime": 0,
-    }
+    }  # fmt: skip
     add = {
-        "path": "part-0.parquet",
-        "partitionValues": values,
-        "size": (table / "part-0.parquet").stat().st_size,
-        "modificationTime": 0,
-        "dataChange": True,
-    }
+        "path": "part-0.parquet", "partitionValues": values, "dataChange": True,
+        "size": (table / "part-0.parquet").stat().st_size, "modificationTime": 0,
+    }  # fmt: skip
     commit(table, 0, [protocol("columnMapping"), {"metaData": about}, {"add": add}])
 
 
@@ -256,14 +251,10 @@ def _puffin(data_file: str, places: Sequence[int]) -> bytes:
     vector = b"\xd1\xd3\x39\x64" + struct.pack("<QI", 1, 0) + BitMap(places).serialize()
     blob = struct.pack(">I", len(vector)) + vector + struct.pack(">I", zlib.crc32(vector))
     about = {
-        "type": "deletion-vector-v1",
-        "fields": [],
-        "snapshot-id": -1,
-        "sequence-number": -1,
-        "offset": 4,
-        "length": len(blob),
+        "type": "deletion-vector-v1", "fields": [], "snapshot-id": -1, "sequence-number": -1,
+        "offset": 4, "length": len(blob),
         "properties": {"referenced-data-file": data_file, "cardinality": str(len(places))},
-    }
+    }  # fmt: skip
     footer = json.dumps({"blobs": [about], "properties": {}}).encode()
     end = b"PFA1" + footer + struct.pack("<I", len(footer)) + b"\0\0\0\0" + b"PFA1"
     return b"PFA1" + blob + end

@@ -97,8 +97,7 @@ class Service:
 
     def acknowledge(self, received: Sequence[Any], subscription: str | None = None) -> None:
         self.subscriber.acknowledge(
-            subscription=subscription or self.subscription,
-            ack_ids=[one.ack_id for one in received],
+            subscription=subscription or self.subscription, ack_ids=[one.ack_id for one in received]
         )
 
     def drain(self, subscription: str | None = None, n: int = 1, seconds: float = 60) -> list[Any]:

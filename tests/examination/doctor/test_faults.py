@@ -51,17 +51,10 @@ class House:
         names = folder / "names.txt"
         names.write_text("\n".join("ABCD"))
         self.body: dict[str, Any] = {
-            "log": str(self.log),
-            "method": "private-dfg",
-            "params": {
-                "epsilon": 1,
-                "vocabulary": str(folder / "names.txt"),
-                "max_trace_length": 5,
-            },
-            "output": str(folder / "out"),
-            "key_store": str(folder / "keys"),
-            "release_id": "first",
-        }
+            "log": str(self.log), "method": "private-dfg", "output": str(folder / "out"),
+            "params": {"epsilon": 1, "vocabulary": str(names), "max_trace_length": 5},
+            "key_store": str(folder / "keys"), "release_id": "first",
+        }  # fmt: skip
         self.keys = folder / "keys"
         self.set()
         assert tracecloak("release", self.path) == 0

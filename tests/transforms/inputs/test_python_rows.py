@@ -16,13 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.tally import (
-    FRACTION_CASE,
-    NO_CASE,
-    NO_SCALAR,
-    NO_TIME,
-    FileTally,
-)
+from tracecloak.schemas.events.tally import FRACTION_CASE, NO_CASE, NO_SCALAR, NO_TIME, FileTally
 from tracecloak.transforms.inputs.python_rows import RowReader
 
 US = 1_000_000

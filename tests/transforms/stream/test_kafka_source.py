@@ -33,6 +33,7 @@ def topic() -> Iterator[TopicDouble]:
     made = TopicDouble()
     with pytest.MonkeyPatch.context() as patch:
         made.used_by(patch)
+        patch.setattr(RateLimiter, "is_due", lambda _: True)
         yield made
 
 
@@ -107,14 +108,8 @@ def away(*_: object) -> None:
     ],
 )
 def test_a_topic_that_is_set_as_none_may_be_is_refused_and_holds_what_runs(
-    topic: TopicDouble,
-    clock: Clock,
-    monkeypatch: pytest.MonkeyPatch,
-    name: str,
-    value: str,
-    told: str,
+    topic: TopicDouble, clock: Clock, name: str, value: str, told: str
 ) -> None:
-    monkeypatch.setattr(RateLimiter, "is_due", lambda _: True)
     topic.add(0, b"a", millis=1_000)
     made = KafkaSource(TOPIC, "group", cast(KafkaClock, clock), 0, {}, longest_us=20 * S)
     made.watermark_us()
