@@ -14,9 +14,7 @@ from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedGroups
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.pages import page as page_module
-from tracecloak.transforms.publish import figures_data as map_module
-from tracecloak.transforms.publish import figures_data as times_module
-from tracecloak.transforms.publish import figures_data as variants_module
+from tracecloak.transforms.publish import figures_data as shown_module
 from tracecloak.transforms.publish.figures_data import (
     figures_data,
     folded_map,
@@ -46,7 +44,7 @@ def graph(*rows: tuple[str, str, int, int, int]) -> ReleasedGraph:
 
 
 def test_rare_paths_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(map_module, "MAX_PATHS", 2)
+    monkeypatch.setattr(shown_module, "MAX_PATHS", 2)
     shown = map_data(
         graph(("▶", "A", 9, 9, 9), ("A", "B", 1, 1, 1), ("A", "■", 8, 8, 8), ("B", "■", 1, 1, 1)),
         {},
@@ -63,8 +61,8 @@ def test_names_in_a_page_are_plain() -> None:
 
 
 def test_long_and_rare_variants_are_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(variants_module, "MAX_VARIANTS", 1)
-    monkeypatch.setattr(variants_module, "_MAX_EVENTS", 3)
+    monkeypatch.setattr(shown_module, "MAX_VARIANTS", 1)
+    monkeypatch.setattr(shown_module, "_MAX_EVENTS", 3)
     traces = log(("ABABAB", 0), ("ABABAB", 0), ("B", 0))
     variants = variants_of_log(VariantHistogram.from_traces(traces), traces.vocabulary)
     [row] = variants_data(variants, [])["rows"]
@@ -104,7 +102,7 @@ def test_durations_of_cases_are_in_few_bars_that_hold_all() -> None:
     lasted = np.round(np.exp(rng.uniform(-2, 19, 500)) * 1e6).astype(np.int64).tolist()
     traces = trace_batch([(f"c{i}", "A", t) for i, s in enumerate(lasted) for t in (0, s)])
     spans = times_data(LogTimes.from_traces(traces))["spans"]
-    assert len(spans) <= times_module._MAX_BARS + 1
+    assert len(spans) <= shown_module._MAX_BARS + 1
     assert all(a["to_s"] <= b["from_s"] for a, b in itertools.pairwise(spans))
     for bar in spans:
         n_in = sum(bar["from_s"] <= s / 1e6 < bar["to_s"] for s in lasted)

@@ -2,11 +2,9 @@
 
 import dataclasses
 import json
-from pathlib import Path
 from typing import Any
 
 from tests.golden.releases import data_of
-from tests.support.releasing import csv_log, tracecloak
 from tracecloak.schemas.published.manifest import (
     Guarantee,
     Operation,
@@ -15,30 +13,6 @@ from tracecloak.schemas.published.manifest import (
     Yield,
 )
 from tracecloak.transforms.publish.report import report_html
-
-ROWS = [
-    (f"case-{case}", name, f"2026-01-{1 + case % 28:02d}T{6 + place:02d}:00:00Z")
-    for case in range(300)
-    for place, name in enumerate(("ABC", "ABBC", "AC")[case % 3])
-]
-ABOUT = {
-    "title": "Orders <of> a shop",
-    "data_subjects": "customers",
-    "data_period": "January 2026",
-    "controller": "A shop",
-    "contact": "privacy@example.org",
-    "purpose": "research & teaching",
-}
-
-
-def release(folder: Path, name: str, *flags: object) -> Path:
-    log = csv_log(folder / "log.csv", ROWS)
-    given = [part for key, text in ABOUT.items() for part in (f"--{key}", text)]
-    assert tracecloak(
-        "release", "--log", log, "--output", folder / "out", "--key_store", folder / "keys",
-        "--release_id", name, "--runner", "InMemory", "--parts", 2, *flags, *given,
-    ) == 0  # fmt: skip
-    return folder / "out" / f"run_id={name}"
 
 
 def told(manifest_of_it: ReleaseManifest, n_files: int = 0) -> str:
@@ -53,16 +27,6 @@ def made_up(**changes: Any) -> ReleaseManifest:
         True, False, None,
     )  # fmt: skip
     return dataclasses.replace(base, **changes)
-
-
-def test_nothing_that_the_files_do_not_have_is_on_the_page(tmp_path: Path) -> None:
-    """Catches a case id, or a number of the input, that only the page would tell."""
-    (tmp_path / "names.txt").write_text("A\nB\nC\n")
-    flags = ("--method", "private-dfg", "--epsilon", 1, "--vocabulary", tmp_path / "names.txt")
-    text = (release(tmp_path, "r", *flags) / "report.html").read_text(encoding="utf-8")
-    assert "case-" not in text
-    assert str(tmp_path) not in text
-    assert "log.csv" not in text
 
 
 def test_guesses_stay_guesses_whatever_epsilon_is() -> None:
