@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.noise import samplers
-from tracecloak.anonymizers.noise.samplers import CellStream, Whole
+from tracecloak.anonymizers.noise.samplers import CellStream
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.noise.sums import SumNoise
@@ -27,19 +27,19 @@ Scale = tuple[int, int]
 class Noise:
     """Draws exactly; others override what they want to be otherwise. Holds nothing of a release."""
 
-    def laplace(self, stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
+    def laplace(self, stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
         """Returns what `samplers.discrete_laplace` does."""
-        return samplers.discrete_laplace(stream, numerators, denominators)
+        return samplers.discrete_laplace(stream, numerator, denominator)
 
-    def gaussian(self, stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
+    def gaussian(self, stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
         """Returns what `samplers.discrete_gaussian` does."""
-        return samplers.discrete_gaussian(stream, numerators, denominators)
+        return samplers.discrete_gaussian(stream, numerator, denominator)
 
     def truncated_laplace(
-        self, stream: CellStream, numerators: Whole, denominators: Whole, bounds: Whole
+        self, stream: CellStream, numerator: int, denominator: int, bound: int
     ) -> np.ndarray:
         """Returns what `samplers.truncated_discrete_laplace` does."""
-        return samplers.truncated_discrete_laplace(stream, numerators, denominators, bounds)
+        return samplers.truncated_discrete_laplace(stream, numerator, denominator, bound)
 
     def select(
         self,
@@ -75,14 +75,14 @@ class Noise:
 EXACT = Noise()
 
 
-def draw_laplace(stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
+def draw_laplace(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
     """Returns int64[n], discrete Laplace noise of a scale; see `samplers.discrete_laplace`."""
-    return stream.noise.laplace(stream, numerators, denominators)
+    return stream.noise.laplace(stream, numerator, denominator)
 
 
-def draw_gaussian(stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
+def draw_gaussian(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
     """Returns int64[n], discrete Gaussian noise of a sigma; see `samplers.discrete_gaussian`."""
-    return stream.noise.gaussian(stream, numerators, denominators)
+    return stream.noise.gaussian(stream, numerator, denominator)
 
 
 def select(

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 # --- Random words of many cells at once, and exact comparisons of a uniform number with exp(-x). --
 
 
-Whole = np.ndarray | int
-"""A whole number for each cell, or one for all of them."""
-
 # How far a float64 exp(-x) may be off before a comparison made with it is wrong. Callers give x
 # with an error that moves exp(-x) by less than 2^-48, and `numpy.exp` is taken to be right within
 # 2^-48 for x <= 0, which is 32 units in the last place of 1. (Its implementations stay within 4.)
@@ -239,51 +236,43 @@ _BATCH = 1 << 15  # rows of a round: its arrays stay in the cache of the process
 _Drawn = tuple[np.ndarray, np.ndarray]
 
 
-def discrete_laplace(stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
+def discrete_laplace(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
     """Returns int64[n] with P(x) proportional to exp(-|x| / scale), one value for each row.
 
     Args:
         stream: Of n cells. The scale as a reduced fraction and the cell decide the value.
-        numerators: int64[n] or one for all, of the scales numerator / denominator; at least 1.
-        denominators: int64[n] or one for all, at least 1. For a count of sensitivity s and an
-            epsilon a / b the scale is s b / a.
+        numerator: Of the scale, at least 1.
+        denominator: Of the scale, at least 1. For a count of sensitivity s and an epsilon a / b the
+            scale is s b / a.
 
     Raises:
-        UsageError: A scale is above 2^40, a term of it is not in 1 … 2^62, or the shape is wrong.
+        UsageError: The scale is above 2^40, or a term of it is not in 1 … 2^62.
     """
-    numerators, denominators = _scales(numerators, denominators, len(stream))
-
-    def attempt(rows: np.ndarray) -> _Drawn:
-        return _attempt_laplace(stream, rows, numerators.take(rows), denominators.take(rows))
-
-    values = np.zeros(len(stream), np.int64)
-    _fill(values, np.arange(len(stream)), attempt)
-    return values
+    scale = _checked(numerator, denominator)
+    return _filled(stream, lambda rows: _attempt_laplace(stream, rows, *scale))
 
 
 def truncated_discrete_laplace(
-    stream: CellStream, numerators: Whole, denominators: Whole, bounds: Whole
+    stream: CellStream, numerator: int, denominator: int, bound: int
 ) -> np.ndarray:
     """Returns int64[n], discrete Laplace conditioned on |x| <= bound, one value for each row.
 
-    Where a bound is below the scale, the candidates are uniform. So about one in three attempts
+    Where the bound is below the scale, the candidates are uniform. So about one in three attempts
     succeeds, whatever the bound.
 
     Args:
         stream: Of n cells.
-        numerators: As of `discrete_laplace`.
-        denominators: As of `discrete_laplace`.
-        bounds: int64[n] or one for all, 0 … 2^62.
+        numerator: As of `discrete_laplace`.
+        denominator: As of `discrete_laplace`.
+        bound: 0 … 2^62.
 
     Raises:
-        UsageError: As of `discrete_laplace`, or a bound is outside its range.
+        UsageError: As of `discrete_laplace`, or the bound is outside its range.
     """
-    numerators, denominators = _scales(numerators, denominators, len(stream))
-    bounds = np.broadcast_to(_whole("bounds", bounds, len(stream), 0), len(stream)).copy()
-    is_narrow = bounds <= numerators // denominators
+    above, under = _checked(numerator, denominator)
+    bound = _whole("bound", bound, 0)
 
     def attempt_uniform(rows: np.ndarray) -> _Drawn:
-        bound, above, under = (a.take(rows) for a in (bounds, numerators, denominators))
         words = stream.words(rows)
         values, is_fair = _below(words[:, 0], 2 * bound + 1)
         values -= bound
@@ -294,66 +283,56 @@ def truncated_discrete_laplace(
             words[:, 1],
             64,
             sizes * (under / above),  # in [0, 1] after four roundings: wrong by less than 2^-50
-            lambda i: Fraction(int(sizes[i]) * int(under[i]), int(above[i])),
+            lambda i: Fraction(int(sizes[i]) * under, above),
         )
         at = np.flatnonzero(is_kept)
         return at, values[at]
 
     def attempt_laplace(rows: np.ndarray) -> _Drawn:
-        at, values = _attempt_laplace(stream, rows, numerators.take(rows), denominators.take(rows))
-        inside = np.abs(values) <= bounds[rows[at]]
+        at, values = _attempt_laplace(stream, rows, above, under)
+        inside = np.abs(values) <= bound
         return at[inside], values[inside]
 
-    values = np.zeros(len(stream), np.int64)
-    _fill(values, np.flatnonzero(is_narrow), attempt_uniform)
-    _fill(values, np.flatnonzero(~is_narrow), attempt_laplace)
-    return values
+    return _filled(stream, attempt_uniform if bound <= above // under else attempt_laplace)
 
 
-def discrete_gaussian(stream: CellStream, numerators: Whole, denominators: Whole) -> np.ndarray:
+def discrete_gaussian(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
     """Returns int64[n] with P(x) proportional to exp(-x² / (2 sigma²)), one value for each row.
 
     The variance is at most sigma², and nearly equal to it unless sigma is well below 1.
 
     Args:
         stream: Of n cells. Sigma as a reduced fraction and the cell decide the value.
-        numerators: int64[n] or one for all, of sigma = numerator / denominator; at least 1.
-        denominators: int64[n] or one for all, at least 1.
+        numerator: Of sigma, at least 1.
+        denominator: Of sigma, at least 1.
 
     Raises:
-        UsageError: A sigma is above 2^40, a term of it is not in 1 … 2^62, or the shape is wrong.
+        UsageError: Sigma is above 2^40, or a term of it is not in 1 … 2^62.
     """
-    numerators, denominators = _scales(numerators, denominators, len(stream))
-    sigmas = numerators / denominators
-    scales = numerators // denominators + 1
-    shifts = sigmas / scales
-    ones = np.ones(len(stream), np.int64)
+    n, d = _checked(numerator, denominator)
+    sigma, scale = n / d, n // d + 1
 
-    def exact_exponent(row: int, size: int) -> Fraction:
+    def exact_exponent(size: int) -> Fraction:
         """(size - sigma² / t)² / (2 sigma²) with t the scale of the candidate."""
-        n, d, t = int(numerators[row]), int(denominators[row]), int(scales[row])
-        return Fraction((size * d * d * t - n * n) ** 2, 2 * (n * d * t) ** 2)
+        return Fraction((size * d * d * scale - n * n) ** 2, 2 * (n * d * scale) ** 2)
 
     def attempt(rows: np.ndarray) -> _Drawn:
-        at, values = _attempt_laplace(stream, rows, scales.take(rows), ones.take(rows))
-        rows = rows[at]
+        at, values = _attempt_laplace(stream, rows, scale, 1)
         sizes = np.abs(values)
         # With z = size / sigma - sigma / t the exponent is z² / 2. Five roundings of each term put
         # z wrong by less than 2^-50 (|z| + 2), hence exp(-z² / 2) by less than 2^-49.
-        z = sizes / sigmas[rows] - shifts[rows]
+        z = sizes / sigma - sigma / scale
         is_kept = are_below_exp(
             stream,
-            rows,
-            stream.words(rows)[:, 0],
+            rows[at],
+            stream.words(rows[at])[:, 0],
             64,
             z * z / 2,
-            lambda i: exact_exponent(int(rows[i]), int(sizes[i])),
+            lambda i: exact_exponent(int(sizes[i])),
         )
         return at[is_kept], values[is_kept]
 
-    values = np.zeros(len(stream), np.int64)
-    _fill(values, np.arange(len(stream)), attempt)
-    return values
+    return _filled(stream, attempt)
 
 
 def permute_and_flip(
@@ -415,11 +394,12 @@ def permute_and_flip(
         ranks = stream.words(candidates)[:, 0]
 
 
-def _fill(values: np.ndarray, rows: np.ndarray, attempt: Callable[[np.ndarray], _Drawn]) -> None:
-    """Sets the values of these rows: repeats attempts at each of them until one succeeds."""
-    active, n_begun = rows[:0], 0
-    while n_begun < len(rows) or len(active):
-        more = rows[n_begun : n_begun + _BATCH - len(active)]
+def _filled(stream: CellStream, attempt: Callable[[np.ndarray], _Drawn]) -> np.ndarray:
+    """Returns int64[n], the values of all rows: repeats attempts at each until one succeeds."""
+    values = np.zeros(len(stream), np.int64)
+    active, n_begun = np.zeros(0, np.int64), 0
+    while n_begun < len(values) or len(active):
+        more = np.arange(n_begun, min(n_begun + _BATCH - len(active), len(values)))
         n_begun += len(more)
         active = np.concatenate([active, more])
         at, drawn = attempt(active)
@@ -427,10 +407,11 @@ def _fill(values: np.ndarray, rows: np.ndarray, attempt: Callable[[np.ndarray], 
         is_open = np.ones(len(active), bool)
         is_open[at] = False
         active = active[is_open]
+    return values
 
 
 def _attempt_laplace(
-    stream: CellStream, rows: np.ndarray, numerators: np.ndarray, denominators: np.ndarray
+    stream: CellStream, rows: np.ndarray, numerator: int, denominator: int
 ) -> _Drawn:
     """One attempt at discrete Laplace for each row: algorithm 2 with t / s = num / den.
 
@@ -440,71 +421,58 @@ def _attempt_laplace(
     on U, 31 of the number that V counts, and the sign.
     """
     words = stream.words(rows)
-    rest, is_fair = _below(words[:, 0], numerators)
+    rest, is_fair = _below(words[:, 0], numerator)
     is_kept = is_fair & are_below_exp(
         stream,
         rows,
         words[:, 1] >> np.uint64(32),
         32,
-        rest / numerators,  # three roundings in [0, 1]: wrong by less than 2^-51
-        lambda i: Fraction(int(rest[i]), int(numerators[i])),
+        rest / numerator,  # three roundings in [0, 1]: wrong by less than 2^-51
+        lambda i: Fraction(int(rest[i]), numerator),
     )
     at = np.flatnonzero(is_kept)
     low = words[at, 1].astype(np.uint32)
     negative = (low & np.uint32(1)).astype(bool)
     counts = geometric(stream, rows[at], (low >> np.uint32(32 - GEOMETRIC_BITS)).astype(np.int64))
-    sizes = _quotients(rest[at], counts, numerators[at], denominators[at])
+    sizes = _quotients(rest[at], counts, numerator, denominator)
     success = ~(negative & (sizes == 0))
     return at[success], np.where(negative, -sizes, sizes)[success]
 
 
 def _quotients(
-    rest: np.ndarray, counts: np.ndarray, numerators: np.ndarray, denominators: np.ndarray
+    rest: np.ndarray, counts: np.ndarray, numerator: int, denominator: int
 ) -> np.ndarray:
     """Returns int64[m], (rest + numerator count) // denominator.
 
     It is at most scale (count + 1), which int64 holds up to a count of 2^22, of probability
     exp(-2^22); but the numerator alone may leave no room, and then Python's integers divide.
     """
-    if len(counts) and int(numerators.max()) * (int(counts.max()) + 1) >= 2**63:
-        numerators, counts = numerators.astype(object), counts.astype(object)
-        return ((rest + numerators * counts) // denominators).astype(np.int64)
-    return (rest + numerators * counts) // denominators
+    if numerator * (int(counts.max(initial=0)) + 1) >= 2**63:
+        counts = counts.astype(object)
+    return ((rest + numerator * counts) // denominator).astype(np.int64)
 
 
-def _below(words: np.ndarray, bounds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _below(words: np.ndarray, bound: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns int64[m] in [0, bound), and bool[m] where they are uniform; the others are void.
 
     Of the 2^64 words the first 2^64 mod bound are void, so that each value has equally many.
     """
-    n = bounds.view(np.uint64)
-    return (words % n).view(np.int64), words >= (np.uint64(0) - n) % n
+    return (words % np.uint64(bound)).view(np.int64), words >= np.uint64(2**64 % bound)
 
 
-def _scales(numerators: Whole, denominators: Whole, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Checks scales; returns them as reduced fractions, int64[n] each."""
-    above = _whole("numerators", numerators, n, 1)
-    under = _whole("denominators", denominators, n, 1)
-    too_large = np.atleast_1d((above - 1) // under >= LARGEST_SCALE)
-    if too_large.any():
-        i = int(np.argmax(too_large))
-        shown = "/".join(str(int(np.broadcast_to(a, n)[i])) for a in (above, under))
+def _checked(numerator: int, denominator: int) -> tuple[int, int]:
+    """Checks a scale; returns it as a reduced fraction, so that 2/4 draws what 1/2 draws."""
+    above, under = _whole("numerator", numerator, 1), _whole("denominator", denominator, 1)
+    if above > LARGEST_SCALE * under:
         raise UsageError(
-            f"numerators: numerator / denominator is at most {LARGEST_SCALE}, got {shown}; spend "
-            f"more epsilon on it or count in larger units"
+            f"numerator: numerator / denominator is at most {LARGEST_SCALE}, got {above}/{under}; "
+            "spend more epsilon on it or count in larger units"
         )
-    common = np.gcd(above, under)  # so that 2/4 draws what 1/2 draws
-    return np.broadcast_to(above // common, n).copy(), np.broadcast_to(under // common, n).copy()
+    return Fraction(above, under).as_integer_ratio()
 
 
-def _whole(name: str, value: Whole, n: int, least: int) -> np.ndarray:
-    """Checks a parameter; returns it as int64[n], or int64[] if it is one for all."""
-    array = np.asarray(value)
-    if array.shape not in ((), (n,)):
-        raise UsageError(f"{name}: expected one number or {n}, got the shape {list(array.shape)}")
-    if array.dtype.kind not in "iu":
-        raise UsageError(f"{name}: expected whole numbers of 64 bits, got {array.dtype}")
-    outside = array[(array < least) | (array > LARGEST_TERM)]
-    if outside.size:
-        raise UsageError(f"{name}: expected {least} to {LARGEST_TERM}, got {outside[0]}")
-    return array.astype(np.int64)
+def _whole(name: str, value: int, least: int) -> int:
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_whole or not least <= value <= LARGEST_TERM:
+        raise UsageError(f"{name}: expected {least} to {LARGEST_TERM}, got {value!r}")
+    return int(value)

@@ -142,7 +142,9 @@ def test_a_threshold_that_is_too_low_is_found() -> None:
 # --- what was published ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["sampling", at_night("filtering"), at_night("oversampling")])
+# That a variant of one case proves it is told by day in `tests/anonymizers/amun/test_method.py`.
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["sampling", "filtering", "oversampling"])
 def test_no_mode_of_amun_keeps_the_papers_epsilon(mode: str) -> None:
     """At g = 0.2; the bound grows with the number of releases, as no epsilon is finite.
 

@@ -119,20 +119,6 @@ def test_float_laplace_cut_to_integers_is_caught() -> None:
     assert fit(laplace(3, 1), laplace_cdf(Fraction(3)), 3) > ALPHA
 
 
-@pytest.mark.parametrize(
-    ("draw", "cdf"), [(discrete_laplace, laplace_cdf), (discrete_gaussian, gaussian_cdf)]
-)
-def test_each_row_has_its_own_scale(
-    draw: Callable[..., np.ndarray], cdf: Callable[[Fraction], Cdf]
-) -> None:
-    num, den = np.array([1, 5, 40, 7]), np.array([1, 2, 3, 9])
-    drawn = draw(stream_of(), np.resize(num, N), np.resize(den, N)).reshape(-1, 4).T
-    for i in range(4):
-        own = cdf(Fraction(int(num[i]), int(den[i])))
-        assert fit(drawn[i], own, num[i] / den[i]) > ALPHA
-        assert fit(drawn[(i + 1) % 4], own, num[i] / den[i]) < ALPHA  # the control: the next row
-
-
 @pytest.mark.parametrize("draw", [laplace, gaussian])
 def test_the_last_bits_of_wide_noise_are_even(draw: Callable[[int, int], np.ndarray]) -> None:
     """At a scale of 2^40 the law of x mod 2^16 is even up to 2^-40."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tracecloak.anonymizers.noise.drawing import EXACT, Noise
-from tracecloak.anonymizers.noise.samplers import CellStream, Whole
+from tracecloak.anonymizers.noise.samplers import CellStream
 
 
 class Drawn(NamedTuple):
@@ -36,10 +36,8 @@ class Recording(Noise):
 
     drawn: list[Drawn] = field(default_factory=list)
 
-    def _note(self, stream: CellStream, law: str, above: Whole, under: Whole) -> None:
-        pairs = zip(*np.broadcast_arrays(np.atleast_1d(above), np.atleast_1d(under)), strict=True)
-        for scale in sorted({Fraction(int(a), int(b)) for a, b in pairs}):
-            self.drawn.append(Drawn(stream.purpose, law, len(stream), scale))
+    def _note(self, stream: CellStream, law: str, *scale: int) -> None:
+        self.drawn.append(Drawn(stream.purpose, law, len(stream), Fraction(*scale)))
 
     def laplace(self, stream: CellStream, *scale: Any) -> np.ndarray:
         self._note(stream, "discrete_laplace", *scale)
