@@ -62,6 +62,7 @@ def wheel_of(checkout: Path, folder: Path, kind: str = "wheel") -> Path:
     return wheel
 
 
+@pytest.mark.slow
 def test_a_clone_is_built_installed_and_does_what_the_readme_says(
     clone: Path, names: tuple[Path, list[str]], tmp_path: Path
 ) -> None:

@@ -62,25 +62,6 @@ def test_a_file_that_no_release_has_does_not_pass(
     assert name in wrong[0].sentence and "do not open it" in wrong[0].sentence
 
 
-def test_a_part_of_the_log_that_browsers_open_as_a_page_is_none(
-    log_release: Path, tmp_path: Path
-) -> None:
-    """Parquet has room for a page: what is read as a log is opened as what its name says."""
-    release = copied(log_release, tmp_path)
-    part, page = release / "log" / "part-00001.parquet", release / "log" / "part-00001.html"
-    part.rename(page)
-    name = f"log/{part.name}"
-    edited(
-        release,
-        lambda body: [
-            output.update(path=f"log/{page.name}")
-            for output in body["outputs"]
-            if output["path"] == name
-        ],
-    )
-    assert page.name in failed(verify(str(release)))["pictures"]
-
-
 def page_made_again(release: Path) -> bytes:
     contents = Contents(Received.of(ReceivedFolder.at(str(release))))
     files = [OutputFile(**o) for o in contents.received.outputs if o["path"] != "report.html"]
