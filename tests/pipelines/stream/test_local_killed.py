@@ -25,7 +25,7 @@ from tests.support.stream_runs import (
     stream_config,
 )
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.stream import epoch as epochs
+from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch, stop_on_signal
@@ -94,7 +94,7 @@ def hooked(patch: pytest.MonkeyPatch, passed: Callable[[str], None]) -> None:
         around(LocalState, name)  # the head is the last that a transaction writes
     around(step_sinks, "rename")
     around(Appending, "send")
-    around(epochs, "note_step")
+    around(Ledger, "note_step")
     for name in ("note_step", "commit", "remove"):  # the note, the key, and the state behind it
         around(KeyStore, name)
     for source in (Script, Acknowledged):

@@ -32,6 +32,7 @@ from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.dfg_steps import DfgSteps
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerUnavailable, MadeByAnother
+from tracecloak.pipelines.ledger.ledger import Ledger as StreamLedger
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.stream import epoch as epochs
 from tracecloak.pipelines.stream import run as running
@@ -151,16 +152,16 @@ def test_a_ledger_that_is_away_is_waited_for_and_nothing_is_visible(
     one_key(monkeypatch)
     whole, config = (stream_config(tmp_path / n) for n in made(tmp_path, "whole", "away"))
     run_script(whole, script())
-    note, failures = epochs.note_step, [2, 2, 2, 4]
+    note, failures = StreamLedger.note_step, [2, 2, 2, 4]
 
-    def away(ledger: Ledger, of_key: Any, step: int, sha256: str) -> None:
+    def away(ledger: StreamLedger, of_key: Any, step: int, sha256: str) -> None:
         if step in failures:
             failures.remove(step)
             assert len(published(config)) == step
             raise LedgerUnavailable("the ledger does not answer")
         note(ledger, of_key, step, sha256)
 
-    monkeypatch.setattr(epochs, "note_step", away)
+    monkeypatch.setattr(StreamLedger, "note_step", away)
     assert run_script(config, script()).is_spent
     assert failures == []
     assert steps_of(config) == steps_of(whole)
