@@ -347,26 +347,19 @@ class SourceColumn:
     def order_text(self) -> pa.Array:
         """string[n]: the values as text by which events are ordered; null for what has none.
 
-        Times are written so that their texts are in their order, whatever their unit.
+        Times are written so that their texts are in their order.
         """
         if parts := self.parts:
             return pc.coalesce(*(part.order_text() for part in parts))
-        values = self._decoded
-        kind = values.type
-        if pa.types.is_timestamp(kind):
-            unit = "ns" if kind.unit == "ns" else "us"
-            values = cast_or_null(values, pa.timestamp(unit))
-        elif pa.types.is_time32(kind):
-            values = values.cast(pa.time64("us"))
-        elif pa.types.is_duration(kind):
-            return values.cast(pa.int64()).cast(pa.string())
-        elif not pa.types.is_date(kind) and not pa.types.is_time64(kind):
-            try:
-                return self.text(of_attribute=True)
-            except InputSchemaError:
-                return pa.nulls(len(values), pa.string())
-        text = cast_or_null(values, pa.string())
-        return text if pa.types.is_date(kind) else pc.utf8_rtrim(pc.utf8_rtrim(text, "0"), ".")
+        kind = self._kind
+        if pa.types.is_duration(kind):
+            return self._decoded.cast(pa.int64()).cast(pa.string())
+        if self.is_of_times or pa.types.is_time(kind):
+            return texts(self._decoded)
+        try:
+            return self.text(of_attribute=True)
+        except InputSchemaError:
+            return pa.nulls(len(self.values), pa.string())
 
     def _iso_texts(self) -> pa.Array:
         """string[n]: dates and times as ISO 8601; null for what is no time of years 1 to 9999."""
