@@ -13,7 +13,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.pipelines.configuration.flags import bytes_of, given_value, kinds_of, yaml_of
-from tracecloak.pipelines.configuration.shared_keys import AccountConfig, ScheduleConfig
+from tracecloak.pipelines.configuration.shared_keys import AccountConfig, ScheduleConfig, Section
 from tracecloak.pipelines.runners.flags import FN_API, IN_MEMORY
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch import DEFAULT_SHARDS
@@ -136,15 +136,11 @@ class OneOf:
         return value
 
 
-class _Section(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
 _Several = str | tuple[str, ...] | None
 _ColumnsOfTime = Annotated[_Several, pydantic.BeforeValidator(_columns_of_time)]
 
 
-class Columns(_Section):
+class Columns(Section):
     """Which source columns play which part."""
 
     case_id: str | None = None
@@ -200,7 +196,7 @@ _Bound = Annotated[str, pydantic.BeforeValidator(_written), _TEXT_OR_NUMBER]
 _Literal = Annotated[str, pydantic.BeforeValidator(_literal), _TEXT_OR_NUMBER]
 
 
-class Where(_Section):
+class Where(Section):
     """A row filter: the records whose column passes are read, the others are not there."""
 
     column: str
@@ -239,7 +235,7 @@ class Where(_Section):
         return "is " + " and ".join(f"{s} {bound}" for s, bound in bounds.items() if bound)
 
 
-class About(_Section):
+class About(Section):
     """What a release says of itself beside its numbers; its readers see all of it."""
 
     title: Annotated[str, Field(max_length=200)] | None = None
@@ -258,7 +254,7 @@ class About(_Section):
     """What the release is for; by default nothing is said."""
 
 
-class MappedConfig(_Section):
+class MappedConfig(Section):
     """Which parts of a record are read, of files as of messages."""
 
     columns: Columns = Columns()

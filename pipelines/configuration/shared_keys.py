@@ -140,10 +140,14 @@ def check_ends_are_read(schedule: ScheduleConfig, vocabulary: Sequence[str]) -> 
 # --- Where what is released goes, who pays, and where keys lie: keys of every configuration. ------
 
 
-class AccountConfig(pydantic.BaseModel):
-    """The keys that releases and streams have in common, none of which changes a released byte."""
+class Section(pydantic.BaseModel):
+    """Keys of a configuration: no others are taken, and their docstrings are their help."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+class AccountConfig(Section):
+    """The keys that releases and streams have in common, none of which changes a released byte."""
 
     output: str = Field(min_length=1)
     """Folder of all releases, on any Beam file system; this one goes to run_id=<release_id> in
@@ -202,13 +206,11 @@ def _as_list(value: Any) -> Any:
 _NAMES = {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}
 
 
-class ScheduleConfig(pydantic.BaseModel):
+class ScheduleConfig(Section):
     """Windows of time in which a data lake is released, one after the other.
 
     A case, or an individual, counts in one of them only. In a file alone; these are no flags.
     """
-
-    model_config = pydantic.ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
     dataset: str | None = None
     """Name of the data set; by default the key dataset beside the schedule."""

@@ -66,11 +66,9 @@ class MakeCanonical(beam.PTransform):
         outputs = rows | "Read" >> beam.FlatMap(read, self._elements).with_outputs(
             REJECTS, CANONICAL_TALLIES, main=CANONICAL_EVENTS
         )
-        events, rejects, tallies = (
-            outputs[name] for name in (CANONICAL_EVENTS, REJECTS, CANONICAL_TALLIES)
-        )
-        events.element_type, rejects.element_type = pa.RecordBatch, str
-        return {CANONICAL_EVENTS: events, REJECTS: rejects, CANONICAL_TALLIES: tallies}
+        found = {name: outputs[name] for name in (CANONICAL_EVENTS, REJECTS, CANONICAL_TALLIES)}
+        found[CANONICAL_EVENTS].element_type, found[REJECTS].element_type = pa.RecordBatch, str
+        return found
 
 
 def count_records(tally: ReadTally) -> None:

@@ -372,9 +372,9 @@ def release_windows(
     check_releases_known(config, days, ledger)
     of_number = {day.window.number: day for day in days}
     is_named = len(windows) == 1 and config.window != DUE
-    left = []
-    for window in windows:
-        day, window_config = of_number[window.number], of_window(config, window)
+    configs, left = {window: of_window(config, window) for window in windows}, []
+    for window, window_config in configs.items():
+        day = of_number[window.number]
         is_there = window_config.release_id in day.complete
         if is_there and is_named and not holds_files(Ended(window, window_config, "failed").folder):
             left.append(window)  # its files are gone, which its run says
@@ -394,17 +394,16 @@ def release_windows(
     jobs = min(config.jobs, len(left))
     if jobs <= 1:
         for window in left:
-            yield make(of_window(config, window), window)
+            yield make(configs[window], window)
         return
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        tried = {w: pool.submit(make, of_window(config, w), w) for w in left}
+        tried = {window: pool.submit(make, configs[window], window) for window in left}
         for window, one in tried.items():
             try:
                 yield one.result()
             except BrokenExecutor:  # killed, as by a machine that ran out of memory
                 reason = "the process that made it was killed; run the same command again"
-                window_config = of_window(config, window)
-                yield Ended(window, window_config, "failed", RetryLater.exit_code, None, reason)
+                yield Ended(window, configs[window], "failed", RetryLater.exit_code, None, reason)
 
 
 def over_text(config: ReleaseConfig, windows: Sequence[Window]) -> str:
@@ -451,11 +450,10 @@ def _ended(
                 outcome = released(opened(config, driver, listed=listed))
             noted(outcome.folder.final)
         status = "already_released" if outcome.was_released_before else "released"
-    except BudgetExhausted as error:
-        status, code, reason = "refused", error.exit_code, f"{error} [{section_of(error)}]"
     except TracecloakError as error:
-        is_early = isinstance(error, RetryLater) and window.due_us > time.time_ns() // 1_000
-        status = "not_due" if is_early else "failed"
+        is_early = isinstance(error, RetryLater) and window.due_us > now_us()
+        is_refused = isinstance(error, BudgetExhausted)
+        status = "refused" if is_refused else "not_due" if is_early else "failed"
         code, reason = error.exit_code, f"{error} [{section_of(error)}]"
     if status != "not_due":
         store = store_of(config)

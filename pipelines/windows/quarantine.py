@@ -81,7 +81,7 @@ def quarantine(
     reading = _reading(config, windows, path)
     _check_unreadable(*reading[0][1:])
     one = LeftOut.now(absolute(path), by, reason)
-    return _noted(config, store, ledger, [window for window, _, _ in reading], one)
+    return _noted(config, store, ledger, [window for window, _, _ in reading], one.path, one)
 
 
 def readmit(
@@ -107,7 +107,7 @@ def readmit(
     ]
     if not leaving:
         raise UsageError(f"readmit {path!r} is left out of none of these windows; correct the path")
-    return _noted(config, store, ledger, leaving, None, absolute(path))
+    return _noted(config, store, ledger, leaving, absolute(path))
 
 
 def _reading(
@@ -159,8 +159,8 @@ def _noted(
     store: KeyStore,
     ledger: Ledger | None,
     windows: Sequence[Window],
-    one: LeftOut | None,
-    path: str = "",
+    path: str,
+    one: LeftOut | None = None,
 ) -> Decided:
     """Notes or takes back a decision for those of some windows that have claimed nothing.
 
@@ -169,11 +169,10 @@ def _noted(
         store: The key store that releases them.
         ledger: The ledger that pays for them; None: there is none yet.
         windows: Which.
-        one: The decision; None: that about `path` is taken back.
-        path: Absolute; read where no decision is given.
+        path: Absolute, of the file.
+        one: The decision; None: that about the file is taken back.
     """
     output = absolute(config.output)
-    path = path if one is None else one.path
     labels, claimed = [], []
     for window in windows:
         name = _name(config, window)
