@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from tests.support.keys import release_key
-from tests.support.ledgers import account, reservation
+from tests.support.ledgers import account, forked, reservation
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
-from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.unit_book import CaseRegistry, scope_of
@@ -69,9 +66,7 @@ def book_at(folder: object, ledger: Ledger, max_cases: int | None = None) -> Cas
     return CaseRegistry(str(folder), KEY, ledger, max_cases)
 
 
-def fork_and_claim(
-    url: str, folder: str, n_processes: int, n_cases: int, first: int = 0, keys: str | None = None
-) -> None:
+def fork_and_claim(url: str, folder: str, n_processes: int, n_cases: int) -> None:
     """Forks processes that each claim the same cases for another window at once, and draw.
 
     To be run in a process without threads, by `ledgers.python`.
@@ -81,35 +76,21 @@ def fork_and_claim(
         folder: Of the book.
         n_processes: How many.
         n_cases: `c0` and so on.
-        first: Number of the first release; the others follow.
-        keys: Folder of a key store that all of them use; None: none has one.
     """
-    gate, opener = os.pipe()
-    children = []
-    for number in range(first, first + n_processes):
-        child = os.fork()
-        if child == 0:
-            code = 1
-            try:
-                os.close(opener)
-                store = None if keys is None else KeyStore(Path(keys))
-                ledger = Ledger(url, {"a": account()}, patience_seconds=120, store=store)
-                book = book_at(folder, ledger)
-                # Each has a case of its own, too, so that no two files are the same.
-                mine = units([*(f"c{i}" for i in range(n_cases)), f"own{number}"])
-                ledger.reserve(of_window(number, f"w{number}", "1"))
-                os.read(gate, 1)  # returns when the parent has closed its end
-                book.claim("/out", f"r{number}", "k", mine)
-                ledger.draw("/out", f"r{number}", "k")
-                code = 0
-            except BaseException as error:
-                os.write(2, f"{type(error).__name__}: {error}\n".encode())
-            finally:
-                os._exit(code)
-        children.append(child)
-    os.close(opener)
-    ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-    if any(ends):
+
+    def prepare(number: int) -> Callable[[], None]:
+        ledger = Ledger(url, {"a": account()}, patience_seconds=120)
+        # Each has a case of its own, too, so that no two files are the same.
+        mine = units([*(f"c{i}" for i in range(n_cases)), f"own{number}"])
+        ledger.reserve(of_window(number, f"w{number}", "1"))
+
+        def work() -> None:
+            book_at(folder, ledger).claim("/out", f"r{number}", "k", mine)
+            ledger.draw("/out", f"r{number}", "k")
+
+        return work
+
+    if any(forked(n_processes, prepare)):
         raise SystemExit(1)
 
 

@@ -10,7 +10,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -81,12 +81,15 @@ def begun_anew(keys: Path) -> Ledger:
     return ledger
 
 
-def fork_and_reserve(url: str, n_processes: int) -> None:
-    """Forks processes that all reserve a tenth of a cap of 1 at once; prints how they ended.
+def forked(n_processes: int, prepare: Callable[[int], Callable[[], object]]) -> list[int]:
+    """Forks processes that all do something at once; returns their exit codes.
 
-    To be run in a process without threads: see `contend`.
+    To be run in a process without threads: see `python`.
+
+    Args:
+        n_processes: How many.
+        prepare: Returns what a process does at once with the others, by its number.
     """
-    Database(url, 1)  # imports the driver once, before there are fifty of us
     gate, opener = os.pipe()
     children = []
     for number in range(n_processes):
@@ -95,9 +98,9 @@ def fork_and_reserve(url: str, n_processes: int) -> None:
             code = 99
             try:
                 os.close(opener)
+                work = prepare(number)
                 os.read(gate, 1)  # returns when the parent has closed its end
-                accounts = {"a": account()}
-                Ledger(url, accounts, patience_seconds=120, new=True).reserve(reservation(number))
+                work()
                 code = 0
             except TracecloakError as error:
                 code = error.exit_code
@@ -107,7 +110,18 @@ def fork_and_reserve(url: str, n_processes: int) -> None:
                 os._exit(code)
         children.append(child)
     os.close(opener)
-    ends = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+
+
+def fork_and_reserve(url: str, n_processes: int) -> None:
+    """Forks processes that all reserve a tenth of a cap of 1 at once; prints how they ended."""
+    Database(url, 1)  # imports the driver once, before there are fifty of us
+
+    def reserve(number: int) -> None:
+        ledger = Ledger(url, {"a": account()}, patience_seconds=120, new=True)
+        ledger.reserve(reservation(number))
+
+    ends = forked(n_processes, lambda number: lambda: reserve(number))
     sys.stdout.write(json.dumps({str(code): ends.count(code) for code in set(ends)}))
 
 

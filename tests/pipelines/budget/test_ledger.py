@@ -6,7 +6,6 @@ import hashlib
 import json
 import logging
 import os
-import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.ledgers import account, contend, faults, python, reservation
+from tests.support.ledgers import account, contend, execute, faults, python, reservation
 from tests.support.tiers import at_night
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import database as ledger_database
@@ -48,30 +47,6 @@ def path() -> Iterator[Path]:
 @pytest.fixture
 def ledger(path: Path) -> Ledger:
     return Ledger(f"sqlite:///{path}", {"a": account()}, new=True)
-
-
-def execute(path: Path, *statements: str) -> None:
-    connection = sqlite3.connect(path, isolation_level=None)
-    for statement in statements:
-        connection.execute(statement)
-    connection.close()
-
-
-# What is spent
-
-
-def test_ten_tenths_fit_a_cap_of_one_and_an_eleventh_does_not(ledger: Ledger) -> None:
-    for number in range(10):
-        ledger.reserve(reservation(number))
-    assert ledger.balance("a").remaining_epsilon == 0
-    with pytest.raises(BudgetExhausted) as raised:
-        ledger.reserve(reservation(10))
-    assert raised.value.exit_code == 4
-    assert (
-        "account 'a' cannot pay for release 'r10': epsilon cap 1, spent 1 (of it 1 not committed), "
-        "asked 0.1, remaining 0 (10 of 10 releases are reserved and not committed"
-    ) in str(raised.value)
-    assert len(ledger.entries()) == 10
 
 
 # Whose budget it is
@@ -356,37 +331,34 @@ def test_a_locked_ledger_is_told_and_waited_for(
     assert ledger.balance("a").n_releases == 1
 
 
-def test_a_full_disk_is_told_and_the_ledger_stays_sound(ledger: Ledger, path: Path) -> None:
-    filled(ledger)
-    done = python(
-        "import resource\nfrom tests.support.ledgers import *\n"
-        f"ledger = Ledger('sqlite:///{path}', new=True)\n"
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [
         # No file may grow beyond what the ledger's journal needs at once.
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
-        "ledger.reserve(reservation(7))"
-    )
-    assert "LedgerError" in done.stderr
-    assert "disk" in done.stderr.splitlines()[-1]
-    assert "/out" not in done.stderr
-    assert faults(ledger) == []
-    assert len(ledger.entries()) == 5
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
-def test_a_file_that_can_only_be_read_is_read_and_told(ledger: Ledger, path: Path) -> None:
+        ("import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))", "disk"),
+        pytest.param(
+            f"os.setegid({NOBODY}), os.seteuid({NOBODY}); ledger = opened()\n"
+            "assert ledger.balance('a').n_releases == 2 and faults(ledger) == []",
+            "give this user write permission",
+            marks=pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user"),
+        ),
+    ],
+    ids=["full", "read only"],
+)
+def test_a_file_that_cannot_be_written_is_told_and_the_ledger_stays_sound(
+    ledger: Ledger, path: Path, limit: str, told: str
+) -> None:
     filled(ledger)
     path.parent.chmod(0o755)
     path.chmod(0o644)
     done = python(
         "from tests.support.ledgers import *\n"
-        f"ledger = Ledger('sqlite:///{path}', new=True)\n"
-        f"os.setegid({NOBODY}), os.seteuid({NOBODY})\n"
-        f"again = Ledger('sqlite:///{path}', new=True)\n"
-        "assert again.balance('a').n_releases == 2 and faults(again) == []\n"
-        "again.reserve(reservation(7))"
+        f"opened = lambda: Ledger('sqlite:///{path}', new=True)\n"
+        f"ledger = opened()\n{limit}\nledger.reserve(reservation(7))"
     )
-    assert "LedgerError" in done.stderr
-    assert "give this user write permission" in done.stderr.splitlines()[-1]
+    last = done.stderr.splitlines()[-1]
+    assert "LedgerError" in last and told in last and "/out" not in done.stderr
+    assert faults(ledger) == []
     assert len(ledger.entries()) == 5
 
 
@@ -560,7 +532,7 @@ _STATES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("n", [60, at_night(1000)])
+@pytest.mark.parametrize("n", [40, at_night(1000)])
 def test_random_sequences_agree_with_a_naive_model(path: Path, n: int) -> None:
     rng = np.random.default_rng(20260801)
     refused = [check_against_the_model(path, rng) for _ in range(n)]
