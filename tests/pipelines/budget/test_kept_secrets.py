@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.releasing import (
     Commands,
+    Place,
     digests,
     fix_key,
     key_files,
@@ -24,62 +25,45 @@ from tests.support.releasing import (
 )
 from tests.support.stream_runs import Sent, files_of, in_time, one_key, run, stream_config
 from tests.support.tiers import at_night
+from tracecloak.pipelines.budget.registry import ReleaseRegistry
 from tracecloak.pipelines.keys import kept_secrets, key_store
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError, Receipt, snapshot_of
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.keys.wrapping import KeyEncryptionKey, KeyReference
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 FIRST, SECOND, NOISE = b"1" * 32, b"2" * 32, b"k" * 32
 
 
-class Hospital:
-    """One log, one key store, and the keys of two services.
+class Hospital(Place):
+    """One log, one key store, and references to the keys of two services."""
 
-    Attributes:
-        first: Reference to a key.
-        second: Reference to another one.
-    """
-
-    def __init__(self, folder: Path, keys: Path | None = None) -> None:
-        self.folder = folder
-        self.keys = keys or folder / "keys"
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
         self.first, self.second = f"file:{folder}/first", f"file:{folder}/second"
         (folder / "first").write_text(FIRST.hex())
         (folder / "second").write_text(SECOND.hex())
 
-    def release(self, name: str, key: str | None = None, *flags: object) -> int:
-        return tracecloak(*self.line(name, key, *flags))
+    def made(self, name: str, key: str | None = None, *flags: object) -> int:
+        return self.run("--release_id", name, *_named(key), *flags)
 
-    def line(self, name: str, key: str | None = None, *flags: object) -> list[object]:
-        named = [*_named(key), "--release_id", name, *flags]
-        return small_release(self.folder, "--epsilon", 8, "--key_store", self.keys, *named)
+    def line(self, name: str, key: str | None = None) -> list[object]:
+        return small_release(self.folder, *_named(key), "--release_id", name)
 
-    def cut_off(self, name: str, key: str | None = None, *flags: object) -> None:
+    def drew(self, name: str, key: str | None = None, *flags: object) -> None:
         """Ends a run as a kill would, after it drew noise."""
-
-        def fail(*_: object) -> None:
-            raise ValueError("cut off")
-
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ReleaseFolder, "commit", fail)
-            patch.setattr(
-                "tracecloak.pipelines.budget.registry.ReleaseRegistry.void", lambda *_: False
-            )
-            assert self.release(name, key, *flags) == 6
-
-    def ledger(self, action: str, *flags: object, key: str | None = None) -> int:
-        return tracecloak("ledger", action, "--key_store", self.keys, *flags, *_named(key))
+            patch.setattr(ReleaseRegistry, "void", lambda *_: False)
+            self.cut_off("--release_id", name, *_named(key), *flags)
 
     def rewrap(self, before: str, after: str) -> int:
         return tracecloak(
             "key", "rewrap", "--key_store", self.keys, "--from", before, "--to", after
         )
 
-    def store(self, key: str | None = None, worker_keys: Path | None = None) -> KeyStore:
-        return KeyStore(self.keys, None if worker_keys is None else str(worker_keys), key)
+    def store(self, key: str | None = None) -> KeyStore:
+        return KeyStore(self.keys, None, key)
 
     def secrets(self) -> dict[str, str]:
         """What lies in the files of secrets."""
@@ -88,10 +72,10 @@ class Hospital:
 
     def wrapped_by(self) -> set[str]:
         """Which keys wrap them."""
-        marks = {KeyEncryptionKey(key, "").fingerprint: key for key in (FIRST, SECOND)}
-        names = {FIRST: "first", SECOND: "second"}
+        names = {"first": FIRST, "second": SECOND}
+        marks = {KeyEncryptionKey(key, "").fingerprint: name for name, key in names.items()}
         return {
-            names[marks[text.split(":")[1]]] if text.startswith("wrapped:") else "none"
+            marks[text.split(":")[1]] if text.startswith("wrapped:") else "none"
             for text in self.secrets().values()
         }
 
@@ -117,17 +101,17 @@ def told(capsys: pytest.CaptureFixture[str]) -> str:
 def test_no_release_changes_by_how_its_key_is_kept(
     hospital: Hospital, tmp_path: Path, runner: str
 ) -> None:
-    assert hospital.release("r", hospital.first, "--runner", runner) == 0
+    assert hospital.made("r", hospital.first, "--runner", runner) == 0
     (tmp_path / "other").mkdir()
     plain = Hospital(tmp_path / "other")
-    assert plain.release("r", None, "--runner", runner) == 0
+    assert plain.made("r", None, "--runner", runner) == 0
     made, expected = (at / "out" / "run_id=r" for at in (tmp_path, plain.folder))
     assert digests(made) == digests(expected)
     assert manifest(made) == manifest(expected)
     assert ledger_entries(hospital.keys)[0].config_digest == manifest(made)["config_digest"]
     assert hospital.wrapped_by() == {"first"} and plain.wrapped_by() == {"none"}
     # Run again, with the key kept in another way, it is the same release.
-    assert plain.release("r", plain.first, "--runner", runner) == 0
+    assert plain.made("r", plain.first, "--runner", runner) == 0
     assert plain.wrapped_by() == {"first"}
     assert len(ledger_entries(plain.keys)) == 3
 
@@ -137,7 +121,7 @@ def test_neither_key_nor_service_can_be_read_where_keys_lie(
 ) -> None:
     """Catches a key in clear in a file, above all in the folder that workers read."""
     (tmp_path / "shared").mkdir()
-    hospital.cut_off("r", hospital.first, "--worker_keys", tmp_path / "shared")
+    hospital.drew("r", hospital.first, "--worker_keys", tmp_path / "shared")
     (copy,) = (tmp_path / "shared").iterdir()
     (key,) = key_files(hospital.keys)
     assert copy.read_bytes() == key.read_bytes()
@@ -179,23 +163,23 @@ def test_a_stream_keeps_its_keys_wrapped(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_wrapped_store_without_its_key_releases_nothing(
     hospital: Hospital, capsys: pytest.CaptureFixture[str], key: str | None, said: str
 ) -> None:
-    assert hospital.release("made", hospital.first) == 0
-    hospital.cut_off("r", hospital.first)
+    assert hospital.made("made", hospital.first) == 0
+    hospital.drew("r", hospital.first)
     before = hospital.secrets(), ledger_entries(hospital.keys), visible(hospital.folder / "out")
     named = key and f"file:{hospital.folder}/{key}"
     told(capsys)
     for name in ("r", "made", "new"):
-        assert hospital.release(name, named) == 2
+        assert hospital.made(name, named) == 2
         assert said in told(capsys)
     # Without its own secret the store could not be told from a new one.
     (hospital.keys / "store.secret").rename(hospital.keys / "away")
-    assert hospital.release("new", named) == 2
+    assert hospital.made("new", named) == 2
     assert said in told(capsys)
     assert not (hospital.keys / "store.secret").exists()
     (hospital.keys / "away").rename(hospital.keys / "store.secret")
     found = hospital.secrets(), ledger_entries(hospital.keys), visible(hospital.folder / "out")
     assert found == before
-    assert hospital.release("r", hospital.first) == 0
+    assert hospital.made("r", hospital.first) == 0
     assert [e.action for e in ledger_entries(hospital.keys)[3:]] == ["reserve", "draw", "commit"]
 
 
@@ -206,11 +190,11 @@ def test_a_program_that_makes_keys_up_is_refused_before_it_wraps_anything(
     service = hospital.folder / "service"
     service.write_text('#!/bin/sh\necho x >> "$0.calls"\nprintf %064d "$(wc -l < "$0.calls")"\n')
     service.chmod(0o700)
-    assert hospital.release("r", f"command:{service}") == 2
+    assert hospital.made("r", f"command:{service}") == 2
     assert "gives another key whenever it is asked" in told(capsys)
     assert not hospital.keys.exists()
-    hospital.cut_off("r")
-    assert hospital.release("r", f"command:{service}") == 2
+    hospital.drew("r")
+    assert hospital.made("r", f"command:{service}") == 2
     assert hospital.wrapped_by() == {"none"}
     assert hospital.rewrap(hospital.first, f"command:{service}") == 2
     assert "--to 'command:" in told(capsys)
@@ -227,9 +211,9 @@ def test_keys_are_wrapped_anew_while_no_release_is_at_work(
     def wraps() -> int:
         if way == "rewraps":
             return hospital.rewrap(hospital.first, hospital.second)
-        return hospital.release("new", hospital.first)
+        return hospital.made("new", hospital.first)
 
-    hospital.cut_off("r", hospital.first if way == "rewraps" else None)
+    hospital.drew("r", hospital.first if way == "rewraps" else None)
     before = hospital.secrets()
     with hospital.store().alone(str(hospital.folder / "out"), "r"):
         assert wraps() == 75
@@ -257,7 +241,7 @@ def test_a_rewrap_that_is_cut_off_goes_on(
     hospital: Hospital, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("r", "s"):
-        hospital.cut_off(name, hospital.first)
+        hospital.drew(name, hospital.first)
     assert hospital.rewrap(hospital.second, hospital.first) == 0
     assert capsys.readouterr().out.startswith("0 encrypted anew")
     write, n_left = kept_secrets.write_private, 3
@@ -274,14 +258,14 @@ def test_a_rewrap_that_is_cut_off_goes_on(
         assert hospital.rewrap(hospital.first, hospital.second) == 6
     assert hospital.wrapped_by() == {"first", "second"}
     for key in (hospital.first, hospital.second):
-        assert hospital.release("r", key) == 2
+        assert hospital.made("r", key) == 2
         assert "run an interrupted `tracecloak key rewrap` again" in told(capsys)
     assert hospital.rewrap(hospital.first, hospital.second) == 0
     assert capsys.readouterr().out.startswith("1 encrypted anew")
     assert hospital.wrapped_by() == {"second"}
     (hospital.folder / "first").unlink()  # nothing needs it any more
     assert hospital.rewrap(hospital.first, hospital.second) == 0
-    assert hospital.release("r", hospital.second) == hospital.release("s", hospital.second) == 0
+    assert hospital.made("r", hospital.second) == hospital.made("s", hospital.second) == 0
 
 
 @pytest.mark.slow
