@@ -171,12 +171,8 @@ def check_ledger(setting: Setting) -> Iterator[CheckResult]:
 def check_budget(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether the account pays for what comes next, and how often it does after that."""
     ledger, account = setting.ledger, setting.config.account
-    if ledger is None:
-        yield "ok", "nothing is spent yet"
-        return
-    asked = _asked(setting)
-    if asked is None:
-        yield "ok", "what comes next is paid already"
+    if ledger is None or (asked := _asked(setting)) is None:
+        yield "ok", "nothing is spent yet" if ledger is None else "what comes next is paid already"
         return
     with ledger.past() as past:
         check_not_elsewhere(past.states(asked.output, asked.release_id), asked)
@@ -185,14 +181,13 @@ def check_budget(setting: Setting) -> Iterator[CheckResult]:
         more = added_by(spent, asked)
     known = account in ledger.accounts or any(e.account == account for e in ledger.entries())
     left = ledger.balance(account) if known else None
-    if left is None or (left.remaining_epsilon is None and left.remaining_delta is None):
-        yield "ok", f"account {account!r} has no cap, so it pays for whatever is asked"
-        return
-    pairs = zip((left.remaining_epsilon, left.remaining_delta), more, strict=True)
-    times = [int(remaining / cost) for remaining, cost in pairs if remaining is not None and cost]
+    remaining = (left.remaining_epsilon, left.remaining_delta) if left else (None, None)
+    pairs = zip(remaining, more, strict=True)
+    times = [int(has / cost) for has, cost in pairs if has is not None and cost]
     epsilon = decimal_text(more[0] or Fraction(0))
     if not times:
-        yield "ok", f"account {account!r} pays for what comes next, which adds nothing"
+        why = "has no cap, so it pays for" if remaining == (None, None) else "need not pay for"
+        yield "ok", f"account {account!r} {why} what comes next"
         return
     n_more = min(times) - 1
     status: Status = "warning" if n_more == 0 else "ok"
