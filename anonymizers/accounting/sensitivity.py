@@ -51,7 +51,9 @@ class Sensitivity:
     @property
     def l2(self) -> Fraction:
         """The root of `l2_squared`, rounded up by less than a millionth of `factor`."""
-        return Fraction(_root_above(self.l2_squared / Fraction(self.factor) ** 2) * self.factor)
+        # Rounded up to a multiple of one by `_ROOT_FINENESS`.
+        square = self.l2_squared / Fraction(self.factor) ** 2 * _ROOT_FINENESS**2
+        return Fraction(math.isqrt(math.ceil(square) - 1) + 1, _ROOT_FINENESS) * self.factor
 
     @property
     def l2_whole(self) -> int:
@@ -288,9 +290,3 @@ def _at_least_1(name: str, value: int) -> int:
     if value < 1:
         raise UsageError(f"{name} must be at least 1, got {value}")
     return value
-
-
-def _root_above(square: int | Fraction) -> Fraction:
-    """A number's root, rounded up to a multiple of one by `_ROOT_FINENESS`."""
-    scaled = math.ceil(square * _ROOT_FINENESS**2)
-    return Fraction(math.isqrt(scaled - 1) + 1, _ROOT_FINENESS)

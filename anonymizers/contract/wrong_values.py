@@ -90,7 +90,8 @@ def _line(key: str, problems: Sequence[Mapping[str, Any]], whose: str, known: li
     text = " or ".join([said[0], *(s.removeprefix("must be ") for s in dict.fromkeys(said[1:]))])
     if not key:  # the error is of several keys together, whose values are too much to show
         return text
-    given = _shown(problems[0]["input"])
+    value = problems[0]["input"]
+    given = str(value) if isinstance(value, Decimal) else repr(value)
     if len(given) > _SHOWN_CHARACTERS:
         given = given[:_SHOWN_CHARACTERS] + "…"
     return f"{key}: {text}, got {given}"
@@ -103,10 +104,6 @@ def _suggestion(key: str, whose: str, known: list[str]) -> str:
         return f"; {whose} has {', '.join(known)}"
     close = difflib.get_close_matches(key, known, 1)
     return f"; did you mean {close[0]}?" if close else ""
-
-
-def _shown(value: Any) -> str:
-    return str(value) if isinstance(value, Decimal) else repr(value)
 
 
 def _number(limit: Any) -> str:

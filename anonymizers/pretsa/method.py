@@ -282,42 +282,32 @@ class _Sanitised(RoundsMethod):
         attribute = params.duration_attribute
         what = "the durations" if attribute is None else f"the values of {attribute.name}"
         whose = "Every released variant" if params.protect_ends else "Every released prefix"
-        of_input = _of_input(params)
-        close = (
-            f"{what} at every prefix are less than {t:g} of their range away from those of all "
-            "events of its activity"
-            if t is not None
-            else ""
-        )
-        # Of the released files only what `verify` looks at may be said to have been checked.
-        verified = f", and {close}" if close and not of_input else ""
-        of_merged = (
-            f" Where cases were merged, {close}, both as they were in the input for the cases that "
-            "stay there."
-            if of_input
-            else ""
-        )
-        not_released = (
-            (
-                "The durations that are released were drawn, and t is not promised of them; nor "
-                "can it be verified, since it is about the input.",
-            )
-            if of_input
-            else ()
-        )
-        open_ends = (
-            ()
-            if params.protect_ends
-            else (
+        verified = of_merged = ""
+        more = []
+        if not params.protect_ends:
+            more.append(
                 "The end of a variant is not protected: one that other variants continue can be "
-                "that of fewer cases, down to a single one.",
+                "that of fewer cases, down to a single one."
             )
-        )
-        starts = (
-            ("The start of each case is exact, and can tell whose case it is.",)
-            if params.starts == "kept"
-            else ()
-        )
+        if t is not None:
+            close = (
+                f"{what} at every prefix are less than {t:g} of their range away from those of all "
+                "events of its activity"
+            )
+            # Of the released files only what `verify` looks at may be said to have been checked.
+            if _of_input(params):
+                of_merged = (
+                    f" Where cases were merged, {close}, both as they were in the input for the "
+                    "cases that stay there."
+                )
+                more.append(
+                    "The durations that are released were drawn, and t is not promised of them; "
+                    "nor can it be verified, since it is about the input."
+                )
+            else:
+                verified = f", and {close}"
+        if params.starts == "kept":
+            more.append("The start of each case is exact, and can tell whose case it is.")
         return Guarantee.without_epsilon(
             "syntactic",
             claim=f"{whose} has at least {params.k} cases{verified}.",
@@ -334,9 +324,7 @@ class _Sanitised(RoundsMethod):
                 "The method itself tells something: an attacker who knows it and most of the log "
                 "can work out more than from the release alone.",
                 "The activity names are the input's own.",
-                *open_ends,
-                *not_released,
-                *starts,
+                *more,
             ),
         )
 

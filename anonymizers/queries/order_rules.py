@@ -77,11 +77,6 @@ class OrderRules:
             at_first,
         )
 
-    @property
-    def n_activities(self) -> int:
-        """Number of activities."""
-        return len(self.begins)
-
     def violations(self, prefixes: np.ndarray) -> np.ndarray:
         """Counts the rules that each continuation of each prefix violates.
 
@@ -92,7 +87,7 @@ class OrderRules:
             int64[n_prefixes, n + 1]: by the activity that is appended, the end last.
         """
         n_prefixes, depth = prefixes.shape
-        n = self.n_activities
+        n = len(self.begins)
         if depth == 0:
             at_start = np.zeros((n_prefixes, n + 1), np.int64)
             at_start[:, :n] = ~self.begins

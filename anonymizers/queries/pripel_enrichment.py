@@ -141,9 +141,8 @@ def matched_events(raw: TraceBatch, released: TraceBatch) -> np.ndarray:
         raw: Cases of the log.
         released: As many released cases, of the same vocabulary.
     """
-    n_activities = len(raw.vocabulary)
-    wanted, number, _ = _numbered(released, n_activities)
-    offered, _, order = _numbered(raw, n_activities)
+    wanted, number, _ = _numbered(released)
+    offered, _, order = _numbered(raw)
     first = np.searchsorted(offered[order], wanted)
     last = np.searchsorted(offered[order], wanted, side="right")
     events = np.full(released.n_events, -1)
@@ -152,10 +151,10 @@ def matched_events(raw: TraceBatch, released: TraceBatch) -> np.ndarray:
     return events
 
 
-def _numbered(traces: TraceBatch, n_activities: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _numbered(traces: TraceBatch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Case and activity as one key, which of the events of that key each is, and their order."""
     case = np.repeat(np.arange(traces.n_cases), traces.lengths)
-    key = case * n_activities + traces.activities
+    key = case * len(traces.vocabulary) + traces.activities
     order = np.argsort(key, kind="stable")
     in_order = key[order]
     number = np.empty(len(key), np.int64)

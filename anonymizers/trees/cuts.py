@@ -270,11 +270,6 @@ class Relation:
     counts: np.ndarray
     holds: np.ndarray
 
-    @classmethod
-    def exact(cls, counts: np.ndarray) -> Relation:
-        """Returns the relation of all pairs that occur."""
-        return cls(counts, counts > 0)
-
     @property
     def n_activities(self) -> int:
         """Number of activities, whether or not a pair has them."""

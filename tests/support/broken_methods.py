@@ -113,7 +113,8 @@ class MinerOfTheExactLog(ProcessTreeMiner):
         if not isinstance(decision, TreeDecision):
             return decision
         names, variants = decision.tree.names, given.statistics["variants"]
-        relation = Relation.exact(cases_with_pair(variants, len(names)))
+        counts = cases_with_pair(variants, len(names))
+        relation = Relation(counts, counts > 0)
         ends = exact_ends(variants, len(names))
         # The counts are exact, so one that is larger by any number of cases is taken as larger.
         exact = build_tree(relation, names.to_pylist(), 0.5, ends, "structural")

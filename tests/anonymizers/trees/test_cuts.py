@@ -37,7 +37,8 @@ def pm4py_module(name: str) -> Any:
 
 def mined(counts: dict[Variant, int], names: str = NAMES, rules: cuts.Rules = "structural") -> str:
     variants = histogram(counts, names)
-    relation = cuts.Relation.exact(cuts.cases_with_pair(variants, len(names)))
+    counted = cuts.cases_with_pair(variants, len(names))
+    relation = cuts.Relation(counted, counted > 0)
     return str(cuts.build_tree(relation, names, 0.5, exact_ends(variants, len(names)), rules))
 
 
