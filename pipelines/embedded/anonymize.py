@@ -1,7 +1,4 @@
-"""AnonymizeEventLog and WriteRelease: rows of events in.
-
-Rreleased rows or the folder of a release out, and the ledger charged.
-"""
+"""AnonymizeEventLog and WriteRelease: rows of events in, released rows or a folder out, paid."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A frame of any library as the source of a release: columns of Arrow.
-
-Eevents in the order of their cases, and a digest.
-"""
+"""A frame of any library as the source of a release: columns of Arrow, events, and a digest."""
 
 from __future__ import annotations
 

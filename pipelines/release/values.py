@@ -32,14 +32,9 @@ if TYPE_CHECKING:
     from tracecloak.transforms.sources import EventSource
 
 
-# --- What the steps of a release pass on: a run as far as it has come. ----------------------------
-# Iits concerns with their table, its outcome.
-#
+# --- What the steps of a release pass on: a run as far as it has come, its concerns, its outcome. -
 # A concern is what some releases need beside their numbers. A release that does not ask for one
 # loads none of its code.
-
-
-# --- What the steps of a release pass on: a run as far as it has come, its concerns, its outcome. -
 
 
 # A log that is not there is told before what pays for a release and writes it is loaded.
