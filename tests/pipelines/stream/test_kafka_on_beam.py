@@ -30,9 +30,11 @@ NAMES_OF_STATE = {
 }
 
 
+KAFKA = {"input_subscription": None, "input_topic": "kafka://b:1/events"}
+
+
 def of_kafka(folder: Path, **changes: Any) -> StreamConfig:
-    given = {"input_subscription": None, "input_topic": "kafka://b:1/events", **changes}
-    return stream_config(folder, **given)
+    return stream_config(folder, **KAFKA, **changes)
 
 
 def test_the_topics_that_a_stream_writes_to_are_looked_for_before_they_are_used(
@@ -56,20 +58,15 @@ def test_the_topics_that_a_stream_writes_to_are_looked_for_before_they_are_used(
     [
         ({"runner": "PrismRunner"}, [], "no other runs a stream"),
         ({"runner": "FlinkRunner"}, [CHECKPOINTS], "FlinkRunner reads no Pub/Sub: use Local or Da"),
+        ({"runner": "DataflowRunner", **KAFKA}, [], "reads no Kafka: use Local or FlinkRunner"),
         (
-            {
-                "runner": "DataflowRunner",
-                "input_subscription": None,
-                "input_topic": "kafka://b:1/e",
-            },
-            [],
-            "DataflowRunner reads no Kafka: use Local or FlinkRunner",
-        ),
-        (
-            {"runner": "FlinkRunner", "input_subscription": None, "input_topic": "kafka://b:1/e"},
+            {"runner": "FlinkRunner", **KAFKA},
             [],
             "keeps no state of a stream without checkpoints: .*--checkpointing_interval 60000",
         ),
+        ({}, ["--streaming"], "takes nothing of Beam, got --streaming"),
+        ({"runner": "BundleBasedDirectRunner"}, [], "Use Local, which reads the same"),
+        ({"worker_keys": "keys"}, [], "worker_keys are for workers elsewhere"),
     ],
 )
 def test_what_a_runner_does_not_do_is_told_before_anything_is_paid(

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from tests.support.local_streams import NAME, Script, run_script, state_files
-from tests.support.releasing import counting_charges
 from tests.support.stream_runs import (
     Happening,
     Sent,
@@ -293,19 +292,6 @@ def test_an_epoch_has_one_subscription_of_its_topic_until_it_is_over(
     # Each has another by which it asks for the time.
     assert own not in opened and [deleted[2]] == list(set(opened))
     assert len(set(deleted)) == len(deleted) == 4
-
-
-def test_what_is_of_beam_is_refused_where_no_messages_are_given(tmp_path: Path) -> None:
-    config = stream_config(tmp_path)
-    assert config.runner == "Local"
-    with pytest.raises(UsageError, match="takes nothing of Beam, got --streaming"):
-        run_stream(config, ["--streaming"])
-    old = stream_config(tmp_path, runner="BundleBasedDirectRunner")
-    with pytest.raises(UsageError, match="Use Local, which reads the same"):
-        run_stream(old)
-    with pytest.raises(UsageError, match="worker_keys are for workers elsewhere"):
-        run_stream(stream_config(tmp_path, worker_keys=str(tmp_path / "worker")))
-    assert counting_charges(tmp_path / "keys") == []
 
 
 def test_an_epoch_that_is_withdrawn_leaves_no_state(tmp_path: Path) -> None:
