@@ -1,9 +1,32 @@
 """What is in pages of HTML."""
 
 import base64
+import contextlib
 import re
+from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
+
+
+@contextlib.contextmanager
+def watched(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Gives what opens a page of a file; whatever a page logs, or asks for, fails at the end."""
+    wrong: list[str] = []
+    with contextlib.ExitStack() as stack:
+
+        def opened(file: Path, **context: Any) -> Any:
+            window = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
+            stack.callback(window.close)
+            page = window.new_page()
+            page.on("console", lambda said: wrong.append(said.text))
+            page.on("pageerror", lambda error: wrong.append(str(error)))
+            page.on("request", lambda sent: wrong.append(sent.url))
+            page.goto(file.as_uri())
+            return page
+
+        yield opened
+    assert [one for one in wrong if not one.startswith(("file:", "data:", "blob:"))] == []
 
 
 class Read(HTMLParser):

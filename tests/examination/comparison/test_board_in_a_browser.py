@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from docs.hooks import results
+from tests.support.pages import watched
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.comparison.report import Results, board
 
@@ -63,23 +64,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def opened(browser: Any, folder: Path) -> Iterator[Open]:
     """Opens a board; what it logs or asks for fails the test at its end."""
-    wrong: list[str] = []
-    windows = []
+    with watched(browser) as of_file:
 
-    def open_page(name: str, width: int = 1280, **context: Any) -> Page:
-        window = browser.new_context(viewport={"width": width, "height": 900}, **context)
-        windows.append(window)
-        page = window.new_page()
-        page.on("console", lambda said: wrong.append(said.text))
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("request", lambda sent: wrong.extend([sent.url][: sent.url[:5] != "file:"]))
-        page.goto((folder / f"{name}.html").as_uri())
-        return page
+        def open_page(name: str, width: int = 1280, **context: Any) -> Page:
+            viewport = {"width": width, "height": 900}
+            return of_file(folder / f"{name}.html", viewport=viewport, **context)
 
-    yield open_page
-    for window in windows:
-        window.close()
-    assert wrong == []
+        yield open_page
 
 
 def choose(page: Page, which: int, value: str) -> None:

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.pages import watched
 from tests.support.releasing import csv_log, fix_key, tracecloak
 from tests.support.tiers import at_night
 
@@ -89,27 +90,15 @@ Open = Callable[..., Page]
 @pytest.fixture
 def opened(browser: Any, pages: Path) -> Iterator[Open]:
     """Opens the page of a release; what it logs or asks for fails the test at its end."""
-    wrong: list[str] = []
-    with contextlib.ExitStack() as stack:
+    with watched(browser) as of_file:
 
         def open_page(name: str, **context: Any) -> Page:
-            window = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **context})
-            stack.callback(window.close)
-            page = window.new_page()
-            page.on("console", lambda said: wrong.append(said.text))
-            page.on("pageerror", lambda error: wrong.append(str(error)))
-            page.on("request", lambda sent: asked(sent.url))
-            page.goto((pages / f"run_id={name}" / "report.html").as_uri())
+            page = of_file(pages / f"run_id={name}" / "report.html", **context)
             if context.get("java_script_enabled", True) and page.locator("#map").count():
                 drawn(page)
             return page
 
-        def asked(url: str) -> None:
-            if not url.startswith(("file:", "data:", "blob:")):
-                wrong.append(f"asked for {url}")
-
         yield open_page
-    assert wrong == []
 
 
 def drawn(page: Page) -> None:

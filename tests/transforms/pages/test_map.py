@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.pages import watched
 from tests.support.tiers import at_night, few_examples
 from tracecloak.transforms.pages.page import Page, rendered
 
@@ -68,7 +69,6 @@ def graphs(draw: st.DrawFn) -> Graph:
 @pytest.fixture(scope="module")
 def show(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Show]:
     """Opens the page of a graph; what it logs fails the test."""
-    wrong: list[str] = []
     folder = tmp_path_factory.mktemp("maps")
     given_to_template = {"shown": {"map": {"edges": []}}, "told": {}, "is_compared": False}
     above = jinja2.Template(TEMPLATE.read_text()).render(given_to_template)
@@ -81,15 +81,12 @@ def show(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sho
         )  # fmt: skip
         file = folder / f"{len(list(folder.iterdir()))}.html"
         file.write_bytes(rendered(page_of_it))
-        page = browser.new_page(**{"viewport": {"width": 1280, "height": 900}, **context})
-        page.on("console", lambda said: wrong.append(said.text))
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.goto(file.as_uri())
+        page = of_file(file, **context)
         page.wait_for_selector("#map:not([aria-busy]) svg")
         return page
 
-    yield opened
-    assert wrong == []
+    with watched(browser) as of_file:
+        yield opened
 
 
 @pytest.fixture(scope="module")
