@@ -17,7 +17,7 @@ import pytest
 from tests.pipelines.verification.test_changes import PART
 from tracecloak.pipelines.verification import folder, log_forms, parquet_bounds, promise, received
 from tracecloak.pipelines.verification.folder import Unsure, Wrong
-from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet
+from tracecloak.pipelines.verification.parquet_bounds import MAX_ROWS, BoundedParquet
 from tracecloak.pipelines.verification.promise import log_attributes
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
@@ -40,11 +40,11 @@ def test_a_head_of_xes_that_is_none(
         log_attributes(io.BytesIO(head), is_gzipped=False)
 
 
-def in_parquet(values: pa.Array, **options: Any) -> BoundedParquet:
+def in_parquet(values: pa.Array, max_rows: int = MAX_ROWS, **options: Any) -> BoundedParquet:
     """One column; times are of a type that no release has."""
     sink = io.BytesIO()
     pq.write_table(pa.table({"x": values}), sink, use_deprecated_int96_timestamps=True, **options)
-    return BoundedParquet(sink)
+    return BoundedParquet(sink, max_rows)
 
 
 def test_a_table_without_rows_has_none() -> None:
@@ -108,6 +108,11 @@ BOUNDS: dict[str, tuple[Callable[[], Any], dict[str, int], type[Exception], str]
     "values in lists": (lambda: in_parquet(LISTS).n_rows, {"parquet_bounds._MAX_LISTED": 7},
         Unsure, "values in lists"),
     "a long row": (lambda: in_parquet(LISTS).n_rows, {"parquet_bounds._MAX_ROW_BYTES": 7},
+        ValueError, "not as releases have them"),
+    "a long footer": (lambda: in_parquet(LONG).n_rows, {"parquet_bounds._MAX_FOOTER": 99}, Wrong,
+        "A footer of Parquet is longer"),
+    "rows": (lambda: in_parquet(LONG, max_rows=499).n_rows, {}, Wrong, "more than the 499 rows"),
+    "open pages": (lambda: in_parquet(LONG).n_rows, {"parquet_bounds._MAX_OPEN_BYTES": 99},
         ValueError, "not as releases have them"),
     "fields of a footer": (lambda: in_parquet(LONG).n_rows, {"parquet_bounds._MAX_FIELDS": 5},
         ValueError, "more values than any has"),

@@ -88,16 +88,6 @@ def link(path: Path) -> None:
     path.symlink_to(outside)
 
 
-def many_rows(release: Path) -> None:
-    equal_rows(release / "dfg.parquet", _N)
-    listed(release, "dfg.parquet")
-
-
-def padded(release: Path) -> None:
-    """With a JSON form of many bytes the manifest allows many rows."""
-    (release / "dfg.json").write_bytes((release / "dfg.json").read_bytes() + b" " * 8_000_000)
-
-
 def varint(n: int, length: int = 0) -> bytes:
     """A number of a Parquet footer, in as many bytes as another one has."""
     n, out = 2 * n, []
@@ -105,30 +95,6 @@ def varint(n: int, length: int = 0) -> bytes:
         out.append(n & 127 | 128)
         n >>= 7
     return bytes([*out, n])
-
-
-def lying_footer(release: Path) -> None:
-    """The footer says that there are 12 rows, and the pages have 30 million."""
-    many_rows(release)
-    data = (release / "dfg.parquet").read_bytes()
-    begin = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    truth = varint(_N)
-    footer = data[begin:].replace(truth, varint(12, len(truth)))
-    (release / "dfg.parquet").write_bytes(data[:begin] + footer)
-    listed(release, "dfg.parquet")
-
-
-def huge_footer(release: Path) -> None:
-    old = pq.read_table(release / "dfg.parquet")
-    pq.write_table(old.replace_schema_metadata({"a": "x" * 200_000_000}), release / "dfg.parquet")
-    listed(release, "dfg.parquet")
-
-
-def wide(release: Path) -> None:
-    values = pa.array([0]).take(pa.nulls(1 << 16, pa.int8()).fill_null(0))
-    parquet(pa.table({f"c{i}": values for i in range(1_000)}), release / "dfg.parquet")
-    padded(release)
-    listed(release, "dfg.json", "dfg.parquet")
 
 
 def many_events(release: Path) -> None:
@@ -193,15 +159,6 @@ def small_mappings(release: Path) -> None:
     manifest(release, old.replace(b'"params": {', b'"params": {"x": [%s0],' % values))
 
 
-def bomb_of_xes(release: Path) -> None:
-    """Two gigabytes of spaces in two megabytes."""
-    text = gzip.decompress((release / "log.xes.gz").read_bytes())
-    head, _, rest = text.partition(b"<trace>")
-    spaces = gzip.compress(b" " * (64 << 20), 1) * 32
-    data = gzip.compress(head) + spaces + gzip.compress(b"<trace>" + rest)
-    rewritten(release, "log.xes.gz", data)
-
-
 def manifest(release: Path, data: bytes) -> None:
     (release / "manifest.json").write_bytes(data)
 
@@ -249,16 +206,12 @@ BY_DAY: dict[str, tuple[str, Change, int, int]] = {
     "a deep manifest": ("graph", lambda r: manifest(r, b"[" * 5_000_000), 5, 3),
 }
 AT_NIGHT: dict[str, tuple[str, Change, int, int]] = {
-    "30 million rows, as 12": ("graph", lying_footer, 5, 0),
     "a deep picture": ("graph", lambda r: written(r, {"a.svg": b"<a>" * 20_000_000}), 5, 0),
     "a link as manifest": ("graph", lambda r: link(r / "manifest.json"), 5, 3),
     "a pointer that leads out": ("log", lambda r: pointed(r, f"../{r.name}"), 3, 3),
-    "many columns of equal values": ("graph", wide, 5, 0),
-    "a huge footer": ("graph", huge_footer, 5, 0),
     "30 million events": ("log", many_events, 5, 3),
     "a deep head in XES": ("log", deep_head, 5, 0),
     "one case of 3 GB": ("log", long_case, 5, 3),
-    "spaces in XES": ("log", bomb_of_xes, 5, 0),
     "a manifest of many faults": ("graph", faults, 5, 3),
 }
 HOSTILE = BY_DAY | AT_NIGHT
