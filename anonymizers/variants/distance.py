@@ -160,16 +160,12 @@ class EmbeddingDistance:
             is_longer &= distances <= cutoff
         rows = np.flatnonzero(is_longer)
         if len(rows):
-            begin = int(self._offsets[variant]) + _PLACES
-            theirs = self._offsets[candidates[rows]] + _PLACES
-            distances[rows] += self._alike(begin, theirs, common[rows] - _PLACES)
+            n_places = common[rows] - _PLACES  # at least one of each
+            theirs = ranges(self._offsets[candidates[rows]] + _PLACES, n_places)
+            ours = ranges(np.full(len(rows), self._offsets[variant] + _PLACES), n_places)
+            alike = self._events[self._codes[ours], self._codes[theirs]]
+            distances[rows] += np.add.reduceat(alike, offsets_of(n_places)[:-1])
         return distances
-
-    def _alike(self, begin: int, begins: np.ndarray, n_places: np.ndarray) -> np.ndarray:
-        """Sums of the activities' distances over places from there on, at least one of each."""
-        theirs = self._codes[ranges(begins, n_places)]
-        ours = self._codes[ranges(np.full(len(begins), begin), n_places)]
-        return np.add.reduceat(self._events[ours, theirs], offsets_of(n_places)[:-1])
 
 
 # ---

@@ -59,11 +59,17 @@ def note_arcs(
     is_taken = _taken(drawn, names)
     is_possible = np.ones((side, side), bool)
     is_possible[n, n] = False
+    froms, tos = ([*names.labels[:n], names.labels[end]] for end in (names.start, names.end))
+
+    def pairs(sources: np.ndarray, targets: np.ndarray) -> list[tuple[str, ...]]:
+        columns = sources.tolist(), targets.tolist()
+        return [(froms[a], tos[b]) for a, b in zip(*columns, strict=True)]
+
     for rows in (slice(0, n), slice(n, side)):
         source, target = np.nonzero(is_taken[rows])
         ends = (source + rows.start, target)
-        of = partial(_labels, names, *ends)
-        note(randomness, figures.ARC, of, sums[ends], float(deviations[rows.start, 0]))
+        deviation = float(deviations[rows.start, 0])
+        note(randomness, figures.ARC, partial(pairs, *ends), sums[ends], deviation)
     others = np.where(is_possible & ~is_taken, sums, -np.inf)
     if np.isfinite(others).any():
         widest = float(deviations[is_possible & ~is_taken].max())
@@ -112,15 +118,6 @@ def _taken(drawn: VariantHistogram, names: ActivityVocabulary) -> np.ndarray:
     taken[np.minimum(arcs.sources, n), np.minimum(arcs.targets, n)] = True
     taken[n, n] = False  # of a case without events
     return taken
-
-
-def _labels(
-    names: ActivityVocabulary, sources: np.ndarray, targets: np.ndarray
-) -> list[tuple[str, ...]]:
-    labels, n = names.labels, len(names)
-    of_source = [labels[names.start if code == n else code] for code in sources.tolist()]
-    of_target = [labels[names.end if code == n else code] for code in targets.tolist()]
-    return list(zip(of_source, of_target, strict=True))
 
 
 def note_variants(

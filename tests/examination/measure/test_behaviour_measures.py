@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.support.logs import cases_of, event_logs, read_cases, trace_batch
-from tests.support.tlkc_logs import DISEASE, RESOURCE, TABLE_3, TABLE_8, hours_log, traces_with
+from tests.support.tlkc_logs import RESOURCE, TABLE_3, TABLE_8, hours_log, traces_with
 from tests.support.tlkc_naive import elements_of, small_logs
 from tracecloak.examination.measure import behaviour_measures as measures
 from tracecloak.examination.measure.behaviour_measures import (
@@ -219,13 +219,3 @@ def test_projections_are_those_of_plain_python(log: Any, other: Any) -> None:
         assert made[0].vocabulary == made[1].vocabulary
         for traces, source in zip(made, logs, strict=True):
             assert set(traces.times.tolist()) <= set(source.times.tolist())
-
-
-def test_events_without_a_resource_are_left_out_of_resources_only() -> None:
-    events = [("A", None, 0), ("B", "R1", MINUTE_US), ("B", None, 2 * MINUTE_US)]
-    log = traces_with({"1": (events, {DISEASE: "x"}), "2": ([("A", None, 0)], {DISEASE: "y"})})
-    by = {name: projected([log], name)[0] for name in PERSPECTIVES}
-    assert by["resource"].case_ids.to_pylist() == ["1"]
-    assert by["resource"].times.tolist() == [MINUTE_US]
-    assert shapes([by["activity"]]) == [[(0, 1, 1), (0,)]]
-    assert shapes([by["activity_resource"]]) == [[(0, 1, 2), (0,)]]
