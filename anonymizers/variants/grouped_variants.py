@@ -77,7 +77,9 @@ class GroupSums:
             name: What all purposes begin with.
             randomness: The release's.
         """
-        m, cells = domain.max_units, group_cells(groups, domain)
+        # As many bins of positions as a chain of the activities may have.
+        bins = FlowCells.of(len(domain.vocabulary), domain.max_length, _STEPS).blocks - 1
+        m, cells = domain.max_units, GroupCells(len(groups.names), bins)
         vectors = group_vectors(counted, groups.codes, cells)
         buckets = np.searchsorted(norm_grid() * PARTS**2, vectors.squares)
         longer = sum_groups(buckets, counted.counts, len(norm_grid()) + 1)
@@ -104,10 +106,7 @@ class GroupSums:
 
         Both float64[n_groups, n_groups+1], in occurrences.
         """
-        weights, first = self._weights, self.cells.first_bin
-        shape = self.cells.n_groups, self.cells.side
-        sums = self.sums[:first] / weights[:first]
-        return sums.reshape(shape), (self.noise.width / weights[:first]).reshape(shape)
+        return self._rows(slice(self.cells.first_bin))
 
     @property
     def by_bin(self) -> tuple[np.ndarray, np.ndarray]:
@@ -115,15 +114,12 @@ class GroupSums:
 
         Both float64[n_bins, n_groups+1], in occurrences.
         """
-        weights, first = self._weights, self.cells.first_bin
-        shape = self.cells.n_bins, self.cells.side
-        sums = self.sums[first:] / weights[first:]
-        return sums.reshape(shape), (self.noise.width / weights[first:]).reshape(shape)
+        return self._rows(slice(self.cells.first_bin, None))
 
-    @property
-    def _weights(self) -> np.ndarray:
-        """float64[size], lattice steps of one occurrence in each cell."""
-        return self.cells.weights * (self.noise.units / PARTS)
+    def _rows(self, cells: slice) -> tuple[np.ndarray, np.ndarray]:
+        weights = self.cells.weights[cells] * (self.noise.units / PARTS)  # steps of an occurrence
+        sums, deviations = self.sums[cells] / weights, self.noise.width / weights
+        return sums.reshape(-1, self.cells.side), deviations.reshape(-1, self.cells.side)
 
     def compared(self, proposals: VariantHistogram) -> joint_variants.Block:
         """Returns what cases add to the sums, and the sums."""
@@ -147,7 +143,10 @@ class GroupSums:
         pairs = [(name, groups[code]) for name, code in zip(names, places, strict=True)]
         note(randomness, figures.GROUP, lambda: pairs, np.zeros(len(pairs)), 0.0)
         vectors = group_vectors(drawn, self.groups.codes, self.cells)
-        sums, deviations = (of.ravel() for of in (self._targets()))
+        sums, deviations = (  # those from START last
+            np.concatenate([of_step, of_bin[:1]]).ravel()
+            for of_step, of_bin in zip(self.steps, self.by_bin, strict=True)
+        )
         first = self.cells.first_bin + side
         is_step = np.zeros(first, bool)
         is_step[vectors.keys[vectors.keys < first]] = True
@@ -170,25 +169,6 @@ class GroupSums:
         note(randomness, figures.GROUP_CLIP, lambda: [()], clip, 0.0)
         begins = np.flatnonzero(np.diff(self.cells.bins, prepend=-1))
         note(randomness, figures.GROUP_POSITION, lambda: [()] * len(begins), begins, 0.0)
-
-    def _targets(self) -> tuple[np.ndarray, np.ndarray]:
-        """Sums and deviations of steps, those from START last; float64[n_groups+1, n_groups+1]."""
-        sums, deviations = (
-            np.concatenate([of_step, of_bin[:1]])
-            for of_step, of_bin in zip(self.steps, self.by_bin, strict=True)
-        )
-        return sums, deviations
-
-
-def group_cells(groups: Groups, domain: Domain) -> GroupCells:
-    """Returns the cells of groups: as many bins of positions as a chain of the activities may have.
-
-    Args:
-        groups: Which activity is in which.
-        domain: What is public.
-    """
-    bins = FlowCells.of(len(domain.vocabulary), domain.max_length, _STEPS).blocks - 1
-    return GroupCells(len(groups.names), bins)
 
 
 # A step between groups is taken for noise below so many of its deviations, and a group is come to
@@ -238,8 +218,12 @@ def _completed(measured: joint_variants.Measured, sums: GroupSums) -> tuple[np.n
     )
     starts, whole = starts / units, whole / units
     assert known.occurrences is not None
-    steps, firsts = _clear_steps(sums)
-    seen = _by_group(whole, codes, with_end, sums)
+    (steps, deviations), (bins, of_bins) = sums.steps, sums.by_bin
+    steps = np.where(steps >= _CLEAR * deviations, steps, 0.0)
+    firsts = np.where(bins[0] >= _CLEAR * of_bins[0], bins[0], 0.0)[:-1]
+    # The arcs of activities by their groups.
+    keys = codes[:, None].astype(np.int64) * sums.cells.side + with_end
+    seen = np.bincount(keys.ravel(), whole.ravel(), steps.size).reshape(steps.shape)
     steps = np.maximum(steps, seen)
     firsts = np.maximum(firsts, np.bincount(codes, starts, len(firsts)))
     occur = known.occurrences / units
@@ -257,25 +241,6 @@ def _completed(measured: joint_variants.Measured, sums: GroupSums) -> tuple[np.n
     begin = np.maximum(firsts - np.bincount(codes, starts, len(firsts)), 0)
     starts = starts + begin[codes] * _shares(occur, codes)
     return starts, whole + _HIDDEN * arcs
-
-
-def _clear_steps(sums: GroupSums) -> tuple[np.ndarray, np.ndarray]:
-    """Steps between groups, and first groups, without what noise may have made."""
-    (steps, deviations), (bins, of_bins) = sums.steps, sums.by_bin
-    firsts = bins[0, :-1]
-    return (
-        np.where(steps >= _CLEAR * deviations, steps, 0.0),
-        np.where(firsts >= _CLEAR * of_bins[0, :-1], firsts, 0.0),
-    )
-
-
-def _by_group(
-    arcs: np.ndarray, codes: np.ndarray, with_end: np.ndarray, sums: GroupSums
-) -> np.ndarray:
-    """float64[n_groups, n_groups+1], arcs of activities summed up by their groups."""
-    shape = sums.cells.n_groups, sums.cells.side
-    keys = codes[:, None].astype(np.int64) * shape[1] + with_end
-    return np.bincount(keys.ravel(), arcs.ravel(), shape[0] * shape[1]).reshape(shape)
 
 
 def _shares(values: np.ndarray, codes: np.ndarray) -> np.ndarray:

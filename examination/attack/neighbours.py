@@ -284,31 +284,20 @@ def pairs_of_log(traces: TraceBatch, method: Anonymizer, params: Any) -> list[Pa
     new_variants = canaries(traces, method, params, 1)
     m = method.bounds(params).max_cases_per_individual or 1
     if new_variants:
-        pairs.append(
-            Pair(
-                "your log and one unit more, whose variant nobody else has",
-                with_cases(traces, [(_UNIT, new_variants[0])] * m),
-                traces,
-                (new_variants[0],),
-            )
-        )
+        what = "your log and one unit more, whose variant nobody else has"
+        more = with_cases(traces, [(_UNIT, new_variants[0])] * m)
+        pairs.append(Pair(what, more, traces, (new_variants[0],)))
     lone = _lone_unit(traces)
     if lone is not None:
-        rest = np.setdiff1d(np.arange(traces.n_cases), lone)
+        rest = traces.take(np.setdiff1d(np.arange(traces.n_cases), lone))
         names = traces.vocabulary.names.to_pylist()
         unit = traces.take(lone)
         variants = {
             _within(tuple(names[code] for code in unit.activities[first:last]), method, params)
             for first, last in zip(unit.offsets[:-1], unit.offsets[1:], strict=True)
         }
-        pairs.append(
-            Pair(
-                "your log and the same without one unit, whose variant nobody else has",
-                traces,
-                traces.take(rest),
-                tuple(sorted(variants)),
-            )
-        )
+        what = "your log and the same without one unit, whose variant nobody else has"
+        pairs.append(Pair(what, traces, rest, tuple(sorted(variants))))
     return pairs
 
 
