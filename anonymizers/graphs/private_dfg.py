@@ -41,17 +41,8 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
 from tracecloak.anonymizers.rigorous import names
 from tracecloak.anonymizers.rigorous.bought import recode_to_selected, vocabulary_in_effect
-from tracecloak.anonymizers.rigorous.budget import (
-    UNITS,
-    Allowances,
-    Budget,
-    Need,
-    Sums,
-    budget_of,
-)
-from tracecloak.anonymizers.rigorous.clips import (
-    clipped_need,
-)
+from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Budget, Need, Sums, budget_of
+from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE, Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMethod, budget_of_parts
 from tracecloak.schemas.arrays.merging import sum_groups

@@ -45,10 +45,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import CellLaws, Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import (
-    traces_in_domain,
-    vocabulary_in_effect,
-)
+from tracecloak.anonymizers.rigorous.bought import traces_in_domain, vocabulary_in_effect
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Sums
 from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS

@@ -134,10 +134,7 @@ def figure_within(
 
 
 def of_clipped(
-    measure: Measure,
-    whole: float,
-    clipped: float,
-    least: tuple[float, float] = (1.0, 1.0),
+    measure: Measure, whole: float, clipped: float, least: tuple[float, float] = (1.0, 1.0)
 ) -> Estimate:
     """Returns what a sum over clipped cases says of one over whole cases.
 

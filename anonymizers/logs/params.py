@@ -18,11 +18,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.sums import noisy_sums, note
-from tracecloak.anonymizers.rigorous.bought import (
-    LENGTHS_OF_CASES,
-    length_part,
-    vocabulary_part,
-)
+from tracecloak.anonymizers.rigorous.bought import LENGTHS_OF_CASES, length_part, vocabulary_part
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Budget, Sums
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE
 from tracecloak.anonymizers.rigorous.names import GroupedParams

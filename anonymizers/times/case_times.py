@@ -32,10 +32,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts
-from tracecloak.anonymizers.rigorous.bought import (
-    traces_in_domain,
-    vocabulary_in_effect,
-)
+from tracecloak.anonymizers.rigorous.bought import traces_in_domain, vocabulary_in_effect
 from tracecloak.anonymizers.rigorous.budget import Allowance, Allowances, Sums
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, CaseClasses
@@ -222,10 +219,7 @@ class TablesDecision(contract.Decision):
 
 
 def decide_tables(
-    counted: ClippedCells,
-    sizes: tuple[int, int, int],
-    noise: SumNoise,
-    randomness: Randomness,
+    counted: ClippedCells, sizes: tuple[int, int, int], noise: SumNoise, randomness: Randomness
 ) -> TablesDecision:
     """Adds noise to all counts.
 

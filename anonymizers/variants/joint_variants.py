@@ -32,10 +32,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.accounting.sensitivity import (
-    of_distinct_cells,
-    of_one_cell,
-)
+from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells, of_one_cell
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, note, variance_of

@@ -405,11 +405,7 @@ def walks_beside(
 
 
 def drawn_cases(
-    sequences: pa.Array,
-    weights: np.ndarray,
-    n_cases: float,
-    randomness: Randomness,
-    purpose: str,
+    sequences: pa.Array, weights: np.ndarray, n_cases: float, randomness: Randomness, purpose: str
 ) -> VariantHistogram:
     """Returns variants with whole numbers of cases: each by its weight, rounded up or down.
 

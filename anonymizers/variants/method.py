@@ -21,10 +21,7 @@ from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import MeasureRecorder
-from tracecloak.anonymizers.rigorous.bought import (
-    length_part,
-    vocabulary_part,
-)
+from tracecloak.anonymizers.rigorous.bought import length_part, vocabulary_part
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, Sums, budget_of
 from tracecloak.anonymizers.rigorous.names import GroupedParams, ListedParams
 from tracecloak.anonymizers.rigorous.params import (

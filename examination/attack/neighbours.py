@@ -18,12 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.examination.attack.releases import (
-    STEP_US,
-    Variant,
-    counts_by_variant,
-    is_log_seen,
-)
+from tracecloak.examination.attack.releases import STEP_US, Variant, counts_by_variant, is_log_seen
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.calendar.working_time import WorkingTime
 from tracecloak.schemas.events.declarations import Attribute

@@ -282,11 +282,7 @@ class AttackReport:
                 "pairs": list(map(asdict, self.pairs)),
                 "canaries": self.canaries,
             },
-            "log": {
-                "cases": self.n_cases,
-                "support": self.support,
-                "crowd_sizes": self.crowds,
-            },
+            "log": {"cases": self.n_cases, "support": self.support, "crowd_sizes": self.crowds},
             "spends": [spend.to_json() for spend in self.spends],
             "choices_paid_for": list(self.choices),
         }

@@ -69,11 +69,7 @@ def run(given: Given) -> int:
     code = exit_code_of(lines)
     counts = Counter(line.status for line in lines if not line.cause)
     verdict = "ready" if not counts["failure"] else "not ready"
-    data = {
-        "verdict": verdict,
-        "exit_code": code,
-        "lines": [asdict(line) for line in lines],
-    }
+    data = {"verdict": verdict, "exit_code": code, "lines": [asdict(line) for line in lines]}
     rows = [(f"{line.status:<7}  {line.check}", line.text) for line in lines]
     said = [quantity(counts["failure"], "failure"), quantity(counts["warning"], "warning")]
     below = ["", f"{verdict}: {', '.join(said)}, {counts['ok']:,} ok"]

@@ -7,12 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tracecloak.pipelines.commands.flags import (
-    add_flag,
-    add_reading_flags,
-    file_to_write,
-    listed,
-)
+from tracecloak.pipelines.commands.flags import add_flag, add_reading_flags, file_to_write, listed
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, quantity, show
 

@@ -7,12 +7,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from tracecloak.pipelines.commands.flags import (
-    ORIGINAL_HELP,
-    add_log_flags,
-    file_to_write,
-    listed,
-)
+from tracecloak.pipelines.commands.flags import ORIGINAL_HELP, add_log_flags, file_to_write, listed
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import TracecloakError, UsageError

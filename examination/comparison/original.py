@@ -29,10 +29,7 @@ from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, Randomness, ReleaseKey
 from tracecloak.examination.linkage.knowledge import KnownVictims, Settings, Target
 from tracecloak.examination.measure import measures, utility
-from tracecloak.examination.measure.behaviour_measures import (
-    hours_of_edges,
-    total_duration_error,
-)
+from tracecloak.examination.measure.behaviour_measures import hours_of_edges, total_duration_error
 from tracecloak.examination.measure.intervals import edge_figures, interval_figures
 from tracecloak.examination.measure.mining import ModelJudge
 from tracecloak.examination.measure.registry import Figures, checked
@@ -155,10 +152,7 @@ _MEASURED: Mapping[str, tuple[str, Callable[[Any, Any], float | Figures | None]]
         lambda a, b: next_activity_accuracy(b.variants, a.tested, len(a.vocabulary)),
     ),
     "singled_out": ("", lambda a, b: a.singled_out.share(_known_variants(b.variants))),
-    "singled_out_in_time": (
-        "",
-        lambda a, b: a.singled_out_in_time.share(_known_in_time(b.cases)),
-    ),
+    "singled_out_in_time": ("", lambda a, b: a.singled_out_in_time.share(_known_in_time(b.cases))),
 }
 # What `compare` measures of variants, and of the times of a log.
 OF_VARIANTS = (

@@ -215,10 +215,7 @@ class PublishedSteps:
         return self._read[path]
 
 
-def state(
-    views: Mapping[str, Sequence[StepRelease]],
-    wanted: str = "",
-) -> dict[str, Any]:
+def state(views: Mapping[str, Sequence[StepRelease]], wanted: str = "") -> dict[str, Any]:
     """Returns what the page shows, as JSON values.
 
     Args:

@@ -14,23 +14,14 @@ from narwhals.typing import IntoFrame
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
-from tracecloak.examination.comparison.original import (
-    MAX_EMD_CELLS,
-    Side,
-    graph_figures,
-    measured,
-)
+from tracecloak.examination.comparison.original import MAX_EMD_CELLS, Side, graph_figures, measured
 from tracecloak.examination.evaluation import indicators as beside
 from tracecloak.examination.evaluation.origin import NotedShare, check_origin, share_noted_in
 from tracecloak.examination.evaluation.report import summary_lines
 from tracecloak.examination.measure.intervals import bootstrap, edge_figures, noise_half_width
 from tracecloak.examination.measure.measures import require_pot
 from tracecloak.examination.measure.mining import MEASURES as TREE_MEASURES
-from tracecloak.examination.measure.mining import (
-    PatientMiner,
-    require_pm4py,
-    share_that_fits,
-)
+from tracecloak.examination.measure.mining import PatientMiner, require_pm4py, share_that_fits
 from tracecloak.examination.measure.registry import MEASURES, Figures, checked, legend
 from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.frames.functions import Released, frame_source, reword_for_frames
@@ -115,9 +106,7 @@ def require_extras(release: Received) -> None:
 
 
 def evaluation_of(
-    original: EventSource,
-    release: Received,
-    noted_share: NotedShare | None = None,
+    original: EventSource, release: Received, noted_share: NotedShare | None = None
 ) -> dict[str, Any]:
     """Compares a release with the log that it was made of.
 

@@ -63,10 +63,7 @@ _WORDS = re.compile(r"([0-9.e+-]+) (day|hour|minute|second)s?")
 
 
 def truths_of(
-    indicator: Indicator,
-    groups: Sequence[str | None],
-    traces: TraceBatch,
-    time_zone: str = "UTC",
+    indicator: Indicator, groups: Sequence[str | None], traces: TraceBatch, time_zone: str = "UTC"
 ) -> list[float | None]:
     """Returns the true number of each row of an indicator, in the unit of the release.
 

@@ -76,9 +76,7 @@ _NOT_READ = ("max_cases_per_individual", "attributes")
 
 
 def risk_curve(
-    manifest: ReleaseManifest,
-    original: TraceBatch,
-    epsilons: Sequence[str],
+    manifest: ReleaseManifest, original: TraceBatch, epsilons: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Returns a point for each epsilon, in ascending order.
 

@@ -19,13 +19,7 @@ from tracecloak.anonymizers.pretsa.method import event_distances
 from tracecloak.anonymizers.trees.cuts import cases_with_pair
 from tracecloak.examination.comparison.contenders import Released
 from tracecloak.examination.comparison.rows import Row
-from tracecloak.examination.experiments.paper import (
-    Cell,
-    Log,
-    Paper,
-    figures_of,
-    perspectives_of,
-)
+from tracecloak.examination.experiments.paper import Cell, Log, Paper, figures_of, perspectives_of
 from tracecloak.examination.linkage.logs import FEW_NUMBERS, number_of, sensitive_columns
 from tracecloak.examination.measure.behaviour_measures import RESOURCE, edges_of
 from tracecloak.examination.measure.mining import BASELINES, sequence_entropy

@@ -21,13 +21,7 @@ from typing import Any
 from tracecloak.examination.comparison.report import INTERNAL
 from tracecloak.examination.comparison.rows import Row
 from tracecloak.examination.experiments.run import Experiment
-from tracecloak.examination.experiments.table import (
-    Boxes,
-    Lines,
-    Section,
-    Statement,
-    counted,
-)
+from tracecloak.examination.experiments.table import Boxes, Lines, Section, Statement, counted
 from tracecloak.schemas.errors import of_extra
 from tracecloak.schemas.models import parse_tree
 from tracecloak.transforms.models.tree_forms import write_tree_svg

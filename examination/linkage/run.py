@@ -60,15 +60,7 @@ ATTACKS: dict[str, tuple[Kind, Perspective]] = {
     for (letters, perspective), (sign, kind) in itertools.product(_LETTERS, _SIGNS)
 }
 # Lower ends of the classes of the number of cases that match.
-SET_SIZES = {
-    "0": 0,
-    "1": 1,
-    "2-4": 2,
-    "5-9": 5,
-    "10-19": 10,
-    "20-99": 20,
-    "100 or more": 100,
-}
+SET_SIZES = {"0": 0, "1": 1, "2-4": 2, "5-9": 5, "10-19": 10, "20-99": 20, "100 or more": 100}
 # Of each attribute: confidence, the same above a half, certainty, belief in the true value.
 _PER_ATTRIBUTE = 4
 

@@ -246,10 +246,7 @@ def graph_similarity(a: EdgeWeights, b: EdgeWeights, nodes: np.ndarray) -> Figur
 
 
 def bottlenecks(
-    a: TraceBatch,
-    b: TraceBatch,
-    n: int = N_BOTTLENECKS,
-    frequent_share: float = FREQUENT_SHARE,
+    a: TraceBatch, b: TraceBatch, n: int = N_BOTTLENECKS, frequent_share: float = FREQUENT_SHARE
 ) -> Figures:
     """Compares the slowest arcs of the performance-annotated directly-follows graphs.
 

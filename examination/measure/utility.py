@@ -461,10 +461,7 @@ def service_errors(a: TraceBatch, b: TraceBatch) -> dict[str, float | None]:
             return {}
         service.append(_totals(log, times.service_us, times.is_known, n))
         waiting.append(_totals(log, times.waiting_us, times.has_wait, n))
-    return {
-        "service_time_error": mean_error(*service),
-        "waiting_time_error": mean_error(*waiting),
-    }
+    return {"service_time_error": mean_error(*service), "waiting_time_error": mean_error(*waiting)}
 
 
 def _totals(traces: TraceBatch, times_us: np.ndarray, is_counted: np.ndarray, n: int) -> Totals:

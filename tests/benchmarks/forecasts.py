@@ -50,10 +50,7 @@ def measured(traces: TraceBatch, name: str, epsilon: str) -> dict[str, Any]:
     ]
     ranges = {
         label: [end.graph_error for end in ends_at(method, params, traces.n_cases, declared)]
-        for label, declared in (
-            ("public", None),
-            ("number", n_variants),
-        )
+        for label, declared in (("public", None), ("number", n_variants))
     }
     return {"result": statistics.median(errors), **ranges}
 

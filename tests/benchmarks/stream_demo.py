@@ -42,11 +42,7 @@ _LOOK_SECONDS = 1.0  # between two looks at the stream
 _PULL_MESSAGES = 100
 _ACK_SECONDS = 10  # the least; by it the stream knows how far it has read
 # A case that never ends is over after a while.
-_CLOSING = {
-    "gap": "8s",
-    "max_lifetime": "20s",
-    "max_disorder": "500ms",
-}
+_CLOSING = {"gap": "8s", "max_lifetime": "20s", "max_disorder": "500ms"}
 
 
 @dataclass(frozen=True)

@@ -110,10 +110,7 @@ class _PerCase(beam.DoFn):
     TIMER = beam.DoFn.TimerParam(CLOSING)
 
     def process(
-        self,
-        element: tuple[str, tuple[int, str, str]],
-        events: Any = EVENTS,
-        timer: Any = TIMER,
+        self, element: tuple[str, tuple[int, str, str]], events: Any = EVENTS, timer: Any = TIMER
     ) -> None:
         _, (publish, _, activity) = element
         events.add(element[1])
@@ -149,10 +146,7 @@ def per_event() -> None:
         _ = pipeline | _streamed(rows) | beam.ParDo(_PerCase()) | beam.Map(_note_case)
 
 
-WORK: dict[str, Callable[[], None]] = {
-    "columnar stream": columnar,
-    "per-event stream": per_event,
-}
+WORK: dict[str, Callable[[], None]] = {"columnar stream": columnar, "per-event stream": per_event}
 
 
 def measure(name: str) -> dict[str, Any]:

@@ -24,12 +24,7 @@ from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import Dafsa, DirectlyFollows, VariantHistogram
 from tracecloak.transforms.batch.read import ReadFiles
-from tracecloak.transforms.batch.traces import (
-    Chunk,
-    CountStatistics,
-    GroupIntoTraces,
-    only,
-)
+from tracecloak.transforms.batch.traces import Chunk, CountStatistics, GroupIntoTraces, only
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource
@@ -116,9 +111,7 @@ def _with_one(variant: tuple[str, ...]) -> tuple[tuple[str, ...], int]:
 
 
 def _finish_per_event(
-    once: Any,
-    variants: list[tuple[tuple[str, ...], int]],
-    pairs: list[tuple[tuple[str, str], int]],
+    once: Any, variants: list[tuple[tuple[str, ...], int]], pairs: list[tuple[tuple[str, str], int]]
 ) -> None:
     """The automaton is the same kernel's in both ways: only the counting is compared."""
     names = {a: code for code, a in enumerate(sorted({a for v, _ in variants for a in v}))}

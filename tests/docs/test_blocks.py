@@ -18,15 +18,7 @@ import pytest
 import yaml
 
 import tracecloak as package
-from tests.support.documents import (
-    DOCUMENTS,
-    KINDS,
-    PYTHON,
-    ROOT,
-    YAML,
-    Block,
-    blocks,
-)
+from tests.support.documents import DOCUMENTS, KINDS, PYTHON, ROOT, YAML, Block, blocks
 from tests.support.releasing import as_typed
 from tracecloak.examination.demo.hospital import write_vocabulary
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named

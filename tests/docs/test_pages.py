@@ -151,10 +151,7 @@ def read(folder: Path, monkeypatch: pytest.MonkeyPatch, *texts: Block) -> None:
     "wrong",
     [
         [Block("page.md", 1, SHELL, "false\ntrue", "")],
-        [
-            Block("page.md", 1, SHELL, "echo one", ""),
-            Block("page.md", 3, OUTPUT, "another", ""),
-        ],
+        [Block("page.md", 1, SHELL, "echo one", ""), Block("page.md", 3, OUTPUT, "another", "")],
         [Block("page.md", 1, PYTHON, "assert False", "")],
     ],
 )

@@ -29,17 +29,9 @@ from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # pm4py judges ten trees of Sepsis in some minutes.
-pytestmark = [
-    pytest.mark.logs,
-    pytest.mark.filterwarnings("ignore"),
-    pytest.mark.timeout(1800),
-]
+pytestmark = [pytest.mark.logs, pytest.mark.filterwarnings("ignore"), pytest.mark.timeout(1800)]
 
-COSELOG, SEPSIS, HOSPITAL = (
-    "coselog_receipt.xes.gz",
-    "sepsis.xes.gz",
-    "unrineweginfectie.xes.gz",
-)
+COSELOG, SEPSIS, HOSPITAL = ("coselog_receipt.xes.gz", "sepsis.xes.gz", "unrineweginfectie.xes.gz")
 N_RUNS = 10
 
 

@@ -103,11 +103,6 @@ def errors(traces: TraceBatch, calendar: dict[str, str], epsilon: str) -> np.nda
     ],
 )
 def test_cases_last_as_long_and_fall_into_the_same_hours(
-    logs_folder: Path,
-    name: str,
-    calendar: dict[str, str],
-    epsilon: str,
-    days: float,
-    hours: float,
+    logs_folder: Path, name: str, calendar: dict[str, str], epsilon: str, days: float, hours: float
 ) -> None:
     assert (errors(public_log(logs_folder, name), calendar, epsilon) < (days, hours)).all()

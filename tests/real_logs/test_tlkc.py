@@ -14,10 +14,7 @@ import pytest
 
 from tests.support.distributions import VariantDistribution
 from tests.support.real_logs import sepsis
-from tests.support.tlkc_logs import (
-    release_of,
-    values_of,
-)
+from tests.support.tlkc_logs import release_of, values_of
 from tracecloak.anonymizers.tlkc.method import Tlkc
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.verify import count_violations

@@ -84,7 +84,5 @@ def sample_of(traces: TraceBatch, size: int) -> TraceBatch:
 def sepsis(folder: Path) -> TraceBatch:
     """Returns the Sepsis log with age and diagnosis."""
     return real_log(
-        folder,
-        "sepsis_attributes.csv.gz",
-        (("case:Age", "Age"), ("case:Diagnose", "Diagnose")),
+        folder, "sepsis_attributes.csv.gz", (("case:Age", "Age"), ("case:Diagnose", "Diagnose"))
     )

@@ -46,10 +46,7 @@ def variants_of(traces: TraceBatch) -> ReleasedVariants:
 
 
 def decided_on(
-    traces: TraceBatch,
-    log_time: LogTime,
-    n_periods: int,
-    variants: ReleasedVariants | None = None,
+    traces: TraceBatch, log_time: LogTime, n_periods: int, variants: ReleasedVariants | None = None
 ) -> dict[str, Any]:
     """Returns the decisions of all parts that `fitted` looks at, by their names.
 
@@ -111,10 +108,7 @@ def timing_from(known: dict[str, Any], log_time: LogTime, words: ActivityVocabul
 
 
 def timing_of_log(
-    traces: TraceBatch,
-    log_time: LogTime,
-    n_periods: int,
-    variants: ReleasedVariants | None = None,
+    traces: TraceBatch, log_time: LogTime, n_periods: int, variants: ReleasedVariants | None = None
 ) -> Timing:
     """Returns what stamps are drawn from; see `decided_on`."""
     known = decided_on(traces, log_time, n_periods, variants)

@@ -28,11 +28,7 @@ from tracecloak.anonymizers.graphs import graph_kinds
 from tracecloak.anonymizers.graphs.graph_kinds import ClipsDecision
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams, clip_of
 from tracecloak.anonymizers.noise.sums import variance_of
-from tracecloak.anonymizers.rigorous.bought import (
-    NAME_UNITS,
-    VocabularyDecision,
-    changed_names,
-)
+from tracecloak.anonymizers.rigorous.bought import NAME_UNITS, VocabularyDecision, changed_names
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.names import excess_of_pairs
 from tracecloak.schemas.errors import UsageError

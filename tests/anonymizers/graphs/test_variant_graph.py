@@ -17,9 +17,7 @@ from tests.support.logs import trace_batch
 from tests.support.recording import Recording
 from tests.support.rounds import run_rounds
 from tracecloak.anonymizers.graphs import graph_kinds
-from tracecloak.anonymizers.graphs.graph_kinds import (
-    VariantGraph,
-)
+from tracecloak.anonymizers.graphs.graph_kinds import VariantGraph
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.variants.generator import numbered_cases

@@ -185,8 +185,7 @@ def test_counters_look_at_what_was_bought() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bought", "occurrences"),
-    [(1448, 1024), (2 * UNITS, 1448), (1449, 1024), (100 * UNITS, 72407)],
+    ("bought", "occurrences"), [(1448, 1024), (2 * UNITS, 1448), (1449, 1024), (100 * UNITS, 72407)]
 )
 def test_of_a_bought_clip_values_have_one_by_the_root_of_2(bought: int, occurrences: int) -> None:
     assert attributes.clip_of_values(None, {"clip": ClipDecision(bought)}) == occurrences

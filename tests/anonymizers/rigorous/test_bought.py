@@ -212,10 +212,7 @@ def test_no_unit_moves_the_block_by_more_than_its_norm_and_one_does(max_units: i
     assert (changed.l1, changed.linf, changed.l0) == (max(sums), max(cells), n_buckets * max_units)
 
 
-@given(
-    st.lists(st.integers(0, 30), min_size=2, max_size=8),
-    st.integers(0, 60),
-)
+@given(st.lists(st.integers(0, 30), min_size=2, max_size=8), st.integers(0, 60))
 def test_of_exact_numbers_the_clip_has_the_least_of_noise_and_loss(
     cases: list[int], rank: int
 ) -> None:

@@ -18,10 +18,7 @@ from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.rigorous.names import Grouping
 from tracecloak.anonymizers.rigorous.params import RigorousParams, drawable
-from tracecloak.anonymizers.variants.method import (
-    VariantHistogramMethod,
-    VariantHistogramParams,
-)
+from tracecloak.anonymizers.variants.method import VariantHistogramMethod, VariantHistogramParams
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 
@@ -144,12 +141,7 @@ def test_a_scale_up_to_the_samplers_limit_is_drawable() -> None:
         (METHODS[1], {"epsilon": "1e-7", "max_cases_per_individual": 1000, "vocabulary": ("A",)}),
         (
             METHODS[1],
-            {
-                "epsilon": "1e-7",
-                "delta": "1e-300",
-                "max_activities": 1000,
-                "buy_vocabulary": True,
-            },
+            {"epsilon": "1e-7", "delta": "1e-300", "max_activities": 1000, "buy_vocabulary": True},
         ),
         (
             METHODS[1],

@@ -29,10 +29,7 @@ from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.parts_method import windows_add_up
-from tracecloak.anonymizers.variants.method import (
-    VariantHistogramMethod,
-    VariantHistogramParams,
-)
+from tracecloak.anonymizers.variants.method import VariantHistogramMethod, VariantHistogramParams
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

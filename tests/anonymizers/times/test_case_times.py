@@ -17,11 +17,7 @@ from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.times import case_times
-from tracecloak.anonymizers.times.case_classes import (
-    LONGEST_VARIANT,
-    MOST_VARIANTS,
-    CaseClasses,
-)
+from tracecloak.anonymizers.times.case_classes import LONGEST_VARIANT, MOST_VARIANTS, CaseClasses
 from tracecloak.anonymizers.times.case_spans import SpansDecision
 from tracecloak.anonymizers.times.case_starts import Periods
 from tracecloak.anonymizers.times.case_times import NoisySums, agreeing_table

@@ -23,11 +23,7 @@ from tracecloak.anonymizers.times.case_classes import NO_CLASSES
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
 from tracecloak.anonymizers.times.case_times import CaseTimes
 from tracecloak.anonymizers.times.fitted_times import IN_BIN, StepSums, ranks_of
-from tracecloak.anonymizers.times.step_durations import (
-    DurationsDecision,
-    Steps,
-    sample_durations,
-)
+from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps, sample_durations
 from tracecloak.anonymizers.times.time_bins import time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.local_time import HOUR_US

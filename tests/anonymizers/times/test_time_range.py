@@ -13,9 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.anonymizers.times.test_step_durations import (
-    public,
-)
+from tests.anonymizers.times.test_step_durations import public
 from tests.support.keys import randomness
 from tests.support.logs import Event, trace_batch
 from tests.support.timed_logs import variants_of
@@ -24,10 +22,7 @@ from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.times import time_range
 from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, Detail, times_by
-from tracecloak.anonymizers.times.case_spans import (
-    count_granularities,
-    decide_granularity,
-)
+from tracecloak.anonymizers.times.case_spans import count_granularities, decide_granularity
 from tracecloak.anonymizers.times.time_range import (
     N_MONTHS,
     TIME_RANGE,

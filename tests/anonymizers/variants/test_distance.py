@@ -19,10 +19,7 @@ from hypothesis import strategies as st
 
 from tests.support import ways_by_cell
 from tests.support.logs import Variant, histogram, variant_counts
-from tracecloak.anonymizers.variants.auto import (
-    COEFFICIENTS,
-    Profile,
-)
+from tracecloak.anonymizers.variants.auto import COEFFICIENTS, Profile
 from tracecloak.anonymizers.variants.distance import (
     UNITS,
     EmbeddingDistance,

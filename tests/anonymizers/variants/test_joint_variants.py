@@ -236,11 +236,7 @@ STRAIGHT: dict[Variant, int] = {tuple("ABCD"): 1900, tuple("ABD"): 95, tuple("AD
 
 @pytest.mark.parametrize(
     ("log", "epsilon", "way"),
-    [
-        (STRAIGHT, 1, "histogram"),
-        (STRAIGHT, 4, "histogram"),
-        (_scattered(1500, 5), 1, "joint"),
-    ],
+    [(STRAIGHT, 1, "histogram"), (STRAIGHT, 4, "histogram"), (_scattered(1500, 5), 1, "joint")],
     ids=["line", "line, 4", "scattered"],
 )
 def test_the_way_follows_from_how_many_cases_a_histogram_would_show(

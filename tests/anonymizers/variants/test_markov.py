@@ -30,11 +30,7 @@ from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
 from tracecloak.anonymizers.variants import markov
 from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.anonymizers.variants.markov import (
-    MarkovVariants,
-    MarkovVariantsPure,
-    chain_of,
-)
+from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure, chain_of
 from tracecloak.anonymizers.variants.method import VariantLog
 from tracecloak.anonymizers.variants.reweight import agreeing_weights
 from tracecloak.schemas.events.events import ActivityVocabulary

@@ -30,10 +30,7 @@ from tracecloak.anonymizers.accounting.calibration import (
     truncated_noise_bound,
 )
 from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise
-from tracecloak.anonymizers.variants.method import (
-    VariantHistogramMethod,
-    VariantHistogramParams,
-)
+from tracecloak.anonymizers.variants.method import VariantHistogramMethod, VariantHistogramParams
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.figures import wider_ends

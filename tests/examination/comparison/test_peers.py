@@ -26,12 +26,7 @@ from tracecloak.examination.comparison.contenders import (
     recorded_peers,
     require_mbi,
 )
-from tracecloak.examination.comparison.report import (
-    COLUMNS,
-    LogResults,
-    Results,
-    recordings,
-)
+from tracecloak.examination.comparison.report import COLUMNS, LogResults, Results, recordings
 from tracecloak.examination.measure.utility import aligned_variants, total_variation
 from tracecloak.schemas.errors import UsageError
 

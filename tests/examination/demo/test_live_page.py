@@ -19,13 +19,7 @@ import numpy as np
 import pytest
 
 from tracecloak.anonymizers.streams.dfg_steps import with_intervals
-from tracecloak.examination.demo.live_page import (
-    LivePage,
-    PublishedSteps,
-    map_of,
-    page,
-    state,
-)
+from tracecloak.examination.demo.live_page import LivePage, PublishedSteps, map_of, page, state
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.step import StepRelease
 from tracecloak.transforms.pages.page import policy_of, rendered

@@ -12,14 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.hospital_feed import HospitalFeed
-from tests.benchmarks.stream_demo import (
-    EMULATOR,
-    EPOCH,
-    RELEASE_ID,
-    Demo,
-    Summary,
-    run,
-)
+from tests.benchmarks.stream_demo import EMULATOR, EPOCH, RELEASE_ID, Demo, Summary, run
 from tests.support.releasing import fix_key, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.examination.demo.hospital import END_ACTIVITIES

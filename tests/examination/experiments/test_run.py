@@ -27,13 +27,7 @@ from tracecloak.examination.experiments import report as experiment_report
 from tracecloak.examination.experiments import run as experiment
 from tracecloak.examination.experiments.amun import active_cases
 from tracecloak.examination.experiments.paper import Cell, Log
-from tracecloak.examination.experiments.run import (
-    ROWS,
-    TABLE,
-    Experiment,
-    paper_named,
-    release_of,
-)
+from tracecloak.examination.experiments.run import ROWS, TABLE, Experiment, paper_named, release_of
 from tracecloak.examination.experiments.table import THE_LOG, format_quartiles, values_of
 from tracecloak.examination.measure.mining import ModelQuality, PatientMiner
 from tracecloak.schemas.errors import UsageError

@@ -8,11 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.examination.experiments.test_run import (
-    command,
-    log_of,
-    sacofa_sapa,
-)
+from tests.examination.experiments.test_run import command, log_of, sacofa_sapa
 from tests.examination.experiments.test_run import path as path  # a fixture
 from tracecloak.examination.comparison import rows as kept
 from tracecloak.examination.experiments import run as experiment

@@ -10,11 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.indicator_logs import (
-    Case,
-    Event,
-    log_of,
-)
+from tests.support.indicator_logs import Case, Event, log_of
 from tests.support.logs import MINUTE
 from tests.support.releasing import fix_key, tracecloak
 from tracecloak.anonymizers.indicators.declared import Indicator
@@ -47,10 +43,7 @@ def indicator(text: str) -> Indicator:
 
 
 def truths(
-    text: str,
-    groups: Sequence[str | None],
-    cases: Sequence[Case],
-    zone: str = "UTC",
+    text: str, groups: Sequence[str | None], cases: Sequence[Case], zone: str = "UTC"
 ) -> list[float | None]:
     return truths_of(indicator(text), groups, log_of(cases), zone)
 

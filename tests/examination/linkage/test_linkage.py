@@ -24,12 +24,7 @@ from tests.support.tlkc_logs import DISEASE, RESOURCE, table_2, traces_with
 from tests.support.tlkc_naive import RESOURCES, VALUES, elements_of, naive, small_logs
 from tracecloak.examination.comparison.original import N_KNOWN, SingledOut
 from tracecloak.examination.linkage import knowledge
-from tracecloak.examination.linkage.knowledge import (
-    KnownVictims,
-    LinkedLog,
-    Settings,
-    no_values,
-)
+from tracecloak.examination.linkage.knowledge import KnownVictims, LinkedLog, Settings, no_values
 from tracecloak.examination.linkage.logs import linked, sensitive_columns
 from tracecloak.examination.linkage.run import ATTACKS, SET_SIZES, Linkage, Risk, link
 from tracecloak.examination.measure.behaviour_measures import has_resources

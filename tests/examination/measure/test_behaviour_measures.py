@@ -16,10 +16,7 @@ from tests.support.logs import cases_of, event_logs, read_cases, trace_batch
 from tests.support.tlkc_logs import RESOURCE, TABLE_3, TABLE_8, hours_log, traces_with
 from tests.support.tlkc_naive import elements_of, small_logs
 from tracecloak.examination.measure import behaviour_measures as measures
-from tracecloak.examination.measure.behaviour_measures import (
-    PERSPECTIVES,
-    projected,
-)
+from tracecloak.examination.measure.behaviour_measures import PERSPECTIVES, projected
 from tracecloak.schemas.events.traces import TraceBatch
 
 
