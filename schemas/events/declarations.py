@@ -75,19 +75,15 @@ class Declaration(pydantic.BaseModel):
             return values
         return tuple(str(v) if type(v) is int else v for v in values)
 
-    @pydantic.field_validator("bounds", mode="before")
-    @classmethod
-    def _truth_is_no_number(cls, bounds: Any) -> Any:
-        if isinstance(bounds, list | tuple) and any(isinstance(b, bool) for b in bounds):
-            raise ValueError("bounds must be two numbers")
-        return bounds
-
-    @pydantic.field_validator("bounds")
+    @pydantic.field_validator("bounds", mode="wrap")
     @classmethod
     def _whole_bounds_are_integers(
-        cls, bounds: tuple[int | float, int | float] | None
+        cls, given: Any, validate: pydantic.ValidatorFunctionWrapHandler
     ) -> tuple[int | float, int | float] | None:
-        """Of two spellings of a number, 10 and 10.0, one is kept."""
+        """Of two spellings of a number, 10 and 10.0, one is kept; a truth is no number."""
+        if isinstance(given, list | tuple) and any(isinstance(b, bool) for b in given):
+            raise ValueError("bounds must be two numbers")
+        bounds = validate(given)
         if bounds is None:
             return None
         low, high = (int(b) if abs(b) <= _LARGEST_WHOLE and b == int(b) else b for b in bounds)

@@ -65,14 +65,6 @@ class RegistryDouble:
         self.versions.setdefault(subject or f"subject-{number}", []).append(number)
         return number
 
-    def answered(self, method: str, path: str, query: str, body: Any) -> Answer:
-        """Returns what is answered; of Protobuf a text that needs a compiler unless asked so."""
-        status, told = self.answer(method, path, body)
-        is_text = "format=serialized" not in query or not self.serializes
-        if isinstance(told, dict) and is_text and told.get("schemaType") == "PROTOBUF":
-            told = {**told, "schema": "message Event {}"}
-        return status, told
-
     def answer(self, method: str, path: str, body: Any) -> Answer:
         match (method, *path.strip("/").split("/")):
             case ("GET", "schemas", "types"):
@@ -115,7 +107,10 @@ def registry_double(tls: Path | None = None) -> Iterator[RegistryDouble]:
             elif double.authorization not in (None, self.headers["Authorization"]):
                 status, told = 401, {"error_code": 401, "message": "Unauthorized"}
             else:
-                status, told = double.answered(self.command, path, query, body)
+                status, told = double.answer(self.command, path, body)
+                is_text = "format=serialized" not in query or not double.serializes
+                if isinstance(told, dict) and is_text and told.get("schemaType") == "PROTOBUF":
+                    told = {**told, "schema": "message Event {}"}  # which needs a compiler
             data = json.dumps(told).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")

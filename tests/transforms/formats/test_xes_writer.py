@@ -232,19 +232,14 @@ def test_round_trip(cases, cuts):
 # --- attributes of the log ---
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "text"),
-    [
-        ("string", "", ""),
-        ("string", 'a\n"b"\x00', "a&#10;&quot;b&quot;\ufffd0000"),
-        ("int", -(2**63), "-9223372036854775808"),
-        ("float", 0.1, "0.1"),
+def test_lexical_forms():
+    for kind, value, text in (
+        ("string", "", ""), ("string", 'a\n"b"\x00', "a&#10;&quot;b&quot;\ufffd0000"),
+        ("int", -(2**63), "-9223372036854775808"), ("float", 0.1, "0.1"),
         ("float", 1e300, "1e+300"),
-    ],
-)
-def test_lexical_forms(kind, value, text):
-    data = written([], [XesAttribute("x", value)])
-    assert f'\t<{kind} key="x" value="{text}"/>\n' in data.decode()
+    ):  # fmt: skip
+        data = written([], [XesAttribute("x", value)])
+        assert f'\t<{kind} key="x" value="{text}"/>\n' in data.decode()
 
 
 NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
