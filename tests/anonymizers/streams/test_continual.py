@@ -411,13 +411,6 @@ def test_steps_and_cells_beyond_what_was_declared_are_refused() -> None:
     assert open_domain.add(0, np.zeros((0, 6), np.int64), CELLS, STREAM(), "v").shape == (0, 6)
 
 
-def test_columns_are_normalised_where_a_unit_is_protected_over_the_whole_stream() -> None:
-    assert totals_of(9).strategy == Strategy(9, None, COLUMN_UNITS)
-    assert totals_of(9, participation=Participation(3)).strategy == Strategy(9, None, COLUMN_UNITS)
-    assert windows_of(9).strategy == pure_windows(9).strategy == Strategy(9)
-    assert totals_of(9, participation=Participation(3, 2)).strategy == Strategy(9, None)
-
-
 def test_noise_that_is_too_wide_for_finer_integers_is_drawn_on_the_others() -> None:
     """A unit of 2^26 scales would not be refused for the sake of 4 % less error."""
     wide = partial(continual_noise, ONE, MILLIONTH, 9, n_cells=1, length=None)

@@ -13,7 +13,6 @@ import yaml
 from apache_beam.io.gcp.pubsub import ReadFromPubSub
 
 from tests.support.releasing import tracecloak
-from tests.support.stream_runs import S
 from tracecloak.pipelines.runners.flags import beam_flags
 from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import (
@@ -201,16 +200,6 @@ def test_the_schema_in_the_tree_is_that_of_the_code() -> None:
         return {key: part.get("description", "") for key, part in schema["properties"].items()}
 
     assert described(SCHEMA) == described(stream_json_schema()), "run: make schema"
-
-
-@pytest.mark.parametrize(
-    "start", ["2026-11-22", "2026-11-22T00:00:00Z", "2026-11-22T00:00", "2026-11-22T05:30+05:30"]
-)
-def test_the_start_is_one_moment_however_it_is_written(tmp_path: Path, start: str) -> None:
-    config = load_stream(None, given(tmp_path, start=start))
-    assert config.start == 1_795_305_600 * S
-    assert config.rule.step_of(config.rule.step_start(7)) == 7
-    assert config.rule.step_start(0) == config.start
 
 
 def test_the_digest_is_of_what_is_published_and_of_nothing_around_it(tmp_path: Path) -> None:

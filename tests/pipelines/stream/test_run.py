@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import pyarrow.parquet as pq
 import pytest
 from apache_beam.io.gcp.pubsub import PubsubMessage
 from apache_beam.transforms.window import TimestampedValue
@@ -85,21 +84,6 @@ def test_so_many_cases_of_an_individual_count(
     guarantee = json.loads(files_of(config)["manifest.json"])["guarantee"]
     assert guarantee["epsilon"] == float(charged)
     assert ("within any 2 of 6 steps" in guarantee["reality"]) == ("guarantee" in changes)
-
-
-def test_a_log_of_every_step_is_released_whatever_closed_in_it(tmp_path: Path) -> None:
-    sent = [Sent(1 + i % 3, f"c{i}", "A", "1") for i in range(40)]
-    sent += [Sent(4, f"c{i}", "END", "2") for i in range(40)]
-    config = stream_config(tmp_path, horizon=2, **STREAMS["log"])
-    run(config, in_time(sent, 60))
-    folder = tmp_path / "out" / "run_id=ward" / "epoch=1" / "product=log" / "view=window"
-    first = pq.read_table(folder / "step-000000" / "log.parquet")
-    assert 30 < len(set(first["case_id"].to_pylist())) < 50
-    assert Counter(first["activity"].to_pylist())["A"] > 20
-    assert not any("c1" == case for case in first["case_id"].to_pylist())
-    [charge] = counting_charges(tmp_path / "keys")
-    assert charge.epsilon == "40"  # once: the steps hold different cases
-    assert sum(float(part["epsilon"]) for part in json.loads(charge.spends)) == pytest.approx(40)
 
 
 class Failing(beam.DoFn):
@@ -346,6 +330,8 @@ def test_under_the_output_lies_nothing_but_whole_steps_at_any_time(tmp_path: Pat
         patch.setattr(step_sinks, "rename", rename)
         run(config, in_time(messages(), 60))
     assert len(seen) == 2 + 2 * 3
+    [charge] = counting_charges(tmp_path / "keys")  # once: the steps hold different cases
+    assert sum(float(part["epsilon"]) for part in json.loads(charge.spends)) == pytest.approx(40)
     # The epoch is over: what was kept of it goes with its key.
     assert not list((tmp_path / "keys").rglob("*.decision"))
     assert not list((tmp_path / "_incomplete-out").rglob("*.part"))

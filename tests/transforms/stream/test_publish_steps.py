@@ -328,16 +328,3 @@ def test_a_pane_that_is_not_the_only_one_does_not_pass(pane: PaneInfo) -> None:
     good = PaneInfo(True, True, PaneInfoTiming.ON_TIME, 0, 0)
     [(_, (step, _))] = gate.process((3, statistics), good)
     assert step == 3
-
-
-def test_cases_outside_the_horizon_are_counted_for_the_operator(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    count = beam_stages._Count(product(), KeyReference(key_in_environment(monkeypatch)))
-    count.setup()
-    outside: list[int] = []
-    monkeypatch.setattr(count._outside, "inc", outside.append)
-    steps = [
-        step for at in (-1, 0, 3, 4, 9) for step, _ in count.process((at, batch_of("AB", "A")))
-    ]
-    assert (steps, outside) == ([0, 3], [2, 2, 2])
