@@ -42,8 +42,6 @@ from tracecloak.pipelines.ledger.database import Database, LedgerError, LedgerUn
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.pipelines.outcomes import lineage
-from tracecloak.pipelines.planning import findings
-from tracecloak.pipelines.release import values
 from tracecloak.pipelines.release.querying import QueryExtension
 from tracecloak.pipelines.runners.flags import refuse_unknown
 from tracecloak.pipelines.stream import run as flink_job
@@ -114,13 +112,6 @@ def told_past() -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
 
-def unconfirmed() -> None:
-    """A release of which most first records do not count, and the operator says no."""
-    books = like(look=lambda: like(state=next(iter(values.STARTING_STATES))))
-    run: Any = like(books=books, config=None, source=None, concerns=())
-    values.require_confirmation(run, lambda asked: "Release it all the same" not in asked)
-
-
 def kept_positions(folder: Path) -> None:
     keys = [like(resolve=lambda: release_key(1))] * 2
     of_epoch = {"config": like(runner="Local"), "keys": keys, "product": like(released=None)}
@@ -183,8 +174,6 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
                        lambda: lineage._append(b"{}\n", str(f / "lineage"))),
      OSError, "the disk is full"),
     (lambda f: told_past(), KeyStoreError, "/keys/past, cannot be used: disk I/O error"),
-    (lambda f: patched(findings.FirstLook, "at", lambda *_: like(unread="9 of 10"), unconfirmed),
-     values.NotConfirmed, "so nothing was reserved or paid"),
     (lambda f: refuse_unknown(["word"], []), UsageError, "unknown argument 'word'"),
     (lambda f: stream_config(f, vocabulary=written(f / "v.txt", " \n")), UsageError, "has no name"),
     (lambda f: load_stream(written(f / "s.yaml", '{"log_params": {"epsilon": 1}}'), stream_keys(f)),
