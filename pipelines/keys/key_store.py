@@ -369,11 +369,6 @@ class KeyStore(StoreFolder):
         """
         return self._own_key(self.secrets.of_book)
 
-    @property
-    def book_folder(self) -> str:
-        """Where the book of counted units is, of runs on this machine."""
-        return str(self.path.absolute() / "book")
-
     def alone(self, output: str, release_id: str) -> contextlib.AbstractContextManager[None]:
         """Keeps other processes of this machine from making the same release meanwhile.
 

@@ -60,7 +60,7 @@ def note_attempt(store: KeyStore, output: str, release_id: str, code: int, reaso
         code: See `Attempt`, as is the next one.
         reason: What the command said.
     """
-    data = json.dumps(asdict(Attempt(_now(), code, reason))).encode()
+    data = json.dumps(asdict(Attempt(now(), code, reason))).encode()
     try:
         write_anew(_path(store, output, release_id, _ATTEMPT), data)
     except Exception as error:  # whatever a file system does
@@ -115,11 +115,6 @@ class LeftOut:
     by: str
     reason: str
     at: str
-
-    @classmethod
-    def now(cls, path: str, by: str, reason: str) -> LeftOut:
-        """Returns one that is decided now."""
-        return cls(path, by, reason, _now())
 
 
 def left_out_of(store: KeyStore, output: str, release_id: str) -> tuple[LeftOut, ...]:
@@ -182,5 +177,6 @@ def _path(store: KeyStore, output: str, release_id: str, name: str) -> str:
     return join(store.operator_folder(output, release_id), name)
 
 
-def _now() -> str:
+def now() -> str:
+    """Returns the time in UTC, such as 2026-11-23T02:00:00+00:00."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

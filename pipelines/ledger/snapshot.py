@@ -329,14 +329,13 @@ class LedgerSnapshot:
         )
         return [(label, Entry(*row)) for label, *row in rows]
 
-    def scopes_between(self, after: str, before: str) -> list[str]:
-        """Returns the first scope with claims in an open interval of their names, if there is."""
-        found = self._all(
-            "SELECT scope FROM charges WHERE scope > ? AND scope < ? AND sha256 IS NOT NULL "
-            "ORDER BY scope LIMIT 1",
-            after, before,
-        )  # fmt: skip
-        return [scope for (scope,) in found]
+    def other_claims(self, scope: str, after: str, before: str) -> str | None:
+        """Returns another scope with claims in an open interval of names around one; None: none."""
+        asked = (
+            "SELECT scope FROM charges WHERE sha256 IS NOT NULL AND "
+            "((scope > ? AND scope < ?) OR (scope > ? AND scope < ?)) LIMIT 1"
+        )
+        return self._value(asked, after, scope, scope, before)
 
     def spent(self, account: str, window: WindowCharge | None = None) -> Spent:
         """Returns what the charges of an account cost, of the windows of a scope the dearest.

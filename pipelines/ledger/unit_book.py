@@ -44,7 +44,7 @@ from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
-from tracecloak.pipelines.ledger.unit_index import KeptIndex, UnitIndex
+from tracecloak.pipelines.ledger.unit_index import UnitIndex, asked_of_index, index_name
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import is_on_this_machine, read_if_there, sync_folder, write_anew
 
@@ -127,7 +127,7 @@ class CaseRegistry:
             folder: On this machine or any Beam file system; the same one for all who share the
                 ledger.
             key: Of the digests, never replaced.
-            ledger: Has an entry for each claim.
+            ledger: Has an entry for each claim; its key store has the index of the units.
             max_cases_per_individual: How many cases of an individual count in all windows together;
                 None: the units are cases, or what is charged adds up.
 
@@ -142,8 +142,7 @@ class CaseRegistry:
         self._key_fingerprint = key.fingerprint
         self._ledger = ledger
         self._max_cases = max_cases_per_individual
-        store = None if ledger.memory is None else ledger.memory.store
-        self._index = KeptIndex(store, self._folder)
+        self._index = index_name(self._folder)
 
     def claim(
         self, output: str, release_id: str, key_fingerprint: str, units: CountedUnits
@@ -253,9 +252,9 @@ class CaseRegistry:
                         of_file.digests, file.units.digests
                     ):
                         raise CaseRegistryError(
-                            f"the key store's index of the book, {self._index.place}, differs from "
-                            f"what window {file.label} counted; remove it, and the next release "
-                            "makes it anew. Releases since may have counted units twice"
+                            f"the key store's index of the book, {self._index}, differs from what "
+                            f"window {file.label} counted; remove it, and the next release makes "
+                            "it anew. Releases since may have counted units twice"
                         )
         return len(labels)
 
@@ -283,7 +282,8 @@ class CaseRegistry:
                 index.note_complete(scope, past.head.seq, past.head.hash)
             return ask(index)
 
-        return self._index.asked(asked)
+        assert self._ledger.memory is not None  # whoever claims units has a key store
+        return asked_of_index(self._ledger.memory.store, self._index, asked)
 
     def _check_known(self, past: LedgerSnapshot, scope: str) -> None:
         """Has the index know all claims of a scope, and makes sure that the last one is there."""
@@ -300,10 +300,10 @@ class CaseRegistry:
                 f"has key {self._key_fingerprint}; set book_key to that of the reservation"
             )
         digits = scope[:_SCOPE_DIGITS]  # before characters that are none
-        others = past.scopes_between(digits, scope) or past.scopes_between(scope, f"{digits}~")
-        if others:
+        other = past.other_claims(scope, digits, f"{digits}~")
+        if other is not None:
             raise CaseRegistryError(
-                f"windows of this schedule were counted under book key {_key_of(others[0])}, not "
+                f"windows of this schedule were counted under book key {_key_of(other)}, not "
                 f"{self._key_fingerprint}: name that key with book_key, or restore book.secret of "
                 f"its key store. {_MEND}"
             )

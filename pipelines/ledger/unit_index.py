@@ -7,7 +7,7 @@ files that came since; however many windows there are, that takes the same time.
 
 All of it follows from the files: one that is missing, damaged, or of another version of tracecloak
 is made anew of them. One process at a time has it, and what is taken in together is there as a
-whole or not at all. Without a key store it is in memory.
+whole or not at all.
 """
 
 from __future__ import annotations
@@ -145,53 +145,38 @@ class UnitIndex:
         return dict(self._database.execute(asked).fetchall())
 
 
-class KeptIndex:
-    """Where the index of a book is kept, for one process at a time."""
+def index_name(folder: str) -> str:
+    """Returns the file of the index of the book in a folder, relative to a key store."""
+    return f"units/{hashlib.sha256(folder.encode()).hexdigest()[:32]}.db"
 
-    def __init__(self, store: KeyStore | None, folder: str) -> None:
-        """Reads nothing yet.
 
-        Args:
-            store: The key store that has it; None: it is in memory.
-            folder: Of the book; another folder is another book.
-        """
-        self._store = store
-        self._name = f"units/{hashlib.sha256(folder.encode()).hexdigest()[:32]}"
-        self._in_memory = None if store else UnitIndex(None)
+def asked_of_index(store: KeyStore, name: str, ask: Callable[[UnitIndex], _Answer]) -> _Answer:
+    """Returns an answer of an index, which one process at a time has.
 
-    @property
-    def place(self) -> str:
-        """Where it is, for people."""
-        return "memory" if self._store is None else str(self._store.path / f"{self._name}.db")
+    Args:
+        store: The key store that has it.
+        name: Of its file, see `index_name`.
+        ask: Is given the index, and takes in what that lacks. It is called again with an empty one
+            where this one is damaged.
 
-    def asked(self, ask: Callable[[UnitIndex], _Answer]) -> _Answer:
-        """Returns an answer of the index.
-
-        Args:
-            ask: Is given the index, and takes in what that lacks. It is called again with an empty
-                one where this one is damaged.
-
-        Raises:
-            RetryLater: Another process has it all the time.
-            KeyStoreError: It cannot be used.
-        """
-        if self._store is None:
-            assert self._in_memory is not None
-            return ask(self._in_memory)
-        name, may_mend = f"{self._name}.db", True
-        with self._store.locked(f"{self._name}.lock"):
-            while True:
-                try:
-                    with contextlib.closing(UnitIndex(self._store.touch(name))) as index:
-                        return ask(index)
-                except sqlite3.Error as error:
-                    if not (may_mend and _is_damage(error)):
-                        raise KeyStoreError(
-                            f"the key store's index of the book, {self.place}, cannot be used: "
-                            f"{error}; mend its disk or its permissions and run again"
-                        ) from error
-                may_mend = False
-                self._store.remove(name, f"{name}-journal")
+    Raises:
+        RetryLater: Another process has it all the time.
+        KeyStoreError: It cannot be used.
+    """
+    may_mend = True
+    with store.locked(f"{name.removesuffix('.db')}.lock"):
+        while True:
+            try:
+                with contextlib.closing(UnitIndex(store.touch(name))) as index:
+                    return ask(index)
+            except sqlite3.Error as error:
+                if not (may_mend and _is_damage(error)):
+                    raise KeyStoreError(
+                        f"the key store's index of the book, {store.path / name}, cannot be used: "
+                        f"{error}; mend its disk or its permissions and run again"
+                    ) from error
+            may_mend = False
+            store.remove(name, f"{name}-journal")
 
 
 class _OtherVersion(sqlite3.DatabaseError):

@@ -232,7 +232,7 @@ def released_window(
     check_composes(config.method, config.guarantee)
     key = _book_key(config, store)
     charge = WindowCharge(_scope(config, schedule, key), window.label, config.windows_add_up)
-    place = config.book or store.book_folder
+    place = config.book or str(store.path.absolute() / "book")
     require_file_system("book", place)
     book = CaseRegistry(absolute(place), key.resolve(), ledger, cap)
     return ReleasedWindow(schedule, window, cap is not None, charge, key, book)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.keys.notes import LeftOut, left_out_of, note_left_out
+from tracecloak.pipelines.keys.notes import LeftOut, left_out_of, note_left_out, now
 from tracecloak.pipelines.keys.receipts import InputFile, snapshot_of
 from tracecloak.pipelines.ledger.entries import signed
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -80,7 +80,7 @@ def quarantine(
     signed(by, reason)
     reading = _reading(config, windows, path)
     _check_unreadable(*reading[0][1:])
-    one = LeftOut.now(absolute(path), by, reason)
+    one = LeftOut(absolute(path), by, reason, now())
     return _noted(config, store, ledger, [window for window, _, _ in reading], one.path, one)
 
 

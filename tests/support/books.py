@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pyarrow as pa
 from tests.support.keys import release_key
 from tests.support.ledgers import account, forked, reservation
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
+from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.unit_book import CaseRegistry, scope_of
@@ -79,7 +81,8 @@ def fork_and_claim(url: str, folder: str, n_processes: int, n_cases: int) -> Non
     """
 
     def prepare(number: int) -> Callable[[], None]:
-        ledger = Ledger(url, {"a": account()}, patience_seconds=120)
+        store = KeyStore(Path(folder).parent / f"keys {number}")
+        ledger = Ledger(url, {"a": account()}, patience_seconds=120, store=store)
         # Each has a case of its own, too, so that no two files are the same.
         mine = units([*(f"c{i}" for i in range(n_cases)), f"own{number}"])
         ledger.reserve(of_window(number, f"w{number}", "1"))
