@@ -147,27 +147,6 @@ def account_values(balance: Balance) -> dict[str, Value]:
     }
 
 
-class _Collector:
-    """Reads the metrics anew whenever somebody asks for them."""
-
-    def __init__(self, read: Callable[[], Readings], audience: Audience) -> None:
-        self._read = read
-        self._audience = audience
-
-    def collect(self) -> Iterator[Family]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-        families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
-        for metric, labels, number in self._read().of(self._audience):
-            if metric.name not in families:
-                kind = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
-                families[metric.name] = kind(
-                    _PREFIX + metric.name, metric.meaning, labels=list(labels), unit=metric.unit
-                )
-            families[metric.name].add_metric(list(labels.values()), number)
-        yield from families.values()
-
-
 def registry_of(read: Callable[[], Readings], audience: Audience) -> CollectorRegistry:
     """Returns a registry of the metrics and of nothing else.
 
@@ -179,9 +158,25 @@ def registry_of(read: Callable[[], Readings], audience: Audience) -> CollectorRe
         audience: Whose metrics are shown.
     """
     from prometheus_client import CollectorRegistry
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.registry import Collector
+
+    class Readers(Collector):
+        """Reads the metrics anew whenever somebody asks for them."""
+
+        def collect(self) -> Iterator[Family]:
+            families: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
+            for metric, labels, number in read().of(audience):
+                if metric.name not in families:
+                    kind = CounterMetricFamily if metric.is_counter else GaugeMetricFamily
+                    families[metric.name] = kind(
+                        _PREFIX + metric.name, metric.meaning, labels=list(labels), unit=metric.unit
+                    )
+                families[metric.name].add_metric(list(labels.values()), number)
+            yield from families.values()
 
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collector(read, audience))
+    registry.register(Readers())
     return registry
 
 

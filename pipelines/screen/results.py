@@ -263,7 +263,7 @@ def showing_progress(
         elif form != "quiet":
             handler, text_format = _LogHandler(stream), _FORMAT
         handler.setFormatter(EscapingFormatter(text_format))
-        if not _is_of_operator(stream, form):
+        if not is_of_operator(form, stream):
             handler.addFilter(OperatorLinesFilter())
         stack.callback(handler.close)
         stack.enter_context(_shown(handler, with_runner))
@@ -284,13 +284,14 @@ def _answer(handler: logging.Handler, stream: TextIO, question: str) -> bool:
     return answer in ("y", "yes")
 
 
-def is_of_operator(form: Form) -> bool:
-    """Returns whether numbers of the data may be shown, as a person looks at a terminal."""
-    return _is_of_operator(sys.stderr, form)
+def is_of_operator(form: Form, stream: TextIO | None = None) -> bool:
+    """Returns whether numbers of the data may be shown, as a person looks at a terminal.
 
-
-def _is_of_operator(stream: TextIO, form: Form) -> bool:
-    return form == "table" and stream.isatty()
+    Args:
+        form: How the result is shown.
+        stream: Where they would be; None: standard error.
+    """
+    return form == "table" and (stream or sys.stderr).isatty()
 
 
 @contextlib.contextmanager

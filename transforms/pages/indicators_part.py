@@ -137,7 +137,14 @@ def _shown_panel(panel: Panel) -> ShownPanel:
     n = min(len(panel.rows), _MOST[panel.form])
     rows, labels = panel.rows[:n], tuple(map(plain_name, panel.labels[:n]))
     title = plain_name(panel.indicator) + (f": {plain_name(panel.of)}" if panel.of else "")
-    texts = title, rows, labels, _description(panel, rows)
+    least, most = min(rows, key=lambda row: row.value), max(rows, key=lambda row: row.value)
+    n_noise = sum(row.grade == "noise" for row in rows)
+    noise = f" {n_noise:,} of them are noise, and grey." if n_noise else ""
+    description = (
+        f"{n:,} {_DRAWN[panel.form]}, from {value_words(least)} to {value_words(most)}, "
+        f"each with its interval. The table below has the same numbers.{noise}"
+    )
+    texts = title, rows, labels, description
     if panel.form in ("rows", "quantiles"):
         drawing = rows_chart(*texts, is_dotted=panel.form == "quantiles")
     else:
@@ -148,16 +155,6 @@ def _shown_panel(panel: Panel) -> ShownPanel:
     numbers = tuple(map(_shown, rows, labels))
     is_wide = panel.form in ("time", "histogram") and n > MANY
     return ShownPanel(drawing, " ".join(notes), numbers, is_wide)
-
-
-def _description(panel: Panel, rows: Sequence[IndicatorRow]) -> str:
-    least, most = min(rows, key=lambda row: row.value), max(rows, key=lambda row: row.value)
-    n_noise = sum(row.grade == "noise" for row in rows)
-    noise = f" {n_noise:,} of them are noise, and grey." if n_noise else ""
-    return (
-        f"{len(rows):,} {_DRAWN[panel.form]}, from {value_words(least)} to {value_words(most)}, "
-        f"each with its interval. The table below has the same numbers.{noise}"
-    )
 
 
 Form = Literal["rows", "time", "histogram", "quantiles"]

@@ -30,6 +30,12 @@ from tracecloak.transforms.files import create, is_on_this_machine, join, read_i
 
 # Stands for the end of a line within a value, while ends of lines are those of the template.
 _WITHIN = "\x00"
+_OPTIONS: dict[str, Any] = {
+    "undefined": jinja2.StrictUndefined,
+    "trim_blocks": True,
+    "lstrip_blocks": True,
+    "keep_trailing_newline": True,
+}
 
 
 def from_template(room: str, template: str, **context: Any) -> list[str]:
@@ -41,13 +47,10 @@ def from_template(room: str, template: str, **context: Any) -> list[str]:
         context: What it prints.
     """
     templates = jinja2.Environment(
+        **_OPTIONS,
         loader=jinja2.PackageLoader(room, ""),
-        undefined=jinja2.StrictUndefined,
         autoescape=False,  # it would escape for HTML
         finalize=lambda value: str(value).replace("\n", _WITHIN),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
     )
     text = templates.get_template(template).render(context)
     return [line.replace(_WITHIN, "\n") for line in text.removesuffix("\n").split("\n")]
@@ -66,12 +69,7 @@ def from_template(room: str, template: str, **context: Any) -> list[str]:
 
 _HERE = importlib.resources.files("tracecloak.transforms.pages")
 _TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("tracecloak.transforms.pages"),
-    undefined=jinja2.StrictUndefined,
-    autoescape=True,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
+    **_OPTIONS, loader=jinja2.PackageLoader("tracecloak.transforms.pages"), autoescape=True
 )
 
 

@@ -171,13 +171,14 @@ class Promise:
         )
 
 
-_WORDS = jinja2.Environment(
-    loader=jinja2.PackageLoader("tracecloak.transforms.publish"),
-    undefined=jinja2.StrictUndefined,
-    autoescape=False,  # the pages that print these texts escape them
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
+_OPTIONS: dict[str, Any] = {
+    "loader": jinja2.PackageLoader("tracecloak.transforms.publish"),
+    "undefined": jinja2.StrictUndefined,
+    "autoescape": False,  # pages escape the words that they print, and statements are Markdown
+    "trim_blocks": True,
+    "lstrip_blocks": True,
+}
+_WORDS = jinja2.Environment(**_OPTIONS)
 
 
 def in_words(manifest: ReleaseManifest) -> dict[str, str]:
@@ -339,15 +340,7 @@ def _escaped(value: Any) -> str:
     return _BLOCK_MARK.sub(r"\\\g<0>", _LIST_NUMBER.sub(r"\1\\\2", text))
 
 
-_TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("tracecloak.transforms.publish"),
-    undefined=jinja2.StrictUndefined,
-    autoescape=False,  # it would escape for HTML
-    finalize=_escaped,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-)
+_TEMPLATES = jinja2.Environment(**_OPTIONS, finalize=_escaped, keep_trailing_newline=True)
 
 
 def _render(template: str, context: Mapping[str, Any]) -> str:
