@@ -59,7 +59,12 @@ def draw_gains_and_losses(
     present = np.flatnonzero(dafsa.contingency_table(counts))
     noise = np.zeros(dafsa.n_transitions, np.int64)
     words = randomness.words("amun/count", cell_numbers(present.astype(np.uint64)))
-    noise[present] = _noise_of_counts(words, params)
+    if params.choices.moves == "algorithm_1":
+        noise[present] = laplace_by_inversion(words, 1 / params.epsilon_d)
+    else:  # as the authors round
+        drawn = laplace_by_inversion(words, 1 / params.epsilon_d * _PARTS)
+        drawn = np.abs(drawn) if params.mode == "oversampling" else drawn
+        noise[present] = -(-drawn // _PARTS)
     if np.abs(noise).sum(dtype=np.float64) > _MAX_MOVES:
         raise UsageError(
             f"guessing_advantage={params.guessing_advantage:g} asks for more than {_MAX_MOVES:,} "
@@ -77,17 +82,6 @@ def draw_gains_and_losses(
         gains, losses = np.maximum(more_often, 0), np.minimum(np.maximum(-more_often, 0), 1)
     # A deletion that finds no case left still counted for its transitions; it deletes nothing.
     return gains, np.minimum(losses, counts + gains)
-
-
-def _noise_of_counts(words: np.ndarray, params: AmunParams) -> np.ndarray:
-    """int64[n], noise of the counts from uint64[n, 2] words: rounded, or as the authors round."""
-    scale = 1 / params.epsilon_d
-    if params.choices.moves == "algorithm_1":
-        return laplace_by_inversion(words, scale)
-    noise = laplace_by_inversion(words, scale * _PARTS)
-    if params.mode == "oversampling":
-        noise = np.abs(noise)
-    return -(-noise // _PARTS)
 
 
 def draw_moves(

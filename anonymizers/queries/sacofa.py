@@ -365,7 +365,25 @@ class Sacofa(LevelMethod):
         sentence = _sentence(params)
 
         def decide(given: Given) -> VariantsDecision:
-            return self._answered(given, params)
+            vocabulary = params.names_in_effect(given.statistics["names"])
+            if len(vocabulary) > MAX_ACTIVITIES:
+                raise UsageError(TOO_MANY_ACTIVITIES)
+            if params.model is not None:
+                rules = params.model.over(vocabulary)
+            elif params.rules == "bought":
+                rules = given.decisions["rules"]
+            else:
+                relations, at_first = given.statistics["relations"], params.profile == "paper"
+                rules = OrderRules.of_relations(relations, vocabulary, at_first)
+            judge = RuleJudge(rules, params, given.randomness, self.name)
+            variants, n_names = given.statistics["variants"], len(vocabulary)
+            counts = trace_variant_query(
+                variants, n_names, params.query, given.randomness, self.name, judge
+            )
+            # In the form "positive" a small count was made positive, and says little about the true
+            # one, so it gets no interval.
+            half_width = None if params.form == "positive" else half_width_of(params)
+            return decision_of(counts, vocabulary, params, half_width)
 
         return Part("variants", (need,), lambda means: sentence, decide, counters, _ROUND, reality)
 
@@ -408,33 +426,6 @@ class Sacofa(LevelMethod):
             "log.",
             *(() if params.vocabulary is None else (DECLARED,)),
         )
-
-    def _answered(self, given: Given, params: SacofaParams) -> VariantsDecision:
-        """What comes of the levels.
-
-        Raises:
-            UsageError: As published, a level has too many candidates, the release too many events,
-                or the log too many activities.
-        """
-        vocabulary = params.names_in_effect(given.statistics["names"])
-        if len(vocabulary) > MAX_ACTIVITIES:
-            raise UsageError(TOO_MANY_ACTIVITIES)
-        if params.model is not None:
-            rules = params.model.over(vocabulary)
-        elif params.rules == "bought":
-            rules = given.decisions["rules"]
-        else:
-            relations, at_first = given.statistics["relations"], params.profile == "paper"
-            rules = OrderRules.of_relations(relations, vocabulary, at_first)
-        judge = RuleJudge(rules, params, given.randomness, self.name)
-        variants, n_names = given.statistics["variants"], len(vocabulary)
-        counts = trace_variant_query(
-            variants, n_names, params.query, given.randomness, self.name, judge
-        )
-        # In the form "positive" a small count was made positive, and says little about the true
-        # one, so it gets no interval.
-        half_width = None if params.form == "positive" else half_width_of(params)
-        return decision_of(counts, vocabulary, params, half_width)
 
 
 def _sentence(params: SacofaParams) -> str:

@@ -316,7 +316,23 @@ class Sapa(CasesOfVariants, PairQueryMethod):
         sentence = f"counts directly-follows pairs, {added}, and plays cases out from them"
 
         def decide(given: Given) -> VariantsDecision:
-            return self._played_out(given, params)
+            counted, randomness = given.statistics, given.randomness
+            pairs = PairCounts.of(counted["pairs"], counted["names"], params)
+            if params.query == "laplace":
+                noisy = laplace_query(pairs, params, randomness, self.name)
+            else:
+                noisy = exponential_query(
+                    pairs, counted["distances"], params, randomness, self.name
+                )
+            words = pairs.vocabulary
+            counts = np.maximum(noisy, 0)
+            played = playable(counts) if params.is_honest else counts
+            offsets, codes = play_out(pairs, played, randomness, f"{self.name}/step")
+            ones = np.ones(len(offsets) - 1, np.int64)
+            variants = VariantHistogram.from_sequences(encode_sequences(offsets, codes), ones)
+            return VariantsDecision(
+                most_frequent_first(words.names, variants.offsets, variants.codes, variants.counts)
+            )
 
         needs, reality = params.needs, honest_reality(params, _AFTERWARDS)
         return (
@@ -355,27 +371,4 @@ class Sapa(CasesOfVariants, PairQueryMethod):
             "after the other, and one case can bring any pair in. "
             + params.why_more.replace("No finite epsilon holds: a case", "A case")
             + f"{positive} {_AFTERWARDS}"
-        )
-
-    def _played_out(self, given: Given, params: SapaParams) -> VariantsDecision:
-        """What comes of the noisy counts.
-
-        Raises:
-            UsageError: As published, the log has so many names that noise on every pair cannot be
-                drawn, or the noisy counts are so many that they cannot be played out.
-        """
-        counted, randomness = given.statistics, given.randomness
-        pairs = PairCounts.of(counted["pairs"], counted["names"], params)
-        if params.query == "laplace":
-            noisy = laplace_query(pairs, params, randomness, self.name)
-        else:
-            noisy = exponential_query(pairs, counted["distances"], params, randomness, self.name)
-        words = pairs.vocabulary
-        counts = np.maximum(noisy, 0)
-        played = playable(counts) if params.is_honest else counts
-        offsets, codes = play_out(pairs, played, randomness, f"{self.name}/step")
-        ones = np.ones(len(offsets) - 1, np.int64)
-        variants = VariantHistogram.from_sequences(encode_sequences(offsets, codes), ones)
-        return VariantsDecision(
-            most_frequent_first(words.names, variants.offsets, variants.codes, variants.counts)
         )

@@ -38,7 +38,6 @@ from tracecloak.anonymizers.trees.fitness import (
     token_fitness,
 )
 from tracecloak.anonymizers.trees.process_tree import TreeDecision, clearly_above_zero, noisy_ends
-from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.models import ProcessTree, flower, normalise
 from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Kind, Operation, at_most
@@ -416,8 +415,29 @@ class Dpim(RoundsMethod):
         )
 
         def decide(given: Given) -> TreeDecision:
+            # Until a tree fits, the coin says to stop, or no round is left.
+            variants, randomness = given.statistics["variants"], given.randomness
             vocabulary = params.names_in_effect(given.statistics["names"])
-            return _mined(given.statistics["variants"], vocabulary, params, given.randomness)
+            names = vocabulary.names.to_pylist()
+            if variants.n_cases:
+                counts = cases_with_pair(variants, len(names))
+                low, high = params.sizes(len(names), int((counts > 0).sum()))
+                pieces = _by_length(variants)
+                for number in range(params.n_rounds):
+                    attempt = _Round(variants, names, params, randomness, number, pieces)
+                    cell = cell_numbers(np.array([number]))
+                    words = randomness.words("dpim/size", cell)[:, 0]
+                    n_pairs = low + int(below(words, high - low + 1)[0])
+                    tree = attempt.tree(attempt.selected(counts, n_pairs), n_pairs)
+                    fitness = attempt.fitness(tree)
+                    if fitness >= params.fitness_threshold:
+                        within = attempt.fitness_within(fitness)
+                        found = ReleasedTree(vocabulary.names, str(tree), True, fitness, *within)
+                        return TreeDecision(found)
+                    if attempt.stops_early():
+                        break
+            flower_of_all = str(normalise(flower(names)))
+            return TreeDecision(ReleasedTree(vocabulary.names, flower_of_all, False, None))
 
         return (step("tree", sentence, variants_and_names(), decide),)
 
@@ -428,35 +448,3 @@ class Dpim(RoundsMethod):
     def products(self, decisions: contract.Decisions, params: DpimParams) -> contract.Products:
         """Returns the tree."""
         return contract.Products({"tree": decisions["tree"].tree})
-
-
-def _mined(
-    variants: VariantHistogram,
-    vocabulary: ActivityVocabulary,
-    params: DpimParams,
-    randomness: Randomness,
-) -> TreeDecision:
-    """Returns the first tree that fits; the flower of all names where none was found.
-
-    None is found before the coin says to stop, or within the largest number of rounds.
-    """
-    names = vocabulary.names.to_pylist()
-    if variants.n_cases:
-        counts = cases_with_pair(variants, len(names))
-        low, high = params.sizes(len(names), int((counts > 0).sum()))
-        pieces = _by_length(variants)
-        for number in range(params.n_rounds):
-            attempt = _Round(variants, names, params, randomness, number, pieces)
-            cell = cell_numbers(np.array([number]))
-            words = randomness.words("dpim/size", cell)[:, 0]
-            n_pairs = low + int(below(words, high - low + 1)[0])
-            tree = attempt.tree(attempt.selected(counts, n_pairs), n_pairs)
-            fitness = attempt.fitness(tree)
-            if fitness >= params.fitness_threshold:
-                within = attempt.fitness_within(fitness)
-                found = ReleasedTree(vocabulary.names, str(tree), True, fitness, *within)
-                return TreeDecision(found)
-            if attempt.stops_early():
-                break
-    flower_of_all = str(normalise(flower(names)))
-    return TreeDecision(ReleasedTree(vocabulary.names, flower_of_all, False, None))

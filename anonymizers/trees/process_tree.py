@@ -395,7 +395,17 @@ def _selection(params: ProcessTreeParams) -> BudgetPart:
         ends = given.decisions.get("ends")
         if ends is None:
             ends = EndsEstimator(variants, None, params.max_units, given.randomness)
-        trees = candidates(given.decisions["pairs"], deviation, names, ends, params)
+        # Those of the grid, and that of all pairs that stand out of the noise. What is read of the
+        # log is what the questions about ends are answered with.
+        relation: cuts.Relation = given.decisions["pairs"]
+        above_noise = deviation * math.sqrt(2 * math.log(relation.counts.size))
+        n_clear = int((relation.holds & (relation.counts > above_noise)).sum())
+        strongest = [cuts.top_pairs(relation, n) for n in (n_clear, *params.sizes(len(names)))]
+        made = (
+            cuts.build_tree(pairs, names, 2 * deviation, ends.of(pairs), rules)
+            for pairs, rules in itertools.product(strongest, _RULES)
+        )
+        trees = list(dict.fromkeys([normalise(flower(names)), *made]))
         scores = [score_sum(tree, names, variants, FITNESS_POWER) for tree in trees]
         cells = cell_numbers(np.arange(len(trees)))
         chosen = select(
@@ -462,30 +472,6 @@ def noisy_relation(
     holds = np.ones(exact.shape, bool)
     holds[-1, -1] = False
     return cuts.Relation(counts, holds)
-
-
-def candidates(
-    relation: cuts.Relation,
-    deviation: float,
-    names: Sequence[str],
-    ends: EndsEstimator,
-    params: ProcessTreeParams,
-) -> list[ProcessTree]:
-    """Returns distinct trees of all sizes by both sets of rules, and the flower of all names.
-
-    Beside those of the grid there is the size of all pairs that stand out of the noise.
-
-    What is read of the log is what the questions about ends are answered with. The noise of each
-    count of the relation has the deviation, in cases.
-    """
-    above_noise = deviation * math.sqrt(2 * math.log(relation.counts.size))
-    n_clear = int((relation.holds & (relation.counts > above_noise)).sum())
-    strongest = [cuts.top_pairs(relation, n) for n in (n_clear, *params.sizes(len(names)))]
-    trees = (
-        cuts.build_tree(pairs, names, 2 * deviation, ends.of(pairs), rules)
-        for pairs, rules in itertools.product(strongest, _RULES)
-    )
-    return list(dict.fromkeys([normalise(flower(names)), *trees]))
 
 
 def noisy_fitness(
