@@ -156,8 +156,11 @@ class ColumnMapping:
                 f"start_transitions and complete_transitions must differ, also from the usual "
                 f"ones and in more than case; leave out {min(both)!r} in one of them"
             )
+        ours = [CASE_ID, ACTIVITY, *(c for c in OPTIONAL_TEXT if getattr(self, c) is not None)]
+        others = {source for _, source in self.attributes} | {f.column for f in self.filters}
+        readable = others.union(*map(self._names_of, ours))
         for name in self.whole_numbers:
-            if name not in self._readable:
+            if name not in readable:
                 raise UsageError(
                     f"whole_numbers names {name!r}, which is not read as text; it takes case_id, "
                     "activity, and other columns that are mapped or that a filter has"
@@ -194,13 +197,6 @@ class ColumnMapping:
         """What a canonical column can be called, here and in the source."""
         given = getattr(self, column)
         return {column, XES_NAMES.get(column, column) if given is None else given}
-
-    @property
-    def _readable(self) -> set[str]:
-        """Names of the columns that can be read as text, in the source and here."""
-        ours = [CASE_ID, ACTIVITY, *(c for c in OPTIONAL_TEXT if getattr(self, c) is not None)]
-        others = {source for _, source in self.attributes} | {f.column for f in self.filters}
-        return others.union(*map(self._names_of, ours))
 
     def time_of(self, text: str) -> int | None:
         """Returns the time that a text stands for, microseconds since 1970 UTC; None: it is none.

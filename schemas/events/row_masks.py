@@ -201,7 +201,10 @@ def _mask_of_text(values: pa.Array, name: str, bound: str, clock: WallClock) -> 
         passed = pc.coalesce(by_time, passed)
     number = _number(bound)
     if number is not None:
-        signs = pa.array([_sign(value, number) for value in values.to_pylist()], pa.int8())
+        read = map(_number, values.to_pylist())
+        signs = pa.array(
+            [None if n is None else (n > number) - (n < number) for n in read], pa.int8()
+        )
         passed = pc.coalesce(_TESTS[name](signs, pa.scalar(0, pa.int8())), passed)
     return np.asarray(pc.fill_null(passed, False))
 
@@ -213,9 +216,3 @@ def _number(text: str) -> Decimal | None:
         return Decimal(text.strip())
     except InvalidOperation:  # an exponent of more than 18 digits
         return None
-
-
-def _sign(text: str, bound: Decimal) -> int | None:
-    """Returns how a number compares with another one, -1, 0 or 1; None: it is not a number."""
-    number = _number(text)
-    return None if number is None else (number > bound) - (number < bound)

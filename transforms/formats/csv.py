@@ -528,7 +528,13 @@ def _blocks(
         if not pending:
             return
         size = BLOCK_BYTES
-        cut = len(pending) if ended else _likely_cut(pending, parser.quote)
+        cut = len(pending)
+        if not ended:
+            # A record ends behind the last line break if the number of quotes before it is even,
+            # unless a field that is not quoted holds quotes, too.
+            cut = pending.rfind(b"\n" if b"\n" in pending else b"\r") + 1
+            if parser.quote and pending.count(parser.quote, 0, cut) % 2:
+                cut = 0
         block = parser.parse(pending[:cut]) if 0 < cut <= RECORD_BYTES else None
         if block is None:
             cut = _last_end(pending, parser)
@@ -558,16 +564,6 @@ _QUOTES = (
     "correct the file: a field that contains quotes is enclosed in quotes, and its own are "
     "doubled; or set --quote_char, or --escape_char if they have a character such as \\ before them"
 )
-
-
-def _likely_cut(data: bytes, quote: bytes) -> int:
-    """Returns a place behind a line break where most likely a record ends; 0: where is doubtful.
-
-    One ends behind the last line break if the number of quotes before it is even, unless a field
-    that is not quoted holds quotes, too.
-    """
-    cut = data.rfind(b"\n" if b"\n" in data else b"\r") + 1
-    return 0 if quote and data.count(quote, 0, cut) % 2 else cut
 
 
 def _last_end(data: bytes, parser: _Parser) -> int:
