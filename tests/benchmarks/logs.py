@@ -54,16 +54,24 @@ def _make(name: str, *arguments: str) -> None:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
-    from tests.support.record_files import avro, jsonl, rows_of
     from tracecloak.examination.demo import hospital
 
     if name == "sample":
         path = Path(arguments[1])
-        if path.suffix in (".avro", ".jsonl"):
-            names = ("case_id", "activity", "timestamp")
-            log = hospital.hospital_log(int(arguments[0]))
-            rows = [row for batch in log for row in rows_of(batch)]
-            path.write_bytes((avro if path.suffix == ".avro" else jsonl)(rows, names))
+        if path.suffix in (".avro", ".jsonl"):  # which are only read
+            import fastavro
+            import polars as pl
+
+            log = pa.Table.from_batches(hospital.hospital_log(int(arguments[0])))
+            if path.suffix == ".jsonl":
+                pl.DataFrame(log).write_ndjson(path)
+                return
+            kinds: dict[str, object] = dict.fromkeys(log.column_names, "string")
+            kinds["timestamp"] = {"type": "long", "logicalType": "timestamp-micros"}
+            fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+            schema = {"type": "record", "name": "Event", "fields": fields}
+            with path.open("wb") as stream:
+                fastavro.writer(stream, schema, log.to_pylist())
         else:
             hospital.write_sample(int(arguments[0]), arguments[1])
     elif name == "vocabulary":
