@@ -41,7 +41,7 @@ from tracecloak.anonymizers.indicators.summands import RANGE, CellSums, summand_
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.params import Exact, drawable
+from tracecloak.anonymizers.rigorous.params import Exact, drawable, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, RoundsMethod
 from tracecloak.schemas.published.figures import MEASURED, IndicatorRow, ReleasedIndicators
 from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Kind, Operation
@@ -143,25 +143,19 @@ class Pappi(RoundsMethod):
     def guarantee(self, params: PappiParams) -> Guarantee:
         """Returns the published claim and what is true of it."""
         epsilon = decimal_text(Fraction(params.epsilon))
-        return Guarantee(
-            kind="published",
-            unit="case",
-            adjacency="replace_one",
-            epsilon=float(params.epsilon),
-            delta=0.0,
-            claim=f"epsilon = {epsilon} for all indicators together.",
-            reality=(
+        return published_guarantee(
+            params,
+            f"epsilon = {epsilon} for all indicators together.",
+            (
                 "A case that is replaced by another moves a sum by at most the upper bound, and an "
                 "average by at most the distance of the bounds divided by the number of cases, "
                 "which the noise is made for. It does not hide whether a case is there at all: the "
                 "exact number of cases says how much noise an average has."
             ),
-            not_covered=(
-                "The number of cases is taken to be public.",
-                "Bounds are taken to be public: one that was read off the log is a leak.",
-                "A person with several cases is protected case by case.",
-                "Releases of the same cases add up: so do their epsilons.",
-            ),
+            Fraction(params.epsilon),
+            "The number of cases is taken to be public.",
+            "Bounds are taken to be public: one that was read off the log is a leak.",
+            adjacency="replace_one",
         )
 
     def parts(self, params: PappiParams) -> tuple[Part, ...]:

@@ -24,7 +24,7 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.names import excess_of_pairs, possible_pairs
-from tracecloak.anonymizers.rigorous.params import DECLARED, Exact
+from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMethod
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
@@ -36,36 +36,6 @@ from tracecloak.schemas.statistics.variants import DirectlyFollows
 # what the papers take it for, and another epsilon holds, or none; with an honest budget it is
 # what a unit really changes, and all that is said follows from the parts as for every rigorous
 # method.
-
-
-def published_guarantee(
-    params: Any, claim: str, reality: str, epsilon: Fraction | None, *not_covered: str
-) -> Guarantee:
-    """Returns the promise of a published query: the claim beside the epsilon that really holds.
-
-    Args:
-        params: The method's parameters.
-        claim: The paper's.
-        reality: Why it is not what holds, in sentences.
-        epsilon: What holds for the whole release, or None.
-        not_covered: What is not covered, beside cases that depend on each other.
-    """
-    people = "A person with several cases is protected case by case."
-    is_case = params.max_cases_per_individual is None
-    return Guarantee(
-        kind="published",
-        unit="case" if is_case else "individual",
-        adjacency="add_remove",
-        epsilon=None if epsilon is None else float(epsilon),
-        delta=None if epsilon is None else 0.0,
-        claim=claim,
-        reality=reality,
-        not_covered=(
-            *not_covered,
-            *((people,) if is_case else ()),
-            "Releases of the same cases add up: so do their epsilons.",
-        ),
-    )
 
 
 class QueryMethod(PartsMethod):

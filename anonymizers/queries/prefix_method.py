@@ -44,9 +44,9 @@ from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import positive_excess, truncated_laplace
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.queries import prefix_query
-from tracecloak.anonymizers.queries.pair_query import QueryMethod, published_guarantee
+from tracecloak.anonymizers.queries.pair_query import QueryMethod
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, budget_of
-from tracecloak.anonymizers.rigorous.params import DECLARED, Exact
+from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting
 from tracecloak.anonymizers.variants.method import CasesOfVariants

@@ -34,7 +34,6 @@ from tracecloak.anonymizers.noise.published import choose_harmful
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
 from tracecloak.anonymizers.queries.order_rules import NamedRules, OrderRules
-from tracecloak.anonymizers.queries.pair_query import published_guarantee
 from tracecloak.anonymizers.queries.prefix_method import (
     Form,
     LevelMethod,
@@ -47,7 +46,7 @@ from tracecloak.anonymizers.queries.prefix_method import (
 )
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
 from tracecloak.anonymizers.rigorous.budget import Need, Pure
-from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, drawable
+from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, drawable, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision
 from tracecloak.schemas.errors import UsageError

@@ -1,4 +1,4 @@
-"""What the methods with a true epsilon have in common: their parameters and their promise."""
+"""What the methods with a true epsilon have in common: parameters, and every kind of promise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, t
 from tracecloak.anonymizers.contract.method import NamesParams
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.manifest import Guarantee
+from tracecloak.schemas.published.manifest import Adjacency, Guarantee
 
 # Every decimal of so many digits is a float's shortest text, so JSON numbers keep it exactly.
 MAX_DIGITS = 12
@@ -195,4 +195,40 @@ def guarantee_of(
         claim=f"({decimal_text(epsilon)}, {decimal_text(delta)})-differential privacy.",
         reality=reality,
         not_covered=(*not_covered, *always),
+    )
+
+
+def published_guarantee(
+    params: Any,
+    claim: str,
+    reality: str,
+    epsilon: Fraction | None,
+    *not_covered: str,
+    adjacency: Adjacency = "add_remove",
+) -> Guarantee:
+    """Returns the promise of a published method: the claim beside the epsilon that really holds.
+
+    Args:
+        params: The method's parameters.
+        claim: The paper's.
+        reality: Why it is not what holds, in sentences.
+        epsilon: What holds for the whole release, or None.
+        not_covered: What is not covered, beside cases that depend on each other.
+        adjacency: Which logs are neighbours.
+    """
+    people = "A person with several cases is protected case by case."
+    is_case = getattr(params, "max_cases_per_individual", None) is None
+    return Guarantee(
+        kind="published",
+        unit="case" if is_case else "individual",
+        adjacency=adjacency,
+        epsilon=None if epsilon is None else float(epsilon),
+        delta=None if epsilon is None else 0.0,
+        claim=claim,
+        reality=reality,
+        not_covered=(
+            *not_covered,
+            *((people,) if is_case else ()),
+            "Releases of the same cases add up: so do their epsilons.",
+        ),
     )

@@ -27,7 +27,7 @@ from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream
 from tracecloak.anonymizers.rigorous.names import excess_of_pairs
-from tracecloak.anonymizers.rigorous.params import Exact, drawable
+from tracecloak.anonymizers.rigorous.params import Exact, drawable, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, RoundsMethod, step
 from tracecloak.anonymizers.rigorous.parts_method import Part as BudgetPart
 from tracecloak.anonymizers.trees.cuts import Part, PartEnds, Relation, build_tree, cases_with_pair
@@ -377,23 +377,17 @@ class Dpim(RoundsMethod):
                 "Fitness by tokens can change by any amount where one case is replaced, since a "
                 "long case has many tokens; its noise is made for a change of one case in all."
             )
-        return Guarantee(
-            kind="published",
-            unit="case",
-            adjacency="replace_one",
-            epsilon=None if epsilon is None else float(epsilon),
-            delta=None if epsilon is None else 0.0,
-            claim=f"epsilon = {given} for the process tree and its fitness.",
-            reality="Pairs are chosen by noisy counts, never by the exact ones. "
+        return published_guarantee(
+            params,
+            f"epsilon = {given} for the process tree and its fitness.",
+            "Pairs are chosen by noisy counts, never by the exact ones. "
             "Choosing a pair by counts with noise of scale 1 / e costs up to 2 e where a "
             "case is replaced, as one count can rise while another falls: the pairs cost 1.5 times "
             "their share"
             + ("." if epsilon is None else f"; with that, epsilon {at_most(epsilon)} holds."),
-            not_covered=(
-                *not_covered,
-                "A person with several cases is protected case by case.",
-                "Releases of the same cases add up: so do their epsilons.",
-            ),
+            epsilon,
+            *not_covered,
+            adjacency="replace_one",
         )
 
     def parts(self, params: DpimParams) -> tuple[BudgetPart, ...]:
