@@ -118,7 +118,8 @@ def read_regular(
     n = len(quotes) // 4
     if not n or len(quotes) % 4 or not is_utf8(data):
         return None
-    if b"\xef\xbf\xbe" in data or b"\xef\xbf\xbf" in data:  # which no XML has
+    # U+FFFE and U+FFFF, which no XML has; few logs are not of ASCII alone.
+    if not data.isascii() and (b"\xef\xbf\xbe" in data or b"\xef\xbf\xbf" in data):
         return None
     # Cut before and behind each value, so that heads and values take turns.
     cuts = np.zeros(2 * n + 2, np.int32)
