@@ -62,6 +62,7 @@ _TO_THE_TOP = -(1 << 40)
 # What of a line stands in no record, its blanks aside.
 _NO_RECORDS = (b"", b"[", b"]")
 _TRIED_LINES = 1 << 10
+_MAX_APART = 1 << 16
 _LISTED_KEYS = 1_000
 
 _decoder = json.JSONDecoder()
@@ -214,23 +215,34 @@ class _Lines:
             self._wanted[order] = lambda row: value if _is_sound(value := inner(row)) else None
         self._required = {name: field_at(name, NO_OBJECT) for name in required}
         self._types: Mapping[str, pa.DataType] | None = None
+        # So many lines are read one by one before others are tried together.
+        self._apart = 0
+        self._apart_next = _TRIED_LINES
 
     def batches(self, block: bytes | None) -> Iterator[RawBatch]:
         """Yields the records of a run of lines, as `_blocks` yields it."""
-        if block is not None and self._types and not self.unseen:
+        n = 1 if block is None else _n_lines(block)
+        if block is None or self._apart > 0:
+            self._apart -= n
+            yield from self._one_by_one(block)
+            return
+        if self._types and not self.unseen:
             if block.find(b"},\n", 0, block.find(b"\n") + 1) >= 0:
                 block = block.replace(b"},\n", b"}\n")
             columns = read_regular(block, self._types)
             if columns is not None:
+                self._apart_next = _TRIED_LINES
                 yield self._together(columns)
                 return
-        n = 0 if block is None else np.count_nonzero(np.frombuffer(block, np.uint8) == _LINE_FEED)
-        if block is not None and n > _TRIED_LINES:
+        if n > _TRIED_LINES:
             # Mostly one line is irregular, or the first ones are to tell what the others are like.
-            for part in _cut(block, max(int(n) // 8, _TRIED_LINES)):
+            for part in _cut(block, max(n // 8, _TRIED_LINES)):
                 yield from self.batches(part)
         else:
             yield from self._one_by_one(block)
+            if self._types is None or not self.unseen:
+                self._apart = self._apart_next
+                self._apart_next = min(2 * self._apart, _MAX_APART)
 
     def _together(self, columns: Mapping[str, tuple[pa.Array, np.ndarray]]) -> RawBatch:
         first = self.n_records
@@ -297,6 +309,11 @@ def _cut(lines: bytes, max_lines: int) -> Iterator[bytes]:
         end = int(ends[min(n, len(ends)) - 1])
         yield lines[begin:end]
         begin = end
+
+
+def _n_lines(lines: bytes) -> int:
+    """Returns how many line breaks there are, which are dense."""
+    return int(np.count_nonzero(np.frombuffer(lines, np.uint8) == ord("\n")))
 
 
 def _lines(block: bytes | None) -> Iterator[bytes | None]:

@@ -287,7 +287,7 @@ def lines(draw: random.Random) -> bytes:
 def test_lines_are_read_alike_both_ways() -> None:
     """Catches any difference of what is malformed, numbered, a number or missing."""
     bounds = {
-        "_TRIED_LINES": [1, 2, 8], "_CHUNK_BYTES": [7, 100, 1 << 20],
+        "_TRIED_LINES": [1, 2, 8], "_MAX_APART": [1, 8], "_CHUNK_BYTES": [7, 100, 1 << 20],
         "LINE_BYTES": [300, 16 << 20, 16 << 20],
     }  # fmt: skip
     required: list[tuple[str, ...]] = [(), ("n",), ("nowhere",), ("c",)]
