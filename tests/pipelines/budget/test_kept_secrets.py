@@ -318,7 +318,7 @@ def test_who_was_cut_off_while_a_release_was_forgotten_left_no_receipt_alone(
     store: KeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Catches a receipt without its key, which says that the release was committed."""
-    for n_removed in range(4):
+    for n_removed in range(5):
         store.reserve("out", "r", "in", "conf")
         with monkeypatch.context() as patch:
             patch.setattr(Path, "unlink", _only(n_removed))
