@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
@@ -38,21 +38,14 @@ class CommandEntry:
     config_actions: Sequence[str] = ()
 
 
-def _entries(rows: Iterable[tuple[str, str, str, dict[str, Any]]]) -> dict[str, CommandEntry]:
-    """Returns entries by name, of rows of layer, name, help and further attributes."""
-    return {
-        name: CommandEntry(f"tracecloak.{layer}.commands.{name}", text, **more)
-        for layer, name, text, more in rows
-    }
-
-
 _CONFIG, _ACTIONS = {"takes_config": True}, {"has_actions": True}
 _RUN = {"takes_config": True, "takes_beam_flags": True}
 _OF_LEDGER = (
     *("show", "verify", "export", "backup", "restore", "begin", "list-unfinished"),
     *("forfeit", "withdraw", "list-cases", "erase", "accept"),
 )
-_OURS = _entries((
+# By layer, name, help and further attributes.
+_ROWS: Sequence[tuple[str, str, str, dict[str, Any]]] = (
     ("pipelines", "release", "make one release of a log", _RUN),
     ("pipelines", "plan", "show what a release would read, do, spend and write", _RUN),
     ("pipelines", "windows",
@@ -87,7 +80,11 @@ _OURS = _entries((
      "print a script by which bash, zsh or fish completes what you type", {}),
     ("examination", "catalogue",
      "list methods and what they promise, or show one in full", {}),
-))  # fmt: skip
+)  # fmt: skip
+_OURS = {
+    name: CommandEntry(f"tracecloak.{layer}.commands.{name}", text, **more)
+    for layer, name, text, more in _ROWS
+}
 COMMANDS: Plugins[CommandEntry] = Plugins(
     "command", "tracecloak.commands", _OURS, instance_of(CommandEntry, "command"), {"mine": ""}
 )
