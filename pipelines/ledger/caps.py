@@ -406,17 +406,12 @@ def check_affordable(spent: Spent, reservation: Reservation, account: Account) -
     """
     where = f"account {account.name!r}"
     if account.unit != reservation.unit:
-        raise UsageError(
-            f"{where} has caps per {account.unit}, and the release's epsilon is per "
-            f"{reservation.unit}; use an account per {reservation.unit}"
-        )
+        raise UsageError(f"{where} has caps per {account.unit}; use one per {reservation.unit}")
     if account.epsilon_cap is None and account.delta_cap is None:
         return
     if reservation.epsilon is None or reservation.delta is None:
-        raise UsageError(
-            f"{where} has a cap, and no finite epsilon holds for a release with "
-            f"{reservation.method}; choose a rigorous method, or an account without caps"
-        )
+        what = f"{where} has a cap, and no finite epsilon holds for a release with"
+        raise UsageError(f"{what} {reservation.method}; choose a rigorous method")
     for kind in sorted(spent.kinds):
         for name, past in zip(("unit", "adjacency"), kind, strict=True):
             if past != (now := getattr(reservation, name)):

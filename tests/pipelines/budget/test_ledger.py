@@ -54,7 +54,7 @@ def ledger(path: Path) -> Ledger:
 
 OTHER_KINDS: list[tuple[dict[str, Any], str]] = [
     ({"account": "b"}, "account 'b' is not in the accounts file, which has a"),
-    ({"unit": "individual"}, "caps per case, and the release's epsilon is per individual"),
+    ({"unit": "individual"}, "caps per case; use one per individual"),
     ({"epsilon": None}, "no finite epsilon holds for a release with m"),
     ({"epsilon": None, "delta": None}, "no finite epsilon"),
     ({"adjacency": "replace_one"}, "adjacency add_remove, whose epsilons do not add up"),
