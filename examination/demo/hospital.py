@@ -301,8 +301,8 @@ def write_sample(n_cases: int, path: str, n_patients: int | None = None) -> None
     With `n_patients` there is a column `patient`, which says whose of so many people a case is.
 
     Raises:
-        UsageError: The ending of the file's name tells no format that can be written, or a number
-            is not positive.
+        UsageError: The ending of the file's name tells no format that can be written, or none with
+            that column; or a number is not positive.
     """
     name = SourceFormat().name_of(path)
     form = FORMATS[name]
@@ -311,8 +311,8 @@ def write_sample(n_cases: int, path: str, n_patients: int | None = None) -> None
         raise UsageError(f"{name} is compressed inside; leave out the last ending in {path!r}")
     if form.writer is None:
         raise UsageError(f"{name} can be read only; end {path!r} otherwise")
-    if n_patients is not None and n_patients < 1:
-        raise UsageError("patients must be at least 1")
+    if n_patients is not None and (n_patients < 1 or name in ("avro", "jsonl")):
+        raise UsageError("patients must be at least 1, in a file of csv, xes or parquet")
     with contextlib.ExitStack() as files:
         stream: Any = files.enter_context(Path(path).open("wb"))
         if codec == "gzip":  # without a time of writing in the header

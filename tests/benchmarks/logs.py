@@ -57,23 +57,7 @@ def _make(name: str, *arguments: str) -> None:
     from tracecloak.examination.demo import hospital
 
     if name == "sample":
-        path = Path(arguments[1])
-        if path.suffix in (".avro", ".jsonl"):  # which are only read
-            import fastavro
-            import polars as pl
-
-            log = pa.Table.from_batches(hospital.hospital_log(int(arguments[0])))
-            if path.suffix == ".jsonl":
-                pl.DataFrame(log).write_ndjson(path)
-                return
-            kinds: dict[str, object] = dict.fromkeys(log.column_names, "string")
-            kinds["timestamp"] = {"type": "long", "logicalType": "timestamp-micros"}
-            fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
-            schema = {"type": "record", "name": "Event", "fields": fields}
-            with path.open("wb") as stream:
-                fastavro.writer(stream, schema, log.to_pylist())
-        else:
-            hospital.write_sample(int(arguments[0]), arguments[1])
+        hospital.write_sample(int(arguments[0]), arguments[1])
     elif name == "vocabulary":
         hospital.write_vocabulary(arguments[0])
     elif name == "in_order_of_time":

@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import FileTally
-from tracecloak.transforms.formats.csv_writer import iso_utc
 
 STAMP = "2026-01-05T10:00:00Z"
 COLUMNS = ("case", "activity", "stamp", "who", "kind")
@@ -33,12 +32,6 @@ def record(
 def jsonl(records: Sequence[Record], names: Sequence[str] = COLUMNS) -> bytes:
     lines = [json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in records]
     return "".join(lines).encode()
-
-
-def rows_of(events: pa.RecordBatch) -> list[Record]:
-    """Rows of RELEASED_SCHEMA as records of texts."""
-    columns = [*events.columns[:2], iso_utc(events.column(2))]
-    return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
 def as_csv(records: Sequence[Record], names: Sequence[str] = COLUMNS) -> bytes:

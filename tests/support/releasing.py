@@ -25,7 +25,6 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
-from tests.support.record_files import jsonl, rows_of
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.budget.registry import ReleaseRegistry
@@ -35,8 +34,8 @@ from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.snapshot import problems
-from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats.csv_writer import CsvWriter
+from tracecloak.transforms.formats.jsonl import JsonLinesWriter
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 ROOT = Path(__file__).parents[2]
@@ -111,12 +110,10 @@ def hospital_files(folder: Path, n_cases: int) -> list[Path]:
     cuts = [0, rows.num_rows // 3, rows.num_rows // 2 + 1, rows.num_rows]
     paths = [folder / "a.csv", folder / "b.jsonl", folder / "c.csv"]
     for path, first, last in zip(paths, cuts[:-1], cuts[1:], strict=True):
-        part = rows.slice(first, last - first)
-        if path.suffix == ".jsonl":
-            path.write_bytes(jsonl(rows_of(part), RELEASED_SCHEMA.names))
-            continue
         with path.open("wb") as stream:
-            CsvWriter(stream).write(part)
+            writer = CsvWriter(stream) if path.suffix == ".csv" else JsonLinesWriter(stream)
+            writer.write(rows.slice(first, last - first))
+            writer.close()
     return paths
 
 

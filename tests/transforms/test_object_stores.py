@@ -17,15 +17,14 @@ from apache_beam.io.filesystems import FileSystems
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.record_files import jsonl, rows_of
 from tests.support.s3_double import S3Double, s3_double
 from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.budget.draw_guard import Unchanged
 from tracecloak.pipelines.keys.receipts import InputFile, snapshot_of
 from tracecloak.schemas.errors import NoSuchFile, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats.csv_writer import CsvWriter
+from tracecloak.transforms.formats.jsonl import JsonLinesWriter
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs import stores
 from tracecloak.transforms.inputs.source_files import match_files
@@ -137,7 +136,7 @@ FORMATS = {
     "log.csv": lambda n: written(CsvWriter, n),
     "log.csv.gz": lambda n: gzip.compress(written(CsvWriter, n), mtime=0),
     "LOG.CSV.ZST": lambda n: pa.compress(written(CsvWriter, n), "zstd", asbytes=True),
-    "log.jsonl": lambda n: jsonl(rows_of(next(hospital_log(n))), RELEASED_SCHEMA.names),
+    "log.jsonl": lambda n: written(JsonLinesWriter, n),
     "log.parquet": parquet,
 }
 

@@ -1,5 +1,5 @@
 """Bytes to record batches and back, one format a file; without Beam.
 
-Here: readers of XES, CSV, Parquet, Avro and JSON lines, and of messages, and writers of the first
-three. Not here: what a release is made of (publish).
+Here: readers and writers of XES, CSV, Parquet, Avro and JSON lines, and of messages. Not here: what
+a release is made of (publish).
 """

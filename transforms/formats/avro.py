@@ -1,4 +1,4 @@
-"""Avro object containers: reads the wanted fields under a schema of our own.
+"""Avro object containers: reads the wanted fields under a schema of our own, writes released rows.
 
 The reader schema is made for each file from the schema it was written with, so a source's schema
 may evolve: added fields are skipped, fields may move, and an optional field that an old file lacks
@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
+from importlib.resources import files
 from itertools import islice
 from typing import Any, BinaryIO, cast
 
@@ -23,8 +24,10 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from fastavro.write import Writer as ContainerWriter
 
 from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.events.source_column import joined
 from tracecloak.transforms.formats.avro_regular import (
     Step,
@@ -58,7 +61,8 @@ BATCH_BYTES = 64 << 20
 # Blocks are held together until they have so many bytes, or rows for some batches.
 _GROUP_BYTES = 16 << 20
 _GROUP_BATCHES = 4
-_SYNC_BYTES = 16
+# Any fixed value will do: equal rows must give equal bytes.
+SYNC_MARKER = b"tracecloak-event"
 
 _HEADER = {
     "type": "record",
@@ -66,7 +70,7 @@ _HEADER = {
     "fields": [
         {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 4}},
         {"name": "meta", "type": {"type": "map", "values": "bytes"}},
-        {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": _SYNC_BYTES}},
+        {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}},
     ],
 }
 # Codecs for which fastavro needs a package that need not be installed.
@@ -212,11 +216,11 @@ class _Source:
                 yield head + more
                 if size:
                     yield self._whole(size)
-                yield self._whole(_SYNC_BYTES)
+                yield self._whole(len(SYNC_MARKER))
                 continue
             if not 0 <= n_records <= size:
                 raise ValueError("a record takes a byte at least")
-            left = size + _SYNC_BYTES
+            left = size + len(SYNC_MARKER)
             while left:
                 left -= len(self._whole(min(left, _SKIPPED_BYTES)))
             self.passed += n_records
@@ -538,6 +542,32 @@ def _opened(stream: BinaryIO, goes_on: bool) -> Iterator[_Source]:
         ) from None
 
 
+class AvroWriter:
+    """Writes released rows as an Avro object container of `schemas/files/event.avsc`."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        schema = json.loads(
+            files("tracecloak.schemas.files").joinpath("event.avsc").read_text("utf-8")
+        )
+        self._writer = ContainerWriter(stream, schema, codec="deflate", sync_marker=SYNC_MARKER)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Appends rows of RELEASED_SCHEMA."""
+        case_id, activity, timestamp = rows.cast(RELEASED_SCHEMA).columns
+        columns = [case_id, activity, timestamp.cast(pa.int64())]
+        for row in zip(*(column.to_pylist() for column in columns), strict=True):
+            self._writer.write(dict(zip(RELEASED_SCHEMA.names, row, strict=True)))
+
+    def close(self) -> None:
+        """Writes the last block."""
+        self._writer.flush()
+
+
 def reader(how: SourceFormat, path: str) -> AvroReader:
     """Returns what reads a file of this format; see `transforms.formats.registry`."""
     return AvroReader(how.goes_on)
+
+
+def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> AvroWriter:
+    """Returns what writes RELEASED_SCHEMA; the file says nothing of a release."""
+    return AvroWriter(stream)

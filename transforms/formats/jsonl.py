@@ -1,4 +1,4 @@
-"""JSON lines: reads one JSON object a line.
+"""JSON lines: reads one JSON object a line, and writes released rows so.
 
 A line that cannot be read is a malformed record and never ends the file. Where an object has a key
 twice, the last value counts. A path such as `case.id` leads into objects; see `field_at`.
@@ -29,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.events.source_column import texts_of_scalars
 from tracecloak.transforms.formats.base import (
     NO_OBJECT,
@@ -38,6 +39,7 @@ from tracecloak.transforms.formats.base import (
     field_at,
     paths_of,
 )
+from tracecloak.transforms.formats.csv_writer import iso_utc
 from tracecloak.transforms.formats.jsonl_regular import read_regular, types_of
 from tracecloak.transforms.formats.pieces import (
     BOM,
@@ -63,9 +65,11 @@ _TO_THE_TOP = -(1 << 40)
 _NO_RECORDS = (b"", b"[", b"]")
 _TRIED_LINES = 1 << 10
 _MAX_APART = 1 << 16
+_WRITTEN_ROWS = 1 << 16
 _LISTED_KEYS = 1_000
 
 _decoder = json.JSONDecoder()
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True)
@@ -394,6 +398,33 @@ def _is_sound(value: Any) -> bool:
     return value is None or type(value) in (bool, int)
 
 
+class JsonLinesWriter:
+    """Writes released rows as JSON lines in UTF-8, stamps as ISO 8601 in UTC."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Appends rows of RELEASED_SCHEMA."""
+        rows = rows.cast(RELEASED_SCHEMA)
+        for start in range(0, rows.num_rows, _WRITTEN_ROWS):
+            case_id, activity, timestamp = rows.slice(start, _WRITTEN_ROWS).columns
+            columns = [case_id, activity, iso_utc(timestamp)]
+            lines = [
+                _encoder.encode(dict(zip(RELEASED_SCHEMA.names, row, strict=True))) + "\n"
+                for row in zip(*(column.to_pylist() for column in columns), strict=True)
+            ]
+            self._stream.write("".join(lines).encode())
+
+    def close(self) -> None:
+        """Does nothing more: every row is written by then."""
+
+
 def reader(how: SourceFormat, path: str) -> JsonLinesReader:
     """Returns what reads a file of JSON lines, or of JSON; see `transforms.formats.registry`."""
     return JsonLinesReader(how.goes_on, how.order, is_document=how.name_of(path) == "json")
+
+
+def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> JsonLinesWriter:
+    """Returns what writes RELEASED_SCHEMA; the file says nothing of a release."""
+    return JsonLinesWriter(stream)

@@ -98,8 +98,17 @@ FORMATS: Plugins[Format] = Plugins(
             is_packed=True,
             is_of_releases=True,
         ),
-        "avro": Format((".avro",), "tracecloak.transforms.formats.avro:reader", is_packed=True),
-        "jsonl": Format((".jsonl", ".ndjson"), "tracecloak.transforms.formats.jsonl:reader"),
+        "avro": Format(
+            (".avro",),
+            "tracecloak.transforms.formats.avro:reader",
+            "tracecloak.transforms.formats.avro:writer",
+            is_packed=True,
+        ),
+        "jsonl": Format(
+            (".jsonl", ".ndjson"),
+            "tracecloak.transforms.formats.jsonl:reader",
+            "tracecloak.transforms.formats.jsonl:writer",
+        ),
         "json": Format((".json",), "tracecloak.transforms.formats.jsonl:reader"),
         "spreadsheet": Format(
             (".spreadsheet.csv",),

@@ -118,7 +118,7 @@ def test_the_plan_tells_all_and_writes_nothing(
         (["release", "missing.yaml"], "cannot be read"),
         (["sample", "--cases", "3", "--output", "x.txt"], "format"),
         (["sample", "--cases", "3", "--patients", "0", "--output", "x.csv"], "patients must be"),
-        (["sample", "--cases", "3", "--output", "x.jsonl"], "can be read only"),
+        (["sample", "--cases", "3", "--patients", "2", "--output", "x.jsonl"], "a file of csv"),
         (["evaluate", "--log", "x"], "required: RELEASE"),
         (["key", "make", "--output", "pyproject.toml"], "never overwritten"),
     ],

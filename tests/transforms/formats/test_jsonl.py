@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.format_streams import Trickle, read_all, share_read_together
+from tests.support.format_streams import Trickle, read_all, rows_of, share_read_together, written_by
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.formats import jsonl
-from tracecloak.transforms.formats.jsonl import JsonLinesReader
+from tracecloak.transforms.formats.jsonl import JsonLinesReader, JsonLinesWriter
 
 
 def read(
@@ -296,3 +296,12 @@ def test_lines_are_read_alike_both_ways() -> None:
         100, 3,
     )  # fmt: skip
     assert share > 0.15
+
+
+def test_written_bytes() -> None:
+    data = written_by(JsonLinesWriter, rows_of(("1", 'é "A"\n', 0), ("", "\u2028", -1)))
+    assert data.decode().split("\n") == [
+        r'{"case_id":"1","activity":"é \"A\"\n","timestamp":"1970-01-01T00:00:00.000000+00:00"}',
+        '{"case_id":"","activity":"\u2028","timestamp":"1969-12-31T23:59:59.999999+00:00"}',
+        "",
+    ]
