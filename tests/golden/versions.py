@@ -77,7 +77,9 @@ def current(digests: Mapping[str, Mapping[str, list[str]]]) -> Versions:
         found[name] = {str(method.version): body}
     of_config = {n: v for n, v in _defaults(StreamConfig).items() if n in IN_DIGEST}
     for name, product in STREAM_PRODUCTS.ours.items():
-        body = {"defaults": {**_defaults(product.Params), **of_config}}
+        # The vocabulary had a default once, which was refused.
+        defaults = {"vocabulary": None, **_defaults(product.Params), **of_config}
+        body: dict[str, Any] = {"defaults": defaults}
         if name == "log":
             body["steps"] = {"private-log": METHODS["private-log"].version}
         streams = {n: d for n, d in digests.items() if n.startswith(_OF_STREAM)}
