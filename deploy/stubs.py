@@ -68,8 +68,8 @@ class _Keywords:
         self._defs = {**self._release["$defs"], **self._stream["$defs"]}
         self._made: dict[str, str] = {}
         self.methods: dict[str, list[str]] = {}
-        for name in METHODS.ours:
-            self.methods.setdefault(METHODS.ours[name].Params.__name__, []).append(name)
+        for name in METHODS.builtins:
+            self.methods.setdefault(METHODS.builtins[name].Params.__name__, []).append(name)
         columns = self._defs["Columns"]["properties"]
         text = {"type": "string"}  # as keywords filters are texts, and renames may be a file
         every = {

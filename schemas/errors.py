@@ -145,7 +145,7 @@ def missing_extra(what: str, library: str, extra: str, instead: str = "") -> Usa
     )
 
 
-def of_extra(module: str, what: str, library: str, extra: str) -> Any:
+def import_extra(module: str, what: str, library: str, extra: str) -> Any:
     """Imports a module of a library of an extra, and returns it; see `missing_extra`.
 
     Raises:

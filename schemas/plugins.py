@@ -89,22 +89,22 @@ class Plugins(Mapping[str, T], Generic[T]):
             raise ValueError(f"{what} {min(again)!r} was removed, and no name is given again")
         self.group = group
         self._what = what
-        self._ours = dict(ours)
+        self._builtins = dict(ours)
         self.removed = dict(removed)
         self._make = make
         self._own_name = own_name
         self._made: dict[str, T] = {}
 
     @property
-    def ours(self) -> dict[str, T]:
+    def builtins(self) -> dict[str, T]:
         """What is ours by name, whatever others add."""
-        return {name: self._one_of_ours(name) for name in self._ours}
+        return {name: self._builtin(name) for name in self._builtins}
 
     @property
     def _others(self) -> dict[str, list[metadata.EntryPoint]]:
         points: dict[str, list[metadata.EntryPoint]] = {}
         for point in _entry_points():
-            if point.group == self.group and point.name not in self._ours:
+            if point.group == self.group and point.name not in self._builtins:
                 points.setdefault(point.name, []).append(point)
         return points
 
@@ -116,22 +116,22 @@ class Plugins(Mapping[str, T], Generic[T]):
             UsageError: Several distributions claim the name, or what it stands for cannot be
                 loaded.
         """
-        if name in self._ours:
+        if name in self._builtins:
             if others := [
                 p.value for p in _entry_points() if (p.group, p.name) == (self.group, name)
             ]:
-                ours = self._ours[name]
-                raise self._claimed(
+                ours = self._builtins[name]
+                raise self._taken_error(
                     name, [ours if isinstance(ours, str) else "tracecloak", *others]
                 )
-            return self._one_of_ours(name)
+            return self._builtin(name)
         if name not in self._made:
             self._made[name] = self._make_other(name)
         return self._made[name]
 
-    def _one_of_ours(self, name: str) -> T:
+    def _builtin(self, name: str) -> T:
         if name not in self._made:
-            entry = self._ours[name]
+            entry = self._builtins[name]
             self._made[name] = self._make(load(entry) if isinstance(entry, str) else entry)
         return self._made[name]
 
@@ -143,7 +143,7 @@ class Plugins(Mapping[str, T], Generic[T]):
                 "that tracecloak had once, which is never given again; give it another name"
             )
         if len(points) > 1:
-            raise self._claimed(name, [point.value for point in points])
+            raise self._taken_error(name, [point.value for point in points])
         try:
             loaded = self._make(points[0].load())
             own_name = name if self._own_name is None else getattr(loaded, self._own_name)
@@ -159,7 +159,7 @@ class Plugins(Mapping[str, T], Generic[T]):
             )
         return loaded
 
-    def _claimed(self, name: str, places: list[str]) -> UsageError:
+    def _taken_error(self, name: str, places: list[str]) -> UsageError:
         claimants = ", ".join(sorted(places))
         return UsageError(
             f"{self._what} {name!r} is offered by {claimants}; uninstall all but one of them, or "
@@ -168,16 +168,16 @@ class Plugins(Mapping[str, T], Generic[T]):
 
     def __iter__(self) -> Iterator[str]:
         """Yields all names, ours first."""
-        yield from self._ours
+        yield from self._builtins
         yield from self._others
 
     def __len__(self) -> int:
         """Number of names."""
-        return len(self._ours) + len(self._others)
+        return len(self._builtins) + len(self._others)
 
     def __contains__(self, name: object) -> bool:
         """Whether there is one of that name; loads nothing."""
-        return name in self._ours or name in self._others
+        return name in self._builtins or name in self._others
 
     def named(self, name: str) -> T:
         """Returns what the name stands for, for a name that somebody typed or that was written.

@@ -138,7 +138,7 @@ def test_errors_name_extras_that_exist() -> None:
     named = set()
     for _, tree in parsed_sources():
         for node in ast.walk(tree):
-            place = {"missing_extra": 2, "of_extra": 3}
+            place = {"missing_extra": 2, "import_extra": 3}
             if isinstance(node, ast.Call) and (call := ast.unparse(node.func)) in place:
                 extra = node.args[place[call]]
                 named.add(extra.value if isinstance(extra, ast.Constant) else None)

@@ -35,7 +35,7 @@ from tracecloak.examination.linkage import knowledge
 from tracecloak.examination.measure.mining import PatientMiner
 from tracecloak.pipelines.budget import opening
 from tracecloak.pipelines.configuration import config, flags, shared_keys
-from tracecloak.pipelines.embedded import claiming, read
+from tracecloak.pipelines.embedded import read, reserving
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.database import Database, LedgerError, LedgerUnavailable
@@ -272,7 +272,7 @@ def test_what_is_claimed_is_given_back_if_no_job_can_be_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Catches a budget that is reserved for good by a pipeline that was never built."""
-    monkeypatch.setattr(claiming, "job_of", lambda _: int("no job"))
+    monkeypatch.setattr(reserving, "job_of", lambda _: int("no job"))
     with pytest.raises(ValueError, match="no job"), beam.Pipeline(runner="FnApiRunner") as pipeline:
         _ = pipeline | beam.Create([{"claim": "1"}]) | AnonymizeEventLog(**AMUN, **paid(tmp_path))
     assert [entry.action for entry in ledger_entries(tmp_path / "keys")] == ["reserve", "void"]

@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from tracecloak.schemas.errors import UsageError, of_extra
+from tracecloak.schemas.errors import UsageError, import_extra
 
 if TYPE_CHECKING:
     from apache_beam.io.filesystems import FileSystems
@@ -107,7 +107,7 @@ def require_file_system(name: str, path: str) -> None:
         )
     if scheme in _FILE_SYSTEMS:
         module, library, extra = _FILE_SYSTEMS[scheme]
-        of_extra(module, f"{name} {path!r}", library, extra)
+        import_extra(module, f"{name} {path!r}", library, extra)
     try:
         FileSystems.get_filesystem(path)
     except (ValueError, OSError, ImportError):

@@ -410,7 +410,7 @@ class EventSource:
             return self.format.reader_of(file.path, file.seen)
         divider = self.divider(file)
         assert divider is not None and lacking is not None
-        return divider.of_piece(file.piece, lambda lacks: lacking.append((file, lacks)))
+        return divider.piece_reader(file.piece, lambda lacks: lacking.append((file, lacks)))
 
     def _report_progress(self, file: SourceFile, stream: BinaryIO) -> None:
         """Logs how far the reading of a long file is, if it is read from its begin to its end."""

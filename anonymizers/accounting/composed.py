@@ -254,19 +254,19 @@ def composed_epsilon(spends: Iterable[Spend], delta: Fraction) -> float:
     epsilon, used = total(parts)
     bounds = [Interval.of(epsilon).float_above()] if used <= delta else [math.inf]
     if len(parts) == 1:
-        bounds.append(_of_one(parts[0], delta))
+        bounds.append(_one_part_epsilon(parts[0], delta))
     elif delta > 0:
-        bounds.append(_of_losses(parts, delta))
+        bounds.append(_epsilon_from_losses(parts, delta))
     return min(bounds)
 
 
-def _of_one(part: Spend, delta: Fraction) -> float:
+def _one_part_epsilon(part: Spend, delta: Fraction) -> float:
     """The closed form for one part."""
     deviation = _deviation(part)
     if part.mechanism == "discrete_gaussian" and deviation is not None:
-        return _of_gaussian(deviation, delta)
+        return _gaussian_epsilon(deviation, delta)
     if _is_joint(part) and delta > 0:
-        return _of_losses([part], delta)
+        return _epsilon_from_losses([part], delta)
     if part.delta > delta:
         return math.inf
     # Theorem 3.2 of Kairouz, Oh, Viswanath 2015: (e, d)-DP is at worst a randomised response, with
@@ -279,7 +279,7 @@ def _of_one(part: Spend, delta: Fraction) -> float:
     return max((Interval.of(part.epsilon) + ratio.log()).float_above(), 0.0)
 
 
-def _of_gaussian(deviation: Fraction, delta: Fraction) -> float:
+def _gaussian_epsilon(deviation: Fraction, delta: Fraction) -> float:
     """The smallest epsilon, up to a relative 1e-9, of a Gaussian at sensitivity 1."""
     if delta == 0:
         return math.inf
@@ -312,7 +312,7 @@ def _span(part: Spend) -> float:
     return max(2 * float(part.epsilon), of_noise)
 
 
-def _of_losses(parts: list[Spend], delta: Fraction) -> float:
+def _epsilon_from_losses(parts: list[Spend], delta: Fraction) -> float:
     span = sum(_span(part) for part in parts)
     if span > _MAX_SPAN:
         return math.inf

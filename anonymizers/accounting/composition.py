@@ -184,7 +184,7 @@ class _Exact:
         return {f.name: _text_of(f.name)[0](getattr(self, f.name)) for f in fields(self)}
 
     @classmethod
-    def of_json(cls, body: Mapping[str, Any]) -> Self:
+    def from_json(cls, body: Mapping[str, Any]) -> Self:
         """Returns the record that `to_json` wrote.
 
         Raises:
@@ -331,7 +331,9 @@ def _named_of_json(parts: Iterable[Mapping[str, str]]) -> tuple[tuple[str, Fract
 
 
 def _several(kind: type[_Exact]) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    return lambda those: [x.to_json() for x in those], lambda those: tuple(map(kind.of_json, those))
+    return lambda those: [x.to_json() for x in those], lambda those: tuple(
+        map(kind.from_json, those)
+    )
 
 
 _TEXTS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {

@@ -91,7 +91,7 @@ class Interval:
         if self.low >= 0 and other.low >= 0:  # usually so, and two corners are enough
             low, high = down.multiply(self.low, other.low), up.multiply(self.high, other.high)
             return Interval(low, high, self.digits)
-        return self._of_corners(other, down.multiply, up.multiply)
+        return self._from_corners(other, down.multiply, up.multiply)
 
     def __truediv__(self, other: Interval | int) -> Interval:
         """Quotient by a number that is proven to be positive.
@@ -106,9 +106,9 @@ class Interval:
         if self.low >= 0:
             low, high = down.divide(self.low, other.high), up.divide(self.high, other.low)
             return Interval(low, high, self.digits)
-        return self._of_corners(other, down.divide, up.divide)
+        return self._from_corners(other, down.divide, up.divide)
 
-    def _of_corners(self, other: Interval, down: _Operation, up: _Operation) -> Interval:
+    def _from_corners(self, other: Interval, down: _Operation, up: _Operation) -> Interval:
         corners = [(a, b) for a in (self.low, self.high) for b in (other.low, other.high)]
         low, high = min(down(*ab) for ab in corners), max(up(*ab) for ab in corners)
         return Interval(low, high, self.digits)

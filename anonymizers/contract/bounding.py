@@ -53,7 +53,7 @@ class ContributionBounds:
 
         Args:
             traces: Complete cases; with `max_cases_per_individual`, of complete individuals.
-            randomness: A stream that does not depend on the input (`Randomness.of_units`): it
+            randomness: A stream that does not depend on the input (`Randomness.unit_stream`): it
                 decides which cases of an individual are sampled, and must decide the same whatever
                 else is in the log.
 

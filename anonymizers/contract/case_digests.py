@@ -199,7 +199,7 @@ def _equal_words(words: np.ndarray, ordered: np.ndarray) -> tuple[np.ndarray, np
 
 def _digests(traces: TraceBatch, key: ReleaseKey, by_individual: bool) -> np.ndarray:
     """Returns uint64[n_cases, 2 or 4], the digests of cases in their order."""
-    cases = KeyedBlocks(key.derive(b"book/case")).of_text(traces.case_ids)
+    cases = KeyedBlocks(key.derive(b"book/case")).text_blocks(traces.case_ids)
     if not by_individual:
         return cases
     if traces.individuals is None:
@@ -207,7 +207,7 @@ def _digests(traces: TraceBatch, key: ReleaseKey, by_individual: bool) -> np.nda
             f"individuals are the units, and the cases name none: map a column to {INDIVIDUAL_ID}"
         )
     whose = traces.individuals.dictionary_encode()
-    of_names = KeyedBlocks(key.derive(b"book/individual")).of_text(whose.dictionary)
+    of_names = KeyedBlocks(key.derive(b"book/individual")).text_blocks(whose.dictionary)
     individuals = of_names[np.asarray(whose.indices)]
     # The words of the two kinds are independent, so two pairs agree with chance 2^-128.
     pairs = KeyedBlocks(key.derive(b"book/case of individual")).encrypt(cases ^ individuals)
@@ -268,10 +268,12 @@ class CaseSketch(OfArrays):
         has_events = np.flatnonzero(traces.lengths)
         begin, end = traces.offsets[:-1][has_events], traces.offsets[1:][has_events]
         start, last = traces.times[begin], traces.times[end - 1]
-        names = KeyedBlocks(key.derive(b"sketch/activity")).of_text(traces.vocabulary.names)[:, 0]
+        names = KeyedBlocks(key.derive(b"sketch/activity")).text_blocks(traces.vocabulary.names)[
+            :, 0
+        ]
         is_at_start = traces.times == np.repeat(start, traces.lengths[has_events])
         at_start = np.where(is_at_start, names[traces.activities], _LARGEST)
-        blocks = KeyedBlocks(key.derive(b"sketch/case")).of_text(traces.case_ids)[has_events]
+        blocks = KeyedBlocks(key.derive(b"sketch/case")).text_blocks(traces.case_ids)[has_events]
         if len(begin):
             blocks[:, 0] ^= np.minimum.reduceat(at_start, begin)
         blocks[:, 1] ^= start.astype(np.uint64)
@@ -361,10 +363,10 @@ class InputDigest:
     @classmethod
     def from_traces(cls, traces: TraceBatch, key: ReleaseKey) -> InputDigest:
         """Digests the events of complete cases under the release's key."""
-        cases = KeyedBlocks(key.derive(b"digest/case")).of_text(traces.case_ids)
+        cases = KeyedBlocks(key.derive(b"digest/case")).text_blocks(traces.case_ids)
         if traces.individuals is not None:
-            cases ^= KeyedBlocks(key.derive(b"digest/individual")).of_text(traces.individuals)
-        names = KeyedBlocks(key.derive(b"digest/activity")).of_text(traces.vocabulary.names)
+            cases ^= KeyedBlocks(key.derive(b"digest/individual")).text_blocks(traces.individuals)
+        names = KeyedBlocks(key.derive(b"digest/activity")).text_blocks(traces.vocabulary.names)
         row = np.repeat(np.arange(traces.n_cases), traces.lengths)
         # The two keyed words of the case and the activity hide the numbers they are combined with.
         blocks = cases[row] ^ names[traces.activities]
@@ -399,7 +401,7 @@ class InputDigest:
 def _keyed_texts(keyed: KeyedBlocks, values: pa.DictionaryArray) -> np.ndarray:
     """uint64[n, 2]: a word of each text, zeros for a missing one."""
     coded = values.cast(pa.string()).dictionary_encode()
-    words = np.append(keyed.of_text(coded.dictionary), np.zeros((1, 2), np.uint64), axis=0)
+    words = np.append(keyed.text_blocks(coded.dictionary), np.zeros((1, 2), np.uint64), axis=0)
     return words[np.asarray(pc.fill_null(coded.indices, len(coded.dictionary)))]
 
 

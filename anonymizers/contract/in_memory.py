@@ -308,7 +308,8 @@ def bound(
     """Brings every trace under the method's public caps, with the declared attributes alone."""
     bounds = method.bounds(params)
     return [
-        bounds.bound(_declared_only(batch, method, params), randomness.of_units) for batch in traces
+        bounds.bound(_declared_only(batch, method, params), randomness.unit_stream)
+        for batch in traces
     ]
 
 

@@ -149,7 +149,7 @@ class Counter(Protocol):
         Args:
             traces: Complete cases, within the method's bounds.
             decisions: Those of the rounds before.
-            randomness: The release's randomness; in the first round just its `of_units`, because
+            randomness: The release's randomness; in the first round just its `unit_stream`, because
                 the input's digest, on which all else depends, is still being counted.
         """
         ...

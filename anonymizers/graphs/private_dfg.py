@@ -242,7 +242,7 @@ class Flows:
         if is_l1:  # the square of the L1 norm, to which cases are scaled down then
             norms = sum_groups(cells.rows, cells.counts, len(cells.squares))
             cells = replace(cells, squares=norms**2)
-        clipped = ClippedCells.of_cases(cells, clip, params.units)
+        clipped = ClippedCells.from_cases(cells, clip, params.units)
         if params.is_whole or is_l1:
             return clipped
         each = np.ones(len(cells.squares), np.int64)
@@ -359,12 +359,12 @@ def edges_part(params: PrivateDfgParams) -> Part:
         graph = noisy_graph.released_graph(arcs, vocabulary)
         figures = figures_of_graph(arcs, graph, vocabulary)
         if borders is None:
-            return graph_kinds.GraphDecision(graph, None, ReleasedFigures.of_noisy(figures))
+            return graph_kinds.GraphDecision(graph, None, ReleasedFigures.from_noisy(figures))
         from tracecloak.anonymizers.graphs.graph_figures import median_times
 
         durations = noisy_graph.released_durations(bins, graph, borders)
         figures += median_times(None if params.is_whole else arcs, bins, graph, durations)
-        return graph_kinds.GraphDecision(graph, durations, ReleasedFigures.of_noisy(figures))
+        return graph_kinds.GraphDecision(graph, durations, ReleasedFigures.from_noisy(figures))
 
     return Part("edges", tuple(needs), sentence, decide, counters, "edges", _reality(params))
 

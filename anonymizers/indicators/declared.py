@@ -187,7 +187,7 @@ class Indicator(pydantic.BaseModel):
         }
         text = _text_of(given)
         try:
-            return text if type(self).model_validate(_of_text(text)) == self else given
+            return text if type(self).model_validate(_parse_text(text)) == self else given
         except ValueError:
             return given
 
@@ -218,7 +218,7 @@ class Indicator(pydantic.BaseModel):
         return self.by is not None and self.by == self.steps
 
     @property
-    def is_bought(self) -> bool:
+    def is_selected(self) -> bool:
         """Whether its groups are chosen on the log; periods are not, as they follow from dates."""
         return self.by is not None and self.by not in PERIODS and self.groups is None
 
@@ -535,7 +535,7 @@ class Workload(Indicator):
 
 
 def _text_of(given: dict[str, Any]) -> str:
-    """The text that `_of_text` reads as such a mapping, if no name has a | or > in it."""
+    """The text that `_parse_text` reads as such a mapping, if no name has a | or > in it."""
     words = [given["indicator"]]
     for key, value in given.items():
         if key == "where":
@@ -554,7 +554,7 @@ AnyIndicator = Annotated[
 ]
 
 
-def _of_text(value: Any) -> Any:
+def _parse_text(value: Any) -> Any:
     """Reads `throughput of=mean at_most=90d` as a mapping; anything else is left as it is."""
     if not isinstance(value, str):
         return value
@@ -589,5 +589,5 @@ class _OrText:
         return {"anyOf": [{"type": "string", "minLength": 1}, handler(core)]}
 
 
-OneIndicator = Annotated[AnyIndicator, pydantic.BeforeValidator(_of_text), _OrText()]
+OneIndicator = Annotated[AnyIndicator, pydantic.BeforeValidator(_parse_text), _OrText()]
 """An indicator, as a mapping or as a text."""

@@ -99,7 +99,7 @@ class _ErrorEstimates:
             n_cases *= _HALF
         return max(n_cases, 1.0)
 
-    def _of_term(self, term: Term) -> float:
+    def _term_error(self, term: Term) -> float:
         return self._of(self.numbers.number(term, 0))
 
     def _of(self, number: NoisyNumber) -> float:
@@ -113,12 +113,12 @@ class _ErrorEstimates:
             return self._of(cases), indicator.unit, n_cases
         if isinstance(indicator, declared.Workload):
             events = EventsOf(indicator, n_steps)
-            return self._of_term(events), indicator.unit, self.n_cases / n_steps
+            return self._term_error(events), indicator.unit, self.n_cases / n_steps
         if isinstance(indicator, declared.Measured) and indicator.quantiles:
             return self._ranks(indicator, n_steps), "ranks", n_cases / _MEANS_OF_RANGE
         if isinstance(indicator, declared.Measured) and indicator.of == "histogram":
             bins = BinsOf(indicator, n_steps)
-            return self._of_term(bins), "cases", n_cases / bins.n_bins
+            return self._term_error(bins), "cases", n_cases / bins.n_bins
         total = self.numbers.number(SumOf(indicator, n_steps), 0)
         relative = self._of(total.plus(_HALF, self.numbers.cases_of(indicator)))  # in ranges
         if isinstance(indicator, declared.Frequency):

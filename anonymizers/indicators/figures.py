@@ -185,7 +185,7 @@ def count_times(batch: Batch, indicator: declared.Timed) -> summands.CellSums:
     return summands.CellSums(np.bincount(bins, minlength=_N_BINS).astype(np.int64))
 
 
-def bought_parts(params: IndicatorParams) -> tuple[Part, ...]:
+def selection_parts(params: IndicatorParams) -> tuple[Part, ...]:
     """Returns the parts that choose what is not declared."""
     parts = []
     if params.selects_range:
@@ -276,7 +276,7 @@ def noise_of(term: terms.Term, means: Allowances, params: IndicatorParams) -> Su
     Raises:
         UsageError: Noise so wide cannot be drawn.
     """
-    return means[term.name].noise(terms.of_unit(term, params.max_units), term.units)
+    return means[term.name].noise(terms.unit_sensitivity(term, params.max_units), term.units)
 
 
 def measuring_of(params: IndicatorParams, means: Allowances) -> quantiles.Measuring:
@@ -325,7 +325,7 @@ def cells_of(
 
 def parts_of(params: IndicatorParams) -> tuple[Part, ...]:
     """Returns the parts in the order in which they are decided."""
-    parts = list(bought_parts(params))
+    parts = list(selection_parts(params))
     weighed = weighed_terms(params)
     realities = [_reality(weighed), *[""] * len(weighed)]  # the first says it of all
     for (term, share), reality in zip(weighed.items(), realities, strict=False):
@@ -357,7 +357,7 @@ def _change(term: terms.Term) -> str:
 
 
 def _sums_part(term: terms.Term, share: Fraction, reality: str, params: IndicatorParams) -> Part:
-    need = Sums(term.name, share, terms.of_unit(term, params.max_units), term.units)
+    need = Sums(term.name, share, terms.unit_sensitivity(term, params.max_units), term.units)
 
     def sentence(means: Allowances) -> str:
         noise = noise_of(term, means, params)

@@ -156,7 +156,7 @@ class RequestedParams(RigorousParams):
         wanted: dict[str, int] = {}
         for indicator in self.indicators:
             by = indicator.by
-            if by is None or not indicator.is_bought:
+            if by is None or not indicator.is_selected:
                 continue
             if indicator.is_by_steps and self.steps_of(indicator) is not None:
                 continue
@@ -229,7 +229,7 @@ class IndicatorParams(RequestedParams):
                     f"{at}working needs the starts of events: map their column with "
                     "start_timestamp, or the lifecycle"
                 )
-            if indicator.is_bought and indicator.by in self.selected_groups and not self.delta:
+            if indicator.is_selected and indicator.by in self.selected_groups and not self.delta:
                 raise ValueError(f"{at}groups are chosen with a delta: declare them, or give one")
         unknown = set(self.attribute_columns) - {a for i in self.indicators for a in i.attributes}
         if unknown:
@@ -267,7 +267,7 @@ class IndicatorParams(RequestedParams):
         """The declared range of dates."""
         if self.first_date is None or self.last_date is None:
             return None
-        return TimeRange.of_dates(self.first_date, self.last_date, self.calendar_time_zone)
+        return TimeRange.from_dates(self.first_date, self.last_date, self.calendar_time_zone)
 
     def periods(self, period: str, span: TimeRange) -> Groups:
         """Returns the periods of a range of dates."""

@@ -89,7 +89,7 @@ class Numbers:
     is_there: np.ndarray
 
     @classmethod
-    def of_all(cls, values: np.ndarray) -> Numbers:
+    def from_cases(cls, values: np.ndarray) -> Numbers:
         """Returns numbers that every case has, int64 or bool[n_cases] or [n_cases, n_steps]."""
         table = values if values.ndim > 1 else values[:, None]
         return cls(table, np.ones(table.shape, bool))
@@ -233,7 +233,7 @@ def numbers_counted(
     """
     match indicator:
         case declared.Throughput():
-            return lambda traces: Numbers.of_all(throughput_of(traces))
+            return lambda traces: Numbers.from_cases(throughput_of(traces))
         case declared.Waiting():
             pairs = [step for step in steps if not isinstance(step, str)]
             return lambda traces: _waits(traces, pairs)
@@ -269,7 +269,7 @@ def summand_of(
             return _share(lambda traces: occurrences(traces, names) > 1)
         case declared.Frequency(at_most=most):
             return Summand(
-                0.0, float(most), lambda traces: Numbers.of_all(occurrences(traces, names))
+                0.0, float(most), lambda traces: Numbers.from_cases(occurrences(traces, names))
             )
         case declared.Rule(template=template, activity=first, then=second, n=n, within=within):
             return _share(
@@ -279,7 +279,7 @@ def summand_of(
 
 
 def _share(of_cases: Callable[[TraceBatch], np.ndarray]) -> Summand:
-    return Summand(0.0, 1.0, lambda traces: Numbers.of_all(of_cases(traces)))
+    return Summand(0.0, 1.0, lambda traces: Numbers.from_cases(of_cases(traces)))
 
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

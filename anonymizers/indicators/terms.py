@@ -311,7 +311,7 @@ def coarse_grid() -> np.ndarray:
     return np.unique(np.append(fine[::5], fine[-1]))
 
 
-def of_unit(term: Term, max_units: int) -> Sensitivity:
+def unit_sensitivity(term: Term, max_units: int) -> Sensitivity:
     """Returns what a unit of so many cases changes of a term, in lattice steps."""
     return term.changed.of_cases(max_units)
 

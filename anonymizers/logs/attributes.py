@@ -96,7 +96,7 @@ def clipped_sums(
     """
     traces = traces_in_domain(batch)
     cells = cells_of(traces, batch.decisions, *given)
-    return ClippedCells.of_cases(cells, clip_of_values(clip, batch.decisions), units)
+    return ClippedCells.from_cases(cells, clip_of_values(clip, batch.decisions), units)
 
 
 def vectors_part(

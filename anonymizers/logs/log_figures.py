@@ -133,7 +133,7 @@ def figure_within(
     return Figure(name, of, value, min(math.floor(low), value), max(math.ceil(high), value), kind)
 
 
-def of_clipped(
+def clipped_estimate(
     measure: Measure, whole: float, clipped: float, least: tuple[float, float] = (1.0, 1.0)
 ) -> Estimate:
     """Returns what a sum over clipped cases says of one over whole cases.
@@ -184,7 +184,7 @@ def groups_of_log(
         row, count = rows.get(ends), float(whole[source, target])
         low, high = of_hidden  # of a step that no drawn case had, as of all others of these
         if row is not None:
-            estimate = of_clipped(row, count, float(clipped[source, target]))
+            estimate = clipped_estimate(row, count, float(clipped[source, target]))
             low, high = estimate.ends_of_shown(row.value / row.deviation - threshold)
         figure = figure_within("path", ends, count, (low, high), MEASURED)
         code = groups.end if target == n else int(target)
@@ -288,7 +288,7 @@ class _Released:
         labels: Of START, which comes last among the sources, and END, last among the targets.
         whole: float64[n+1, n+1].
         clipped: float64[n+1, n+1], likewise.
-        least: As of `of_clipped`.
+        least: As of `clipped_estimate`.
     """
 
     labels: tuple[list[str], list[str]]
@@ -310,7 +310,7 @@ class _Released:
         cells = FlowCells.without_positions(n, longest)
         if begins:
             cells = FlowCells(n, np.searchsorted(begins, np.arange(longest + 1), side="right") + 1)
-        flows = VariantFlows.of_variants(variants, cells)
+        flows = VariantFlows.from_variants(variants, cells)
         clips = measures.rows(sums.CLIP)
         clip = clips[0].value if clips else math.inf
         scales = np.minimum(1.0, clip / np.sqrt(flows.squares.astype(np.float64)))
@@ -352,7 +352,7 @@ def flow_figures(
     into, onward = released.whole[:, :n], released.clipped[:, :n]
     by_bins = _estimates_by_occurrence(measures, variants, names)
     sums_of_arcs = into.sum(), onward.sum(), released.least
-    events = [of_clipped(row, *sums_of_arcs) for row in measures.rows(sums.EVENTS)]
+    events = [clipped_estimate(row, *sums_of_arcs) for row in measures.rows(sums.EVENTS)]
     used = names.names.filter(pa.array(into.any(axis=0))).to_pylist()
     if by_bins.keys() >= {*used}:  # what no released case has is not among the names of its files
         total = sum(estimate.value for estimate in by_bins.values())
@@ -379,7 +379,9 @@ def _activities(
         if not whole[code] or name not in by_arcs:
             continue
         several = [
-            of_clipped(by_arcs[name], float(whole[code]), float(clipped[code]), released.least)
+            clipped_estimate(
+                by_arcs[name], float(whole[code]), float(clipped[code]), released.least
+            )
         ]
         if name in by_bins:
             several.append(by_bins[name])
@@ -450,7 +452,7 @@ def _paths(measures: ReleasedMeasures, released: _Released) -> Iterator[Figure]:
         if not whole:
             hidden.append(row)
             continue
-        estimate = of_clipped(row, whole, released.clipped[source, target], released.least)
+        estimate = clipped_estimate(row, whole, released.clipped[source, target], released.least)
         ends = estimate.ends_of_shown(row.value / row.deviation - threshold)
         yield figure_within("path", row.of, whole, ends, MEASURED)
     hidden += measures.rows(sums.ARC_NOT_SHOWN)
@@ -625,7 +627,7 @@ def wait_figures(
 
 def _means(times: LogTimes, names: ActivityVocabulary) -> Mapping[tuple[str, ...], float]:
     """Returns the mean wait of each pair in the released log, in microseconds."""
-    sources, targets, bins = times.of_steps()
+    sources, targets, bins = times.split_steps()
     pairs = sources * len(names) + targets
     distinct, place = np.unique(pairs, return_inverse=True)
     spent = np.bincount(place, middles_us(bins) * times.step_counts, len(distinct))
@@ -647,7 +649,7 @@ def figures_of_log(measures: ReleasedMeasures, log: LogCounts) -> dict[str, Rele
     times = time_figures(measures, log.times)
     paths = (figure for figure in flow if figure.name == "path")
     waits = wait_figures(measures, paths, log.times, log.names)
-    figures = {"figures": ReleasedFigures.of_noisy([*flow, *times, *waits])}
+    figures = {"figures": ReleasedFigures.from_noisy([*flow, *times, *waits])}
     if not measures.rows(GROUP):
         return {**figures}
     return {**figures, "groups": groups_of_log(measures, log.variants, log.names)}

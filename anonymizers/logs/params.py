@@ -347,7 +347,7 @@ class PrivateLogParams(GroupedParams):
         )
         span = None
         if self.first_date is not None and self.last_date is not None:
-            span = TimeRange.of_dates(self.first_date, self.last_date, self.calendar_time_zone)
+            span = TimeRange.from_dates(self.first_date, self.last_date, self.calendar_time_zone)
         return LogTime(calendar, span, self.granularity)
 
     @property

@@ -146,7 +146,7 @@ def decide_service(
         counted: What `cells_of_service` says, of all cases.
         n_names: Activities.
         grid: The grid of stamps.
-        noise: Of each sum; made for `of_clipped`.
+        noise: Of each sum; made for `clipped_estimate`.
         randomness: The release's.
     """
     borders = borders_of(grid)

@@ -124,7 +124,7 @@ class Randomness:
         return other
 
     @cached_property
-    def of_units(self) -> Randomness:
+    def unit_stream(self) -> Randomness:
         """The stream for choices within one unit's own data, such as which of its cases count.
 
         It does not depend on the input: the choice must not, and it is made before the input's
@@ -147,7 +147,7 @@ class Randomness:
 
     def identify(self, kind: str, names: pa.Array) -> np.ndarray:
         """Returns uint64[n, 2], the keyed identity of each name of a kind, such as case ids."""
-        return self._purpose(_IDENTITY + kind).of_text(names)
+        return self._purpose(_IDENTITY + kind).text_blocks(names)
 
     def words(self, purpose: str, cells: np.ndarray, counter: np.ndarray | int = 0) -> np.ndarray:
         """Returns uint64[n, 2], 128 random bits of each (cell, counter).
@@ -186,7 +186,7 @@ class KeyedBlocks:
         out = self._cipher.encryptor().update(data)
         return np.frombuffer(out, "<u8").reshape(-1, 2)
 
-    def of_text(self, names: pa.Array) -> np.ndarray:
+    def text_blocks(self, names: pa.Array) -> np.ndarray:
         """Returns uint64[n, 2], the CBC-MAC of each text's length and UTF-8 bytes.
 
         Of a text of more than 4,096 bytes it is that of the length and the SHA-256 of the bytes.

@@ -295,7 +295,7 @@ class _Sanitised(RoundsMethod):
                 "events of its activity"
             )
             # Of the released files only what `verify` looks at may be said to have been checked.
-            if _of_input(params):
+            if _is_of_input(params):
                 of_merged = (
                     f" Where cases were merged, {close}, both as they were in the input for the "
                     "cases that stay there."
@@ -412,7 +412,7 @@ class _Sanitised(RoundsMethod):
         """
         attribute = params.duration_attribute
         name = None if attribute is None else attribute.name
-        t = None if _of_input(params) else _t(params)
+        t = None if _is_of_input(params) else _t(params)
         verify_released(released, params.k, t, params.protect_ends, name)
 
 
@@ -443,7 +443,7 @@ def _t(params: PretsaCaseParams) -> float | None:
     return t
 
 
-def _of_input(params: PretsaCaseParams) -> bool:
+def _is_of_input(params: PretsaCaseParams) -> bool:
     """Whether t is about the input's durations alone."""
     return getattr(params, "closeness", None) == "input"
 
@@ -472,7 +472,7 @@ def _decide_merging(given: Given, params: PretsaCaseParams) -> MergingDecision:
     tree = MergedTree(variants, durations, distance, params.k, t, params.protect_ends)
     tree.merge()
     attribute = params.duration_attribute
-    t_of_drawn = None if _of_input(params) else t
+    t_of_drawn = None if _is_of_input(params) else t
     drawn = draw_durations(tree, durations, params.k, t_of_drawn, randomness, attribute)
     lengths = np.diff(variants.offsets)
     if attribute is None:

@@ -59,7 +59,7 @@ class OrderRules:
     at_first: bool = True
 
     @classmethod
-    def of_relations(
+    def from_relations(
         cls, relations: ActivityRelations, vocabulary: ActivityVocabulary, at_first: bool = True
     ) -> OrderRules:
         """Returns the rules that all cases keep.

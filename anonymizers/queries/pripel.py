@@ -319,7 +319,7 @@ class PripelParams(contract.Params):
         return self
 
     @property
-    def of_query(self) -> LevelParams:
+    def query_params(self) -> LevelParams:
         """The parameters of the query's own method."""
         given: dict[str, Any] = self.model_dump(
             include={"epsilon", "max_prefix_length", "p_harmful"}
@@ -363,7 +363,7 @@ class Pripel(RoundsMethod):
     def guarantee(self, params: PripelParams) -> Guarantee:
         """Returns the published claim, and why no finite epsilon holds."""
         epsilon = decimal_text(Fraction(params.epsilon))
-        of_query = _QUERIES[params.query].guarantee(params.of_query)
+        query_guarantee = _QUERIES[params.query].guarantee(params.query_params)
         each = "each time and each attribute value" if params.attributes else "each time"
         reality = (
             "No finite epsilon holds: each released case is made from the case of the log that it "
@@ -371,7 +371,7 @@ class Pripel(RoundsMethod):
             "within, and the times and values that fill gaps, are read from the log as well, so "
             "what only one case has can prove that case's presence when it comes out. Were all of "
             f"that public, {each} would still have epsilon {epsilon}, which add up over the events "
-            f"of a case. Of the variants alone: {of_query.reality}"
+            f"of a case. Of the variants alone: {query_guarantee.reality}"
         )
         return Guarantee.without_epsilon(
             "published",
@@ -394,7 +394,7 @@ class Pripel(RoundsMethod):
         bounds = between[params.duration_bounds]
         values = f" and {len(params.declared)} attributes" if params.attributes else ""
         epsilon = decimal_text(Fraction(params.epsilon))
-        asked = _QUERIES[params.query].requires("variants", params.of_query)
+        asked = _QUERIES[params.query].requires("variants", params.query_params)
         of_events = [a for a in params.declared if not a.is_of_case]
         counters = {
             "ranks": Counted(CaseRanks, _ranks),
@@ -458,7 +458,7 @@ def _matched(given: Given, params: PripelParams) -> QueryDecision:
     if not raw.n_variants:
         raise GuaranteeError("the log has no events, so there is nothing to anonymise")
     query = _QUERIES[params.query]
-    decided = query.decide("variants", given.statistics, {}, params.of_query, given.randomness)
+    decided = query.decide("variants", given.statistics, {}, params.query_params, given.randomness)
     answer: ReleasedVariants = decided.variants  # type: ignore[attr-defined]
     if len(vocabulary) > MAX_ACTIVITIES:
         raise UsageError(

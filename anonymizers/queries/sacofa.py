@@ -307,9 +307,9 @@ class Sacofa(LevelMethod):
         """Returns the rules where they are bought, and all levels, in one round."""
         *rules, levels = params.needs
         variants = self._variants(levels, params)
-        return (*(self._bought_rules(need, params) for need in rules), variants)
+        return (*(self._selected_rules(need, params) for need in rules), variants)
 
-    def _bought_rules(self, need: Need, params: SacofaParams) -> Part:
+    def _selected_rules(self, need: Need, params: SacofaParams) -> Part:
         scale = float(Fraction(*params.rules_scale))
         reality = (
             "The rules follow from counts of which activity comes before which, which a unit "
@@ -373,7 +373,7 @@ class Sacofa(LevelMethod):
                 rules = given.decisions["rules"]
             else:
                 relations, at_first = given.statistics["relations"], params.profile == "paper"
-                rules = OrderRules.of_relations(relations, vocabulary, at_first)
+                rules = OrderRules.from_relations(relations, vocabulary, at_first)
             judge = RuleJudge(rules, params, given.randomness, self.name)
             variants, n_names = given.statistics["variants"], len(vocabulary)
             counts = trace_variant_query(

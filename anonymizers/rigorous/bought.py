@@ -363,7 +363,7 @@ def activities_of_cases(batch: Batch, max_activities: int) -> ActivityCounts:
     In lattice steps, see `weights_of_names`.
     """
     traces = batch.traces
-    cases, codes = distinct_activities(traces, max_activities, batch.randomness.of_units)
+    cases, codes = distinct_activities(traces, max_activities, batch.randomness.unit_stream)
     weights = weights_of_names(cases, max_activities)
     # Floats hold whole numbers up to 2^53 exactly.
     sums = np.bincount(codes, weights, minlength=len(traces.vocabulary)).astype(np.int64)

@@ -71,7 +71,7 @@ def _norms_of_cases(batch: Batch, n_bins: int | None) -> CaseNorms:
 
         borders = duration_borders(n_bins)
     traces = recode_to_selected(batch.traces, batch.decisions)
-    return CaseNorms.of_squares(cells_of_flows(traces, borders).squares, norm_grid())
+    return CaseNorms.from_squares(cells_of_flows(traces, borders).squares, norm_grid())
 
 
 @cache

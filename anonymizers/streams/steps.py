@@ -67,22 +67,22 @@ class Identities:
                 and a case id.
         """
         case, ids = _coded(events, CASE_ID)
-        keys, whose = self._of["case"].of_text(ids), np.zeros((len(ids), 0), np.uint64)
+        keys, whose = self._of["case"].text_blocks(ids), np.zeros((len(ids), 0), np.uint64)
         if rule.cap is not None:
             individual, names = _coded(events, INDIVIDUAL_ID)
             pairs, case = np.unique(individual * len(ids) + case, return_inverse=True)
-            whose = self._of["individual"].of_text(names)[pairs // len(ids)]
+            whose = self._of["individual"].text_blocks(names)[pairs // len(ids)]
             # The words of the two kinds are independent, so two pairs agree with chance 2^-128.
             keys = self._of["case of individual"].encrypt(keys[pairs % len(ids)] ^ whose)
         activity, names = _coded(events, ACTIVITY)
         time, published = (np.asarray(events.column(n)) for n in (TIMESTAMP, PUBLISH_TIME))
         given = events.column(EVENT_ID)
-        event_ids = self._of["event"].of_text(pc.fill_null(given, ""))[:, 0].copy()
+        event_ids = self._of["event"].text_blocks(pc.fill_null(given, ""))[:, 0].copy()
         unnamed = np.flatnonzero(np.asarray(given.is_null()))
         if len(unnamed):
             described = np.empty((len(unnamed), 2), np.uint64)
             described[:, 0] = time[unnamed].view(np.uint64)
-            described[:, 1] = self._of["activity"].of_text(names)[activity[unnamed], 0]
+            described[:, 1] = self._of["activity"].text_blocks(names)[activity[unnamed], 0]
             event_ids[unnamed] = self._of["event without id"].encrypt(described)[:, 0]
         codes = rule.coded(names, activity, published)
         time = published if rule.by_publishing else time
@@ -157,7 +157,7 @@ class StreamName:
         """Name and epoch in one: what keys and budgets are kept under."""
         return f"{self.release_id}@{self.epoch}"
 
-    def spent_words(self, step: int) -> str:
+    def exhausted_message(self, step: int) -> str:
         """Returns what is said once the last step of the horizon is published."""
         return (
             f"the budget of epoch {self.epoch} of {self.release_id} is spent: step {step} was the "

@@ -74,7 +74,7 @@ class VariantParams(StreamParams):
         part = self.participation
         if self.view == "window":
             return {"chosen": variant_noise(epsilon, delta, self.horizon, part)}
-        strategies, budget = self.of_sums
+        strategies, budget = self.sum_strategies
         noises = {}
         for need, strategy in zip(budget.needs, strategies, strict=True):
             assert isinstance(need, Sums)
@@ -90,7 +90,7 @@ class VariantParams(StreamParams):
         return noises
 
     @cached_property
-    def of_sums(self) -> tuple[tuple[Strategy, Strategy], Budget]:
+    def sum_strategies(self) -> tuple[tuple[Strategy, Strategy], Budget]:
         """The strategies for the counts of a step and for sums, and what both may spend.
 
         By the counts variants are chosen; it is asked for where sums over steps are published.
@@ -98,8 +98,8 @@ class VariantParams(StreamParams):
         part = self.participation
         most = part.protected_cases
 
-        def drawable(of_sums: Strategy) -> tuple[tuple[Strategy, Strategy], Budget]:
-            strategies = Strategy(self.horizon), of_sums
+        def drawable(sum_strategies: Strategy) -> tuple[tuple[Strategy, Strategy], Budget]:
+            strategies = Strategy(self.horizon), sum_strategies
             norm, norm_of_sums = (strategy.norm(part) for strategy in strategies)
             chosen = Sensitivity(most, most, norm**2, part.cases, norm)
             variants = of_count(UNITS).times(norm_of_sums)
@@ -125,7 +125,7 @@ class VariantParams(StreamParams):
             return super().budget_at(n_times, norm)
         if n_times == 1:
             return self.budget
-        strategies, budget = self.of_sums
+        strategies, budget = self.sum_strategies
         [spend] = budget.spends()
         delta = min(n_times * spend.delta, Fraction(1))
         blocks = (
@@ -245,7 +245,7 @@ class VariantSteps(CountSteps):
         """See `StepProduct`."""
         if self._sums is None or self.params.guarantee != "case":
             return super().spends()
-        _, budget = self.params.of_sums
+        _, budget = self.params.sum_strategies
         return budget.spends()
 
     def explain(self) -> tuple[str, ...]:

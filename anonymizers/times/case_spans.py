@@ -104,7 +104,7 @@ def count_granularities(batch: Batch, time_zone: str) -> ClippedCells:
     of_cases = np.full(n, _N_CELLS - 1)
     np.minimum.at(of_cases, np.repeat(np.arange(n), traces.lengths), coarsest)
     cells = CaseCells.of(np.arange(n), of_cases, n, _N_CELLS)
-    return ClippedCells.of_cases(cells, 1, 1)  # norm 1: never clipped
+    return ClippedCells.from_cases(cells, 1, 1)  # norm 1: never clipped
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def count_spans(batch: Batch, time: LogTime, n_bins: int | None = None) -> Clipp
     bins, n_bins = bins_of_spans(traces, time, n_bins, decisions)
     n = traces.n_cases
     cells = CaseCells.of(np.arange(n), bins, n, n_bins)
-    return ClippedCells.of_cases(cells, 1, 1)  # norm 1: never clipped
+    return ClippedCells.from_cases(cells, 1, 1)  # norm 1: never clipped
 
 
 def bins_of_spans(

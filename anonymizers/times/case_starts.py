@@ -64,7 +64,7 @@ def count_starts(batch: Batch, log_time: LogTime) -> ClippedCells:
         traces.n_cases,
         time.n_days + HOURS_OF_WEEK,
     )
-    return ClippedCells.of_cases(cells, _CELLS_OF_CASE, 1)  # norm root 2: never clipped
+    return ClippedCells.from_cases(cells, _CELLS_OF_CASE, 1)  # norm root 2: never clipped
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def decide_starts(
     )
     buckets = np.zeros(int(by_date[level].max()) + 1)
     domain = cells.labels[0]
-    buckets[domain] = cells.standing_out()
+    buckets[domain] = cells.visible_shares()
 
     def dates() -> list[tuple[str, ...]]:
         ends = time.dates_of(domain * _BUCKET_DAYS[level], _BUCKET_DAYS[level])
@@ -236,7 +236,7 @@ class _Cells:
             shares = shares / np.bincount(group, shares)[group] * of_groups[group]
         return shares
 
-    def standing_out(self) -> np.ndarray:
+    def visible_shares(self) -> np.ndarray:
         """Returns float64[n], shares of the cells, each as fine as it stands out of the noise.
 
         What cells of one labelling leave of a coarser one is divided by working time, if together

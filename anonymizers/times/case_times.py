@@ -196,7 +196,7 @@ def count_tables(batch: Batch, time: LogTime) -> ClippedCells:
         keys.append(first + rows * width + columns)
         first += n_rows * width
     cells = CaseCells.of(np.tile(np.arange(n), _TABLES), np.concatenate(keys), n, first)
-    return ClippedCells.of_cases(cells, _TABLES, 1)  # norm root 3: never clipped
+    return ClippedCells.from_cases(cells, _TABLES, 1)  # norm root 3: never clipped
 
 
 @dataclass(frozen=True)

@@ -359,11 +359,11 @@ def fitted(
         variants.n_cases / max(some.n_cases, 1),
     )  # fmt: skip
 
-    def of_all(sums: np.ndarray) -> np.ndarray:
+    def overall_spans(sums: np.ndarray) -> np.ndarray:
         return spans_at(spans, ranks_in(sums, is_single.astype(np.int64)))
 
-    fit.rake(of_all)
-    bins = spans.wide[np.searchsorted(spans.borders, of_all(fit.sums()), side="right")]
+    fit.rake(overall_spans)
+    bins = spans.wide[np.searchsorted(spans.borders, overall_spans(fit.sums()), side="right")]
     expected = np.where(is_single, spans.n_wide, bins)
     tables, periods = decisions["tables"], decisions["periods"]
     times = case_times.decide_times(tables, spans, periods, classes, (case_classes, expected))
@@ -374,14 +374,14 @@ def fitted(
             times, case_classes, begun, ranks_in(sums, case_classes * 2 + is_single)
         )
 
-    def of_classes(sums: np.ndarray) -> np.ndarray:
+    def spans_by_class(sums: np.ndarray) -> np.ndarray:
         bins = bins_of(sums)
         return spans_at(
             spans, case_times.ranks_among_all(spans, bins, ranks_in(sums, bins * 2 + is_single))
         )
 
-    fit.rake(of_classes)
-    fit.note_kept(of_classes, vocabulary, randomness)
+    fit.rake(spans_by_class)
+    fit.note_kept(spans_by_class, vocabulary, randomness)
     several, sums = np.flatnonzero(~is_single), fit.sums()
     by_class = sums_by_class_and_bin(
         sums[several], case_classes[several], bins_of(sums)[several], (classes.size, spans.n_wide)

@@ -150,7 +150,7 @@ def count_durations(
     traces = detail.cases(traces)
     cells = _decided_cells(traces, time, n_bins, decisions, classes)
     clip = decisions[clip].clip_units if isinstance(clip, str) else clip
-    return ClippedCells.of_cases(cells, clip, units)
+    return ClippedCells.from_cases(cells, clip, units)
 
 
 def count_norms(
@@ -173,7 +173,7 @@ def count_norms(
     traces, decisions = traces_in_domain(batch), batch.decisions
     traces = detail.cases(traces)
     cells = _decided_cells(traces, time, n_bins, decisions, case_classes.NO_CLASSES)
-    return CaseNorms.of_squares(cells.squares + traces.lengths - 1, norm_grid())
+    return CaseNorms.from_squares(cells.squares + traces.lengths - 1, norm_grid())
 
 
 def _decided_cells(

@@ -75,7 +75,7 @@ class TimeRange:
     last_us: int
 
     @classmethod
-    def of_dates(cls, first: str, last: str, time_zone: str) -> TimeRange:
+    def from_dates(cls, first: str, last: str, time_zone: str) -> TimeRange:
         """Returns the range from the begin of one date to the end of another, both included.
 
         Args:

@@ -414,9 +414,9 @@ class _Builder:
     def mined(self, place: _Place) -> models.ProcessTree:
         """Returns the tree of a place."""
         if len(place.part) == 1:
-            return self.of_activity(place.part[0])
+            return self.build_activity(place.part[0])
         if place.n_cuts >= MAX_CUTS:
-            return self.of_flower(place)
+            return self.build_flower(place)
         rows = np.ix_(place.part, place.part)
         follows = place.follows[rows]
         starts, ends = place.starts[list(place.part)], place.ends[list(place.part)]
@@ -427,24 +427,24 @@ class _Builder:
         )
         for operator, cut in cuts:
             if (groups := cut()) is not None:
-                return self.of_cut(operator, place, _outer(groups, place))
+                return self.build_cut(operator, place, _outer(groups, place))
         returns = place.ends[:, None] & place.starts[None, :] & place.follows
         np.fill_diagonal(returns, False)
         once = replace(place, follows=place.follows & ~returns)
         goes_straight = bool(returns[rows].any())
         loop_parts = loop_cut(follows, starts, ends)
         if loop_parts is not None:
-            return self.of_loop(once, _outer(loop_parts, place), goes_straight)
+            return self.build_loop(once, _outer(loop_parts, place), goes_straight)
         if goes_straight:
-            return self.of_loop(once, [place.part], goes_straight)
+            return self.build_loop(once, [place.part], goes_straight)
         into_starts = place.follows & place.starts[None, :]
         np.fill_diagonal(into_starts, False)
         if self.begins_anew and into_starts[rows].any():
             inside = _mask(place.part, self.n)
             last = place.ends | (inside & into_starts[:, inside].any(axis=1))
             once = replace(place, follows=place.follows & ~into_starts, ends=last)
-            return self.of_loop(once, [place.part], True)
-        return self.of_flower(place)
+            return self.build_loop(once, [place.part], True)
+        return self.build_flower(place)
 
     def without_loops(self, follows: np.ndarray, rows: Any = ...) -> np.ndarray:
         """The pairs but those of two activities that follow each other in too many cases.
@@ -464,10 +464,10 @@ class _Builder:
         np.fill_diagonal(is_loop, False)
         return is_loop
 
-    def of_flower(self, place: _Place) -> models.ProcessTree:
+    def build_flower(self, place: _Place) -> models.ProcessTree:
         return models.flower(self.names[activity] for activity in place.part)
 
-    def of_activity(self, activity: int) -> models.ProcessTree:
+    def build_activity(self, activity: int) -> models.ProcessTree:
         name = models.leaf(self.names[activity])
         follows_itself = self.relation.holds[activity, activity]
         tree = models.loop(name, models.SILENT) if follows_itself else name
@@ -478,7 +478,7 @@ class _Builder:
         occurrences = self.counts[list(part)].sum()
         return self.is_published and bool(occurrences <= self.n_cases - self.tolerance)
 
-    def of_cut(
+    def build_cut(
         self, operator: models.Operator, place: _Place, parts: list[Part]
     ) -> models.ProcessTree:
         if operator == "parallel":
@@ -491,7 +491,9 @@ class _Builder:
         children = tuple(map(_optional, map(self.mined, places), passed))
         return _optional(models.ProcessTree(operator, None, children), self.is_rare(place.part))
 
-    def of_loop(self, place: _Place, parts: list[Part], goes_straight: bool) -> models.ProcessTree:
+    def build_loop(
+        self, place: _Place, parts: list[Part], goes_straight: bool
+    ) -> models.ProcessTree:
         """Returns a loop of a body and ways back; of these one is empty if it goes straight."""
         places = list(map(place.entered, parts))
         # How cases begin and end says nothing about the ways back of a loop, nor about a part that

@@ -263,12 +263,12 @@ class _Rests:
     def __init__(self) -> None:
         self._known: dict[tuple[str, Collection[Any]], _Rest] = {}
 
-    def of_tree(self, tree: ProcessTree, code_of: dict[str, int]) -> _Rest:
+    def from_tree(self, tree: ProcessTree, code_of: dict[str, int]) -> _Rest:
         """Returns all of a tree; of a silent one an empty sequence."""
         if tree.label is not None:
             code = code_of[tree.label]
             return self._one("leaf", (code,), False, 1 << code)
-        parts = [self.of_tree(child, code_of) for child in tree.children]
+        parts = [self.from_tree(child, code_of) for child in tree.children]
         if tree.operator == "loop":
             body, back = parts
             further = self.sequence([back, body])
@@ -308,21 +308,23 @@ class _Rests:
             first |= part.first
             if not part.may_end:
                 break
-        return self._of_several("sequence", flat, all(part.may_end for part in flat), first)
+        return self._from_several("sequence", flat, all(part.may_end for part in flat), first)
 
     def exclusive(self, parts: Iterable[_Rest]) -> _Rest:
         """Returns one of the parts, equal ones once."""
         flat = frozenset(_flat("exclusive", parts))
         may_end = any(part.may_end for part in flat)
-        return self._of_several("exclusive", flat, may_end, _any_of(flat))
+        return self._from_several("exclusive", flat, may_end, _any_of(flat))
 
     def parallel(self, parts: Iterable[_Rest]) -> _Rest:
         """Returns all parts beside each other, but those that are through."""
         left = tuple(part for part in parts if part.first)
         may_end = all(part.may_end for part in left)
-        return self._of_several("parallel", left, may_end, _any_of(left))
+        return self._from_several("parallel", left, may_end, _any_of(left))
 
-    def _of_several(self, kind: str, parts: Collection[_Rest], may_end: bool, first: int) -> _Rest:
+    def _from_several(
+        self, kind: str, parts: Collection[_Rest], may_end: bool, first: int
+    ) -> _Rest:
         if len(parts) == 1:
             return next(iter(parts))
         return self._one(kind if parts else "sequence", parts, may_end, first)
@@ -350,7 +352,7 @@ class _Automaton:
         self._states: list[_Rest] = []
         self._number: dict[_Rest, int] = {}
         self._next = np.full((64, n_codes), _NOWHERE, np.int32)
-        self._number_of(self._rests.of_tree(tree, code_of))
+        self._number_of(self._rests.from_tree(tree, code_of))
 
     def after(self, states: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Returns int32[n], the state after each state and activity, or _NOWHERE."""

@@ -240,7 +240,7 @@ class AutoVariants(JointVariants):
             f"{joint}; or, where that is expected to be nearer, releases variants of at least "
             f"{least:,} noisy cases, with Laplace noise, and makes up three quarters of the others "
             "from these; or, where that is, "
-            f"{self._tree.explain(self._of_tree(means), max_units)}"
+            f"{self._tree.explain(self._tree_allowances(means), max_units)}"
         )
 
     def answer(
@@ -262,7 +262,7 @@ class AutoVariants(JointVariants):
             return super().answer(counted, domain, means, randomness)
         if way == TREE:
             in_tree = replace(domain, max_length=min(domain.max_length, _LONGEST_IN_TREE))
-            return self._tree.answer(counted, in_tree, self._of_tree(means), randomness)
+            return self._tree.answer(counted, in_tree, self._tree_allowances(means), randomness)
         assert way == HISTOGRAM
         allowance, prefix = means[f"{self.name}/histogram"], f"{self.name}/histogram"
         seen = stable_variants(counted, allowance, domain.max_units, randomness, prefix)
@@ -272,7 +272,7 @@ class AutoVariants(JointVariants):
             seen = completed(seen, profile.threshold, missing, domain, randomness, prefix)
         return released(seen, domain.vocabulary)
 
-    def _of_tree(self, means: Allowances) -> Allowances:
+    def _tree_allowances(self, means: Allowances) -> Allowances:
         names = (need.name for need in self._tree.needs(1, None))
         return {name: means[f"{self.name}/{name}"] for name in names}
 
@@ -314,7 +314,7 @@ def completed(
     if n_missing <= 0 or not seen.n_variants:
         return seen
     cells = FlowCells.of(len(domain.vocabulary), domain.max_length, _CELLS)
-    sums = VariantFlows.of_variants(seen, cells).unclipped_sums(cells)
+    sums = VariantFlows.from_variants(seen, cells).unclipped_sums(cells)
     hidden = SumNoise((1000 * threshold, _ROOT_OF_12), 1, is_laplace=False)
     chain = markov.chain_of(sums, cells, hidden, _known(sums, cells))
     if chain is None:

@@ -277,7 +277,7 @@ class Measured:
         cells = FlowCells.without_positions(n_names, domain.max_length)
         if unseen_stand_out((1 - share) * about, about, domain, for_chain):
             cells = FlowCells.of(n_names, domain.max_length, _CELLS)
-        flows = VariantFlows.of_variants(counted, cells)
+        flows = VariantFlows.from_variants(counted, cells)
         n_bins = cells.n_blocks - 2 + cells.has_whole
         noise_of_clip = for_chain.relative_width * m
         rank = rank_of_clip(noise_of_clip, cells.n_possible, n_names, _RANK_WEIGHT, n_bins)
@@ -409,7 +409,7 @@ class Measured:
         randomness: Randomness,
     ) -> Iterator[Block]:
         """Yields blocks of columns: rows, columns and values of entries, the sums, their noise."""
-        flows, units = VariantFlows.of_variants(proposals, self.cells), self.chain_noise.units
+        flows, units = VariantFlows.from_variants(proposals, self.cells), self.chain_noise.units
         values = flows.clipped(self.clip_units, units) / units
         reached, column = distinct_places(flows.keys)
         sums = self.chain[np.searchsorted(self.cells.possible, reached)] / units

@@ -518,7 +518,7 @@ class MarkovVariants(VariantGenerator):
         self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
     ) -> tuple[np.ndarray, SumNoise]:
         allowance, cells = means[f"{self.name} sums"], self.cells_of(domain)
-        flows = VariantFlows.of_variants(counted, cells)
+        flows = VariantFlows.from_variants(counted, cells)
         buckets = np.searchsorted(norm_grid(), flows.squares)
         cases = sum_groups(buckets, flows.cases, len(norm_grid()) + 1)
         noise_of_clip = self._noise_of_clip(means, domain.max_units)
@@ -572,7 +572,7 @@ class MarkovVariantsPure(MarkovVariants):
         self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
     ) -> tuple[np.ndarray, SumNoise]:
         cells = self.cells_of(domain)
-        flows = VariantFlows.of_variants(counted, cells)
+        flows = VariantFlows.from_variants(counted, cells)
         changed = clips.whole_sums_sensitivity(domain.max_length, domain.max_units)
         noise = means[f"{self.name} sums"].noise(changed)
         stream = CellStream(randomness, f"{self.name}/sum", cell_numbers(cells.possible))

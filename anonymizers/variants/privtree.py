@@ -402,7 +402,7 @@ class _Likeness:
     recent: np.ndarray
 
     @classmethod
-    def of_empty(cls, n: int) -> _Likeness:
+    def empty(cls, n: int) -> _Likeness:
         return cls(np.zeros(n, np.uint64), np.full((n, _RECENT), -1))
 
     def after(self, activities: np.ndarray) -> _Likeness:
@@ -464,7 +464,7 @@ class _Continuations:
 def _continuations(tree: SplitTree, counts: np.ndarray) -> list[_Continuations]:
     """One table for each way to be alike, the closest first."""
     sums = counts.copy()
-    likeness = _Likeness.of_empty(len(sums))
+    likeness = _Likeness.empty(len(sums))
     # Levels lie one after the other, from the root on.
     borders = np.searchsorted(tree.depths, np.arange(int(tree.depths[-1]) + 2))
     for first, last in pairwise(borders[1:].tolist()):
@@ -552,7 +552,7 @@ def _follow(tables: list[_Continuations], likeness: _Likeness, words: np.ndarray
 def _likeness_of(offsets: np.ndarray, codes: np.ndarray) -> _Likeness:
     """Returns the likeness of whole prefixes."""
     lengths = np.diff(offsets)
-    likeness = _Likeness.of_empty(len(lengths))
+    likeness = _Likeness.empty(len(lengths))
     for i in range(int(lengths.max())):
         rows = np.flatnonzero(lengths > i)
         longer = likeness.take(rows).after(codes[offsets[rows] + i])

@@ -47,7 +47,7 @@ def pages() -> Iterator[tuple[str, str]]:
     """Yields the name of each page's file, and its text; the list comes first."""
     yield "index.md", _list()
     places = explained()
-    for name in sorted(METHODS.ours):
+    for name in sorted(METHODS.builtins):
         yield f"{name}.md", "\n".join(_page(name, places.get(name))) + "\n"
 
 
@@ -68,7 +68,7 @@ def _list() -> str:
         lines += ["", text]
         rows = (
             [f"[{code(name)}]({name}.md)", plain(large(METHODS[name].summary))]
-            for name in sorted(METHODS.ours)
+            for name in sorted(METHODS.builtins)
             if METHODS[name].guarantee_kind == kind
         )
         lines += table(("Method", "What it releases"), rows)

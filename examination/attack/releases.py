@@ -426,7 +426,7 @@ class _KeyUseProbe(Randomness):
     was_asked = False
 
     @cached_property
-    def of_units(self) -> Randomness:
+    def unit_stream(self) -> Randomness:
         return self
 
     def identify(self, kind: str, names: pa.Array) -> np.ndarray:
@@ -538,7 +538,7 @@ class Releases:
         rounds = method.rounds(params)
         try:
             for round_name in rounds:
-                keyed = randomness if decisions else randomness.of_units
+                keyed = randomness if decisions else randomness.unit_stream
                 statistics = {
                     name: self._statistic((round_name, name), counter, traces, decisions, keyed)
                     for name, counter in method.requires(round_name, params).items()

@@ -48,7 +48,7 @@ def show_report(
     show(Result((), {**said, "report": paths}, above=lines, below=below), form)
 
 
-def of_one_window(config: ReleaseConfig) -> tuple[ReleaseConfig, list[str]]:
+def one_window_config(config: ReleaseConfig) -> tuple[ReleaseConfig, list[str]]:
     """Returns a configuration without its schedule, and what to say of that.
 
     A window's release is one of the window's cases, so it is attacked as a release by itself. The
@@ -94,7 +94,7 @@ def run(given: Given) -> int:
     path = file_to_write("report", flags.pop("report"))
     n_releases = flags.pop("releases", DEFAULT_RELEASES)
     # Nothing is released, so it does not matter where to.
-    config, remarks = of_one_window(load(given.config, {**flags, "output": "nowhere"}))
+    config, remarks = one_window_config(load(given.config, {**flags, "output": "nowhere"}))
     with showing_progress(given.form):
         report = attack_configuration(config, n_releases)
     show_report(report, path, given.form, report.verdict, remarks)

@@ -13,7 +13,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     """Adds the size and the files."""
     from tracecloak.transforms.formats.registry import FORMATS
 
-    written = [form for form in FORMATS.ours.values() if form.writer is not None]
+    written = [form for form in FORMATS.builtins.values() if form.writer is not None]
     plain = ", ".join(form.endings[0] for form in written if not form.is_packed)
     packed = ", ".join(form.endings[0] for form in written if form.is_packed)
     parser.add_argument("--cases", type=int, required=True, help="number of cases")

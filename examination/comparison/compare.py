@@ -112,7 +112,7 @@ class Comparison:
                 row,
                 f"{row['method']}, epsilon {row['epsilon']}",
                 release,
-                partial(_of_model, is_mined) if row["kind"] != "line" else lambda *_: {},
+                partial(_model_row, is_mined) if row["kind"] != "line" else lambda *_: {},
                 lambda before: is_mined <= before.get("is_mined", False),
             )
 
@@ -150,9 +150,9 @@ def _release_figures(
     return {**_figures(original, released), "seconds": released.seconds}, asked
 
 
-def _of_model(is_mined: bool, quality: ModelQuality | None, seconds: float | None) -> Row:
-    of_model = {f"mined_{name}": getattr(quality, name, None) for name in _OF_MODELS}
-    return {"is_mined": is_mined, **checked(of_model)}
+def _model_row(is_mined: bool, quality: ModelQuality | None, seconds: float | None) -> Row:
+    model_row = {f"mined_{name}": getattr(quality, name, None) for name in _OF_MODELS}
+    return {"is_mined": is_mined, **checked(model_row)}
 
 
 def _figures(original: Original, released: Released) -> Row:

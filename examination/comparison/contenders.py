@@ -346,7 +346,7 @@ class Registered:
 
 def _counted_once(original: Original, method: Anonymizer, params: Any) -> Release:
     """A method of one round whose product is variants."""
-    units = fresh_randomness().of_units
+    units = fresh_randomness().unit_stream
     [bounded] = bound([original.traces], method, params, fresh_randomness())
     statistics = {
         name: counter.count(bounded, {}, units)

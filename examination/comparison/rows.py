@@ -85,7 +85,7 @@ class Step:
         row: What its row is known by.
         title: What the progress calls it.
         release: Releases and measures; returns the figures, and what is mined of it, if anything.
-        of_model: Returns the figures of the model, and of the seconds it took; of no model None.
+        model_row: Returns the figures of the model, and of the seconds it took; of no model None.
         is_known: Whether a row of the same release that was computed before need not be again.
     """
 
@@ -93,7 +93,7 @@ class Step:
     row: Row
     title: str
     release: Callable[[], tuple[Row, Asked | None]]
-    of_model: Callable[[ModelQuality | None, float | None], Row]
+    model_row: Callable[[ModelQuality | None, float | None], Row]
     is_known: Callable[[Row], bool]
 
 
@@ -155,7 +155,7 @@ def rows_of_steps(
                 continue
             row = {**step.row, **figures}
             if asked is None:
-                yield {**row, **step.of_model(None, None)}, True
+                yield {**row, **step.model_row(None, None)}, True
             else:
                 waiting.add(miners.submit(partial(_with_model, row, step, asked)))
         yield from finished(0)
@@ -168,7 +168,7 @@ def _with_model(row: Row, step: Step, asked: Asked, miner: PatientMiner) -> Row:
         quality = miner.mined(asked)
     except (TimeoutError, RuntimeError) as error:
         _LOG.warning("%s: %s", step.title, error)
-    return {**row, **step.of_model(quality, time.perf_counter() - begun)}
+    return {**row, **step.model_row(quality, time.perf_counter() - begun)}
 
 
 def missing(steps: Iterable[Step], rows: Iterable[Row]) -> int:

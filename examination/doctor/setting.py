@@ -65,13 +65,13 @@ class Setting:
             return None
         if (schedule := config.made_schedule) is None:
             return config
-        from tracecloak.pipelines.windows.batch import of_window
+        from tracecloak.pipelines.windows.batch import config_of_window
 
         try:
             day = self.next_day or self.days[-1]
         except TracecloakError:  # of the ledger, of which a check of its own tells
-            return of_window(config, schedule.numbered(0))
-        return of_window(config, day.window)
+            return config_of_window(config, schedule.numbered(0))
+        return config_of_window(config, day.window)
 
     @property
     def stream(self) -> StreamConfig | None:

@@ -28,7 +28,7 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.calendar.durations import duration_text
 from tracecloak.schemas.errors import InputSchemaError, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, EVENT_INDEX, PUBLISH_TIME, TIMESTAMP
-from tracecloak.schemas.events.stamps import UNITS_US
+from tracecloak.schemas.events.timestamps import UNITS_US
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.services.kafka_reader import KafkaMessages
 
@@ -253,14 +253,14 @@ def check_input(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether the source is there, and has what is mapped; reads no record."""
     release, stream = setting.release, setting.stream
     if stream is not None:
-        yield from _of_stream(stream)
+        yield from _check_stream(stream)
     elif release is not None and release.query is not None:
-        yield from _of_query(release)
+        yield from _check_query(release)
     elif release is not None:
-        yield from _of_files(setting, release)
+        yield from _check_files(setting, release)
 
 
-def _of_files(setting: Setting, release: ReleaseConfig) -> Iterator[CheckResult]:
+def _check_files(setting: Setting, release: ReleaseConfig) -> Iterator[CheckResult]:
     from tracecloak.pipelines.configuration.source import source_of
     from tracecloak.pipelines.keys.notes import left_out_of
 
@@ -274,7 +274,7 @@ def _of_files(setting: Setting, release: ReleaseConfig) -> Iterator[CheckResult]
         yield "ok", "files are left out of the next window, as a person decided"
 
 
-def _of_query(release: ReleaseConfig) -> Iterator[CheckResult]:
+def _check_query(release: ReleaseConfig) -> Iterator[CheckResult]:
     from tracecloak.transforms.inputs.databases import connected, query_text
 
     query_text(release.query or "")
@@ -289,7 +289,7 @@ def _of_query(release: ReleaseConfig) -> Iterator[CheckResult]:
     yield "ok", "the database answers; it is not asked the query, as that is asked once"
 
 
-def _of_stream(config: StreamConfig) -> Iterator[CheckResult]:
+def _check_stream(config: StreamConfig) -> Iterator[CheckResult]:
     from tracecloak.pipelines.stream.services import check_registry, is_begun, step_sinks
 
     if config.schema_registry is not None:
@@ -305,14 +305,14 @@ def _of_stream(config: StreamConfig) -> Iterator[CheckResult]:
                 check_history(topic, one.start)
             yield "ok", f"topic {topic.name} is set as it must be; a start compares its clock"
         elif not (begun and is_local(config.runner)):  # else with the state of the epoch
-            yield from of_pubsub(one, None)
+            yield from check_pubsub(one, None)
     step_sinks(config)
     for name in ("output", "reject"):
         if getattr(config, f"{name}_kafka") is not None:
             yield "ok", f"{name}_topic is there"
 
 
-def of_pubsub(config: StreamConfig, known: Mapping[str, Any] | None) -> Iterator[CheckResult]:
+def check_pubsub(config: StreamConfig, known: Mapping[str, Any] | None) -> Iterator[CheckResult]:
     """Looks whether a subscription or a topic of Pub/Sub is there, and is what was read.
 
     Args:
@@ -382,12 +382,12 @@ def _local_state(setting: Setting, epoch: Epoch, ledger: Ledger) -> Iterator[Che
     known = by_source(config, {} if kept is None else kept.positions)
     for one, positions in zip(config.sources, known, strict=True):
         if (topic := one.input_kafka) is not None:
-            yield from _of_topic(setting, topic, key, positions, config.start)
+            yield from _check_topic(setting, topic, key, positions, config.start)
         else:
-            yield from of_pubsub(one, None if kept is None else positions)
+            yield from check_pubsub(one, None if kept is None else positions)
 
 
-def _of_topic(
+def _check_topic(
     setting: Setting, topic: KafkaTopic, key: bytes, positions: Mapping[str, Any], start_us: int
 ) -> Iterator[CheckResult]:
     from tracecloak.transforms.services import kafka_identity

@@ -208,7 +208,7 @@ def graph_of(release: Received) -> dict[str, Any]:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise TypeError
         if body["edges"]:
-            ReleasedGraph.of_edges(body["edges"])
+            ReleasedGraph.from_edges(body["edges"])
 
     graph = release.values_of(DFG_NAME, read)
     if graph is None:
@@ -231,7 +231,7 @@ def _as_counted(source: EventSource, manifest: Mapping[str, Any]) -> tuple[Trace
         return _traces(source), _BY_SHARES
     mapping = replace(source.mapping, needs_individual=True)
     traces = _traces(replace(source, mapping=mapping), by_individual=True)
-    units = Randomness(ReleaseKey(bytes(32)), "evaluation", "", "").of_units
+    units = Randomness(ReleaseKey(bytes(32)), "evaluation", "", "").unit_stream
     bounded = ContributionBounds(max_cases_per_individual=most).bound(traces, units)
     return replace(bounded, individuals=None), (
         f"At most {most:,} of the cases of each individual count, as in the release: "
@@ -279,7 +279,7 @@ def _graph_report(
     """Compares the original's graph with a released one, whose names may be others."""
     edges, names = graph["edges"], graph.get("activities", ())
     public = _in_names_of(original, names).edges if names else None
-    of_release = graph_figures(original, ReleasedGraph.of_edges(edges), half_width, public)
+    of_release = graph_figures(original, ReleasedGraph.from_edges(edges), half_width, public)
     if not edges or not all("low" in edge and "high" in edge for edge in edges):
         of_release = {n: x for n, x in of_release.items() if n not in _OF_INTERVALS}
     drawn = Side.of(bootstrap(original.cases))

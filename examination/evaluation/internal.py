@@ -318,7 +318,7 @@ def _shown(
     truth = graph_of_log(DirectlyFollows.from_traces(original), original.vocabulary)
     if released is None:
         if DFG_NAME in release.paths and (edges := graph_of(release)["edges"]):
-            shown["map"] = map_with_original(map_data(ReleasedGraph.of_edges(edges), {}), truth)
+            shown["map"] = map_with_original(map_data(ReleasedGraph.from_edges(edges), {}), truth)
         return shown
     times, is_timed = LogTimes.from_traces(released), has_times(operations)
     graph = graph_of_log(DirectlyFollows.from_traces(released), released.vocabulary)

@@ -58,7 +58,7 @@ N_RELEASES = 5
 def of_log(traces: TraceBatch, params: AmunParams) -> float:
     """Returns the mean of the epsilons that Amun estimates for the times of a log, starts included.
 
-    Before any is divided by the copies of its case, which `of_releases` does. A time whose group
+    Before any is divided by the copies of its case (`released_epsilon`). A time whose group
     has one value only has the epsilon of the least favourable prior, (1 - g) / 2, which is that of
     the counts.
 
@@ -74,7 +74,7 @@ def of_log(traces: TraceBatch, params: AmunParams) -> float:
     return float((epsilons * counts).sum() / counts.sum())
 
 
-def of_releases(traces: TraceBatch, params: AmunParams) -> float:
+def released_epsilon(traces: TraceBatch, params: AmunParams) -> float:
     """Returns the mean epsilon of the times of a released log, starts included.
 
     What the paper prints as epsilon_t: its authors' code takes the mean after it has divided the
@@ -163,7 +163,7 @@ class AmunPaper(Paper):
         key = log.name, advantage
         if key not in self._epsilons:
             params = self.params(advantage, "sampling")
-            self._epsilons[key] = f"{of_releases(log.traces, params):.2f}"
+            self._epsilons[key] = f"{released_epsilon(log.traces, params):.2f}"
         return self._epsilons[key]
 
     def cells(self, log: Log) -> Iterator[Cell]:

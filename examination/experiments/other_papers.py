@@ -401,9 +401,9 @@ class DpimPaper(Paper):
                 params = {"epsilon": epsilon, **params}
                 yield Cell(arm, level, epsilon, method, params, is_mined=True)
 
-    def of_the_log(self) -> Cell:
+    def log_cell(self) -> Cell:
         """Returns the cell of the log itself, whose models have cells of their own."""
-        return replace(super().of_the_log(), is_mined=False)
+        return replace(super().log_cell(), is_mined=False)
 
     def figures(self, log: Log, released: Released, cell: Cell) -> Row:
         """Returns whether a tree was found, its size, and what the release says of its fitness."""

@@ -177,7 +177,7 @@ class Paper(ABC):
         """
         return {}
 
-    def of_the_log(self) -> Cell:
+    def log_cell(self) -> Cell:
         """Returns the cell that stands for the log itself."""
         return Cell(THE_LOG, "", "", "", {}, is_mined=self.spec["has_models"])
 

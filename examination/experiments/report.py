@@ -22,7 +22,7 @@ from tracecloak.examination.comparison.report import INTERNAL
 from tracecloak.examination.comparison.rows import Row
 from tracecloak.examination.experiments.run import Experiment
 from tracecloak.examination.experiments.table import Boxes, Lines, Section, Statement, counted
-from tracecloak.schemas.errors import of_extra
+from tracecloak.schemas.errors import import_extra
 from tracecloak.schemas.models import parse_tree
 from tracecloak.transforms.models.tree_forms import write_tree_svg
 from tracecloak.transforms.pages.page import Page, rendered
@@ -45,7 +45,7 @@ def require_matplotlib() -> None:
     Raises:
         UsageError: It is not installed.
     """
-    of_extra("matplotlib.figure", "the page of charts", "matplotlib", "report")
+    import_extra("matplotlib.figure", "the page of charts", "matplotlib", "report")
 
 
 def write_report(

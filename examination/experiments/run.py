@@ -202,7 +202,7 @@ class Experiment:
         head = {"version": kept.code_version(), "experiment": self.paper.name, **log.identity()}
         steps = [
             self._step(log, number, cell, {**head, **cell.identity, "delta": "0"}, repetition)
-            for number, cell in enumerate([self.paper.of_the_log(), *self._cells(log)])
+            for number, cell in enumerate([self.paper.log_cell(), *self._cells(log)])
             for repetition in range(self.repetitions if cell.method and cell.is_drawn else 1)
         ]
         return sorted(steps, key=lambda step: step.row["repetition"])  # cells keep their order
@@ -221,7 +221,7 @@ class Experiment:
             tree = None if released.tree is None else released.tree.tree
             return figures, (tree or cell.model or released.variants) if is_mined else None
 
-        def of_model(quality: ModelQuality | None, seconds: float | None) -> Row:
+        def model_row(quality: ModelQuality | None, seconds: float | None) -> Row:
             if not self.paper.spec["has_models"]:
                 return {}
             names = (*_MINED, "tree", *self.paper.spec.get("of_models", ()))
@@ -236,7 +236,7 @@ class Experiment:
 
         title = f"{cell.arm}, {cell.level}" if cell.level else cell.arm
         whole_row = {**row, "repetition": repetition}
-        return Step(number, whole_row, title, release, of_model, is_known)
+        return Step(number, whole_row, title, release, model_row, is_known)
 
     def run(self, path: Path) -> list[Row]:
         """Computes what a file of rows lacks, adds each as it comes, and returns all in order.

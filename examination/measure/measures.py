@@ -20,7 +20,7 @@ import numpy.typing as npt
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 
-from tracecloak.schemas.errors import of_extra
+from tracecloak.schemas.errors import import_extra
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
 HOURS_PER_MONTH = 720  # thirty days, as in Table 7 of the Amun paper
@@ -213,7 +213,7 @@ def require_pot() -> Any:
     Raises:
         UsageError: It is not installed.
     """
-    return of_extra("ot", "the distance of variants", "POT", "measures")
+    return import_extra("ot", "the distance of variants", "POT", "measures")
 
 
 def variant_emd(

@@ -35,7 +35,7 @@ import numpy as np
 
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
 from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.errors import UsageError, missing_extra, of_extra
+from tracecloak.schemas.errors import UsageError, import_extra, missing_extra
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.models import (
     SIGNS,
@@ -421,7 +421,7 @@ def require_scikit_learn() -> None:
     Raises:
         UsageError: It is not installed.
     """
-    of_extra("sklearn.ensemble", "the share of normal traces", "scikit-learn", "mining")
+    import_extra("sklearn.ensemble", "the share of normal traces", "scikit-learn", "mining")
 
 
 class NormalBehaviour:

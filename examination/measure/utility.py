@@ -398,7 +398,7 @@ class CaseTimes:
         return VariantHistogram(histogram.sequences.take(top), histogram.counts[top])
 
     @cached_property
-    def _of_original(self) -> tuple[np.ndarray, np.ndarray]:
+    def _original_times(self) -> tuple[np.ndarray, np.ndarray]:
         return self._seen(self.original)
 
     @cached_property
@@ -417,7 +417,7 @@ class CaseTimes:
         lacks, as if nothing was known of it.
         """
         n = self._top.n_variants
-        means, counts = _means(*self._of_original, n)
+        means, counts = _means(*self._original_times, n)
         theirs, their_counts = _means(others, other_classes, n)
         errors = np.abs(theirs - means) / np.maximum(means, _LEAST_DURATION_US)
         errors = np.where(their_counts > 0, errors, 1.0)
@@ -428,7 +428,7 @@ class CaseTimes:
         others, other_classes = self._seen(released)
         waits, other_waits = self._waits, PairWaits.of(released)
         return {
-            "case_duration_distance": distance_over_mean(self._of_original[0], others),
+            "case_duration_distance": distance_over_mean(self._original_times[0], others),
             "top_variant_duration_error": self._duration_error(others, other_classes),
             "duration_eta_squared": eta_squared(np.log1p(others / _HOUR_US), other_classes),
             "big_pair_wait_error": big_pair_wait_error(waits, other_waits, self.original.n_cases),

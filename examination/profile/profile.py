@@ -28,7 +28,7 @@ from tracecloak.examination.profile.suggestions import (
     add_batch,
     as_yaml,
     facts_of,
-    of_formats,
+    suggest_formats,
     suggestions_of,
 )
 from tracecloak.pipelines.planning.findings import finding_lines, refuse_unread, share_text
@@ -38,8 +38,8 @@ from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID
 from tracecloak.schemas.events.near_equal import misspellings, normalized_id, spellings
 from tracecloak.schemas.events.source_column import SourceColumn
-from tracecloak.schemas.events.stamps import WallClock
 from tracecloak.schemas.events.tally import FileTally, ReadTally
+from tracecloak.schemas.events.timestamps import WallClock
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
 from tracecloak.transforms.formats.base import RawBatch, Reader, TypedReader
 from tracecloak.transforms.inputs.source_files import SourceFile, open_source
@@ -136,7 +136,7 @@ def profile(source: EventSource, max_records: int) -> Profile:
         {what: spellings(_counts(events, ids), normalized_id) for ids, what in _IDS.items()},
         cases,
         source.rule,
-        [*of_formats(formats), *suggestions_of(columns, cases, other, names)],
+        [*suggest_formats(formats), *suggestions_of(columns, cases, other, names)],
     )
 
 

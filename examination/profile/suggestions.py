@@ -67,7 +67,7 @@ class ColumnFacts:
     n: Counter[str] = field(default_factory=Counter)
     _values: set[int] = field(default_factory=set)
     _cases: set[int] = field(default_factory=set)
-    _of_cases: set[int] = field(default_factory=set)
+    _case_hashes: set[int] = field(default_factory=set)
     _transitions: set[str] = field(default_factory=set)
 
     def add(
@@ -101,7 +101,7 @@ class ColumnFacts:
         if cases is not None:
             of = cases[is_there]
             _add(self._cases, of)
-            _add(self._of_cases, (of * np.uint64(0x9E3779B97F4A7C15)) ^ hashes)
+            _add(self._case_hashes, (of * np.uint64(0x9E3779B97F4A7C15)) ^ hashes)
 
     def _add_times(self, column: SourceColumn, events: pa.Array, mapping: ColumnMapping) -> None:
         try:
@@ -126,8 +126,8 @@ class ColumnFacts:
     @property
     def is_of_case(self) -> bool:
         """Whether each case has one value at most; not known of very many."""
-        is_known = len(self._of_cases) <= MAX_DISTINCT and bool(self._cases)
-        return is_known and len(self._of_cases) == len(self._cases)
+        is_known = len(self._case_hashes) <= MAX_DISTINCT and bool(self._cases)
+        return is_known and len(self._case_hashes) == len(self._cases)
 
     @property
     def has_numbers_of_two_forms(self) -> bool:
@@ -240,7 +240,7 @@ class Suggestion:
     reason: str
 
 
-def of_formats(formats: Sequence[Mapping[str, str]]) -> Iterator[Suggestion]:
+def suggest_formats(formats: Sequence[Mapping[str, str]]) -> Iterator[Suggestion]:
     """Yields the key by which the stamps can be read, or what to choose from where there are more.
 
     Args:
@@ -290,11 +290,11 @@ def suggestions_of(
             f"In {', '.join(named)} whole numbers are written with .0 at their end.",
         )
     free = [one for name, one in columns.items() if name not in mapped.values()]
-    yield from _of_times(free)
-    yield from _of_persons(free, mapped)
+    yield from _suggest_times(free)
+    yield from _suggest_persons(free, mapped)
 
 
-def _of_times(free: list[ColumnFacts]) -> Iterator[Suggestion]:
+def _suggest_times(free: list[ColumnFacts]) -> Iterator[Suggestion]:
     starts = [one for one in free if one.place_of_time == "start"]
     if len(starts) == 1:
         yield Suggestion(
@@ -313,7 +313,7 @@ def _of_times(free: list[ColumnFacts]) -> Iterator[Suggestion]:
         )
 
 
-def _of_persons(free: list[ColumnFacts], mapped: Mapping[str, str]) -> Iterator[Suggestion]:
+def _suggest_persons(free: list[ColumnFacts], mapped: Mapping[str, str]) -> Iterator[Suggestion]:
     if "individual_id" in mapped:
         return
     for one in free:

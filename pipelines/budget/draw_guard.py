@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger.entries import UNDRAWN, OfKey
+from tracecloak.pipelines.ledger.entries import UNDRAWN, KeyedRelease
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.files import is_on_this_machine
@@ -95,9 +95,9 @@ class DrawGuard:
         """
         ledger = self.ledger()
         # What changes after the first round decided is no longer read.
-        if self.inputs is not None and ledger.state(*self.of_key) in UNDRAWN:
+        if self.inputs is not None and ledger.state(*self.keyed_release) in UNDRAWN:
             self.inputs()
-        ledger.draw(*self.of_key)
+        ledger.draw(*self.keyed_release)
 
     def check_open(self) -> None:
         """Makes sure, before the release appears, that nobody gave it up meanwhile.
@@ -106,11 +106,11 @@ class DrawGuard:
             UsageError: Somebody did, with whatever key store: nothing appears.
             LedgerError: The ledger cannot be used.
         """
-        if self.ledger().state(*self.of_key) in (None, "void", "forfeit", "withdraw"):
+        if self.ledger().state(*self.keyed_release) in (None, "void", "forfeit", "withdraw"):
             raise self._ended()
 
     @property
-    def of_key(self) -> OfKey:
+    def keyed_release(self) -> KeyedRelease:
         """Whose release under which key it is the gate of."""
         return self.output, self.release_id, self.key_fingerprint
 
@@ -137,17 +137,17 @@ class DrawGuard:
 
 
 def draw_guard_of(
-    store: KeyStore, of_key: OfKey, ledger_url: str, inputs: Unchanged | None = None
+    store: KeyStore, keyed_release: KeyedRelease, ledger_url: str, inputs: Unchanged | None = None
 ) -> DrawGuard:
     """Returns what a run passes before it draws, and puts it where its workers find it.
 
     Args:
         store: The key store.
-        of_key: The folder of all releases, the release's name, and the fingerprint of its key.
+        keyed_release: The folder of releases, the release's name, the fingerprint of its key.
         ledger_url: Of the ledger that pays.
         inputs: What is to be as it was where the gate is passed first; None: nobody looks.
     """
-    return DrawGuard(store.note_ledger(*of_key[:2], ledger_url), *of_key, inputs)
+    return DrawGuard(store.note_ledger(*keyed_release[:2], ledger_url), *keyed_release, inputs)
 
 
 def _state(path: str) -> str:

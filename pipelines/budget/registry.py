@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from tracecloak.pipelines.keys.key_store import KeyState, KeyStore
 from tracecloak.pipelines.keys.receipts import Origin, Receipt
 from tracecloak.pipelines.ledger.balance import ChargeState
-from tracecloak.pipelines.ledger.entries import Action, Entry, OfKey, Reservation
+from tracecloak.pipelines.ledger.entries import Action, Entry, KeyedRelease, Reservation
 from tracecloak.schemas.errors import BudgetExhausted, ReleaseTaken, TracecloakError, UsageError
 from tracecloak.transforms.files import holds_files, join, read_if_there
 from tracecloak.transforms.keys.wrapping import KeyReference
@@ -334,7 +334,7 @@ class ReleaseRegistry:
             LedgerError: The ledger cannot be used: to go on would be to pay twice with one key.
             KeyStoreError: The key store cannot be used.
         """
-        if not self.ledger.void(*self.of_key(receipt.key_fingerprint)):
+        if not self.ledger.void(*self.keyed_release(receipt.key_fingerprint)):
             raise receipt.cannot_go_on("what it is made of, or who pays, changed")
         replace(self.folder, staging_area=receipt.origin.staging_area).clear(keeps_input=True)
         self.store.forget(receipt.output, receipt.release_id)
@@ -348,7 +348,7 @@ class ReleaseRegistry:
             Whether it is free, or why not was told.
         """
         try:
-            if not self.ledger.void(*self.of_key(key_fingerprint)):
+            if not self.ledger.void(*self.keyed_release(key_fingerprint)):
                 return False
             self.folder.clear()
             self.store.forget(self.folder.output, self.folder.release_id)
@@ -359,7 +359,7 @@ class ReleaseRegistry:
             _LOG.warning(told, reason_of(error))
         return True
 
-    def of_key(self, key_fingerprint: str) -> OfKey:
+    def keyed_release(self, key_fingerprint: str) -> KeyedRelease:
         """Returns the names by which the ledger knows the release."""
         return self.folder.output, self.folder.release_id, key_fingerprint
 
@@ -369,7 +369,7 @@ class ReleaseRegistry:
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        return [state.last for state in self.ledger.states(*self.of_key(key_fingerprint))]
+        return [state.last for state in self.ledger.states(*self.keyed_release(key_fingerprint))]
 
     def decisions(self, key_fingerprint: str) -> str:
         """Returns where what is decided under a key is kept.
@@ -412,7 +412,7 @@ class ReleaseRegistry:
         try:
             self.note_cases(key_fingerprint)
             folder.point_latest()
-            self.ledger.commit(*self.of_key(key_fingerprint))
+            self.ledger.commit(*self.keyed_release(key_fingerprint))
             folder.clear()
             self.store.commit(folder.output, folder.release_id)
         except BaseException as error:  # an interrupt, too: the release is visible

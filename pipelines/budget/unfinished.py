@@ -90,7 +90,7 @@ def forfeit(
     final = ReleaseFolder(place, release_id).final
     with store.alone(place, release_id), operator_log(store.operator_folder(place, release_id)):
         states = ledger.states(place, release_id)
-        built = builds_of(ledger.of_release(place, release_id))
+        built = builds_of(ledger.release_entries(place, release_id))
         open_charges = [state.last for state in states if state.last.is_open]
         if receipt is None:  # its key has none
             was_given_up = any(state.last.action == "forfeit" for state in states)
@@ -124,7 +124,7 @@ def forfeit(
                 )
             books.note_cases(entry.key_fingerprint)
             # The ledger first: what draws meanwhile is stopped there.
-            ledger.forfeit(*entry.of_key, by, reason)
+            ledger.forfeit(*entry.keyed_release, by, reason)
             books.folder.clear()
             if receipt is None or receipt.key_fingerprint == entry.key_fingerprint:
                 had_key |= store.forget(place, release_id)
@@ -134,7 +134,7 @@ def forfeit(
 
 def _lone_results(store: KeyStore, entries: Sequence[Entry]) -> list[ReleaseFolder]:
     """Returns where results of queries lie that nothing was reserved or drawn for."""
-    charged = {entry.of_key[:2] for entry in _unfinished(entries)}
+    charged = {entry.keyed_release[:2] for entry in _unfinished(entries)}
     return [
         folder
         for folder in noted_results(store)
@@ -251,7 +251,7 @@ def withdraw(
         ledger.withdraw(place, release_id, by, reason)
         # The key of a stream, which may have steps to publish, goes as well.
         had_key = receipt is not None and store.commit(place, release_id)
-        built = builds_of(ledger.of_release(place, release_id))
+        built = builds_of(ledger.release_entries(place, release_id))
         others = elsewhere(built, built, receipt)
         internal = store.operator_folder(place, release_id)
         name, at, epoch = release_id.partition("@")

@@ -65,7 +65,7 @@ def script(shell: str) -> str:
         f"templates/completion.{'fish' if shell == 'fish' else 'sh'}.j2",
         shell=shell,
         contexts=contexts,
-        methods=[_of_method(name) for name in METHODS],
+        methods=[_method_flags(name) for name in METHODS],
         by_method=_BY_METHOD,
         first=first,
         actions=tuple(actions),
@@ -119,7 +119,7 @@ def _flags(context: str, parser: argparse.ArgumentParser) -> dict[str, Any]:
     return _context(context, by_name, bare, values)
 
 
-def _of_method(name: str) -> dict[str, Any]:
+def _method_flags(name: str) -> dict[str, Any]:
     """Returns the flags of a method's parameters."""
     from tracecloak.anonymizers.registry import method_named
 

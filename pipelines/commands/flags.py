@@ -138,7 +138,7 @@ def refuse_parameters_of_others(
     known = ", ".join(f"--{name}" for name in method_named(method).Params.model_fields)
     for flag in (argument.split("=", 1)[0] for argument in rest if argument.startswith("--")):
         name = flag.removeprefix("--")
-        owners = [n for n, kind in METHODS.ours.items() if name in kind.Params.model_fields]
+        owners = [n for n, kind in METHODS.builtins.items() if name in kind.Params.model_fields]
         if owners:
             raise UsageError(
                 f"method {method} has no parameter {flag}; its parameters are {known}. Methods "

@@ -488,9 +488,9 @@ class ReleaseConfig(AccountConfig, SourceConfig):
         """What the method guarantees, and what of that the configuration takes away."""
         guarantee = method_named(self.method).guarantee(self.method_params)
         if self.query is not None:
-            from tracecloak.transforms.inputs.databases import of_query_result
+            from tracecloak.transforms.inputs.databases import query_result_guarantee
 
-            guarantee = of_query_result(guarantee)
+            guarantee = query_result_guarantee(guarantee)
         if guarantee.kind != "rigorous":
             return guarantee
         conditions = []

@@ -332,10 +332,10 @@ def read_groups(path: str) -> dict[str, str]:
         text = bytes_of("groups", path, remedy=remedy).decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UsageError(f"groups {path!r} is not UTF-8; save the file as UTF-8") from None
-    return _of_json(path, text) if text.lstrip().startswith("{") else _of_csv(path, text)
+    return _read_json(path, text) if text.lstrip().startswith("{") else _read_csv(path, text)
 
 
-def _of_json(path: str, text: str) -> dict[str, str]:
+def _read_json(path: str, text: str) -> dict[str, str]:
     try:
         body = bounded_json(text)
     except ValueError as error:
@@ -345,7 +345,7 @@ def _of_json(path: str, text: str) -> dict[str, str]:
     return body
 
 
-def _of_csv(path: str, text: str) -> dict[str, str]:
+def _read_csv(path: str, text: str) -> dict[str, str]:
     rows = csv.reader(io.StringIO(text), strict=True)
     groups: dict[str, str] = {}
     try:

@@ -13,12 +13,6 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.python_wording import translate_errors
-from tracecloak.pipelines.embedded.claiming import (
-    PipelineFinalization,
-    claim,
-    digested,
-    rows_output,
-)
 from tracecloak.pipelines.embedded.elements import (
     OF_FILES,
     OF_ROWS,
@@ -37,6 +31,12 @@ from tracecloak.pipelines.embedded.read import (
     ReleasedRows,
     product_schema,
     released_once,
+)
+from tracecloak.pipelines.embedded.reserving import (
+    PipelineFinalization,
+    claim,
+    digested,
+    rows_output,
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping

@@ -20,8 +20,8 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
 from tracecloak.pipelines.configuration.python_wording import translate_errors
-from tracecloak.pipelines.embedded.claiming import runner_of
 from tracecloak.pipelines.embedded.elements import ROWS, columns_of, kind_of, require_fields
+from tracecloak.pipelines.embedded.reserving import runner_of
 from tracecloak.pipelines.runners.flags import FED, FLINK
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 from tracecloak.pipelines.stream.epoch import paid_epoch
@@ -88,7 +88,7 @@ class ToMessage:
             except UnreadError:
                 body[name] = _NO_SCALAR
                 continue
-            read = _of_json(kind, value)
+            read = _json_value(kind, value)
             if kind in ("instant", "local") and name == self.time:
                 attributes[TIME] = read or ""
             else:
@@ -96,7 +96,7 @@ class ToMessage:
         return RowMessage(json.dumps(body).encode(), attributes)
 
 
-def _of_json(kind: str, value: Any) -> Any:
+def _json_value(kind: str, value: Any) -> Any:
     """Returns a value of `column_of_kinds` as JSON has it; what is no number is null.
 
     A time is its ISO 8601, or null out of the years 1 to 9999.
@@ -187,7 +187,7 @@ class PublishDirectlyFollows(beam.PTransform):
     @translate_errors()
     def expand(self, events: Any) -> beam.PCollection[Any]:
         """Pays, and wires all of the stream up to its steps."""
-        config = self._of_runner(events.pipeline)
+        config = self._config_for_runner(events.pipeline)
         messages = self._messages(events, config)
         with paid_epoch(config) as epoch:
             check_decided(epoch)
@@ -208,7 +208,7 @@ class PublishDirectlyFollows(beam.PTransform):
             "account": config.account,
         }
 
-    def _of_runner(self, pipeline: beam.Pipeline) -> StreamConfig:
+    def _config_for_runner(self, pipeline: beam.Pipeline) -> StreamConfig:
         """Returns the configuration for the runner of a pipeline.
 
         Raises:

@@ -364,8 +364,8 @@ class KeyStore(StoreFolder):
         """Returns the key of the book of counted units where none is named; makes it where none is.
 
         What a window counted is found again by this key alone, so it is never replaced: the book
-        refuses to go on under another; see `pipelines.ledger.unit_book`. It is of no use to workers
-        elsewhere, and to other key stores that share the ledger.
+        refuses to go on under another; see `pipelines.ledger.case_registry`. It is of no use to
+        workers elsewhere, and to other key stores that share the ledger.
         """
         return self._own_key(self.secrets.of_book)
 

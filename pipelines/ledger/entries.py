@@ -1,7 +1,7 @@
 """What a ledger says: its entries, and the chain that binds them.
 
 A charge is one release's claim on an account. An entry `reserve` opens it before the release runs.
-`claim` says which units a release of a window counts, see `pipelines.ledger.unit_book`; `draw`,
+`claim` says which units a release of a window counts, see `pipelines.ledger.case_registry`; `draw`,
 that noise may be drawn from now on, so what was reserved is never given back; `commit`,
 that the release is visible; `void`, that it ended before it could draw anything; `forfeit`, that
 somebody gave it up after that, which leaves it spent. `pipelines.ledger.balance` adds charges up,
@@ -58,7 +58,7 @@ Action = ActionOnCharge | Declaration | Note
 
 Charge = tuple[str | None, ...]
 # Which release is made under which key: (output, release_id, key_fingerprint).
-OfKey = tuple[str, str, str]
+KeyedRelease = tuple[str, str, str]
 
 # An action, the columns of what it is about, and its details.
 Step = tuple[Action, Mapping[str, Any], Mapping[str, Any] | None]
@@ -99,7 +99,7 @@ class WindowCharge:
 
     Attributes:
         scope: Names the schedule, the columns of its units and the book that counts them; see
-            `pipelines.ledger.unit_book.scope_of`.
+            `pipelines.ledger.case_registry.scope_of`.
         label: The window's, such as 2026-11.
         adds_up: Whether it counts as if it were of no window, as where one individual's cases lie
             in several, and the method asks the whole price for each.
@@ -293,7 +293,7 @@ class Entry:
         return self.action not in (*DECLARATIONS, *NOTES)
 
     @property
-    def of_key(self) -> OfKey:
+    def keyed_release(self) -> KeyedRelease:
         """Which release under which key the entry is about."""
         return self.output, self.release_id, self.key_fingerprint
 

@@ -50,7 +50,7 @@ from tracecloak.pipelines.ledger.entries import (
     UNDRAWN,
     Action,
     Entry,
-    OfKey,
+    KeyedRelease,
     Reservation,
     Step,
     WindowCharge,
@@ -256,11 +256,13 @@ class Ledger:
 
         self.append(steps)
 
-    def claim(self, of_key: OfKey, freeze: Callable[[LedgerSnapshot, WindowCharge], str]) -> str:
+    def claim(
+        self, keyed_release: KeyedRelease, freeze: Callable[[LedgerSnapshot, WindowCharge], str]
+    ) -> str:
         """Notes which units a release of a window counts. Once noted, they stay.
 
         Args:
-            of_key: The folder of all releases, the release's name, and the fingerprint of its key.
+            keyed_release: The folder of releases, the release's name, the fingerprint of its key.
             freeze: Is given what the ledger says and the release's window; writes the units that no
                 other window has claimed into a file that lasts, and returns its SHA-256. It is
                 called while nobody else can claim, or again where somebody did meanwhile.
@@ -276,11 +278,11 @@ class Ledger:
 
         def steps(past: LedgerSnapshot) -> list[Step]:
             nonlocal sha256
-            live = self._live(past, of_key)
+            live = self._live(past, keyed_release)
             windows = {state.window and state.window.place: state.window for state in live}
             window = live[-1].window
             if window is None or len(windows) > 1:
-                output, release_id, _ = of_key
+                output, release_id, _ = keyed_release
                 what = "several windows" if any(windows) else "no window"
                 raise UsageError(
                     f"release {release_id!r} in {output} is reserved for {what} in {self.place}: "
@@ -295,14 +297,14 @@ class Ledger:
         assert sha256 is not None  # of a claim in a sound ledger
         return sha256
 
-    def note_step(self, of_key: OfKey, step: int, sha256: str) -> None:
+    def note_step(self, keyed_release: KeyedRelease, step: int, sha256: str) -> None:
         """Notes that a step of an epoch is decided. If it is noted already, this does nothing.
 
         It is called before the step is published: if two runs with one key decide it differently,
         only the first of them goes on.
 
         Args:
-            of_key: The folder of all releases, the epoch's name, and the fingerprint of its key.
+            keyed_release: The folder of releases, the epoch's name, the fingerprint of its key.
             step: Number of the step, from 0.
             sha256: Digest of all that it releases.
 
@@ -311,11 +313,11 @@ class Ledger:
             GuaranteeError: The step was decided otherwise before.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        output, release_id, key_fingerprint = of_key
+        output, release_id, key_fingerprint = keyed_release
 
         def steps(past: LedgerSnapshot) -> list[Step]:
-            account = self._live(past, of_key)[-1].last.account
-            noted = past.decided(of_key, step)
+            account = self._live(past, keyed_release)[-1].last.account
+            noted = past.decided(keyed_release, step)
             if noted not in (None, sha256):
                 raise GuaranteeError(
                     f"step {step} of {release_id!r} in {output} was decided before, with another "
@@ -331,7 +333,7 @@ class Ledger:
 
         self.append(steps)
 
-    def _live(self, past: LedgerSnapshot, of_key: OfKey) -> list[ChargeState]:
+    def _live(self, past: LedgerSnapshot, keyed_release: KeyedRelease) -> list[ChargeState]:
         """Returns the charges of a release that are open or committed, of which there is one.
 
         Raises:
@@ -339,13 +341,14 @@ class Ledger:
             LedgerError: Somebody changed what the ledger said.
         """
         self.check_sound(past)
-        states = past.states(*of_key)
+        states = past.states(*keyed_release)
         live = [one for one in states if one.last.is_open or one.last.action == "commit"]
         if not live:
             ended = f"is {_ENDED[states[-1].last.action]}" if states else "was never reserved"
             raise UsageError(
-                f"release {of_key[1]!r} in {of_key[0]} {ended} in {self.place}, so nothing is "
-                "drawn for it; run the command again, which reserves anew"
+                f"release {keyed_release[1]!r} in {keyed_release[0]} {ended} in "
+                f"{self.place}, so nothing is drawn for it; run the command again, which reserves "
+                "anew"
             )
         return live
 
@@ -379,14 +382,16 @@ class Ledger:
         Raises:
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        of_key = output, release_id, key_fingerprint
+        keyed_release = output, release_id, key_fingerprint
 
         def steps(past: LedgerSnapshot) -> list[Step]:
             self.check_sound(past)
-            return steps_of("void", (s for s in past.states(*of_key) if s.last.action in UNDRAWN))
+            return steps_of(
+                "void", (s for s in past.states(*keyed_release) if s.last.action in UNDRAWN)
+            )
 
         self.append(steps)
-        return all(state.last.action == "void" for state in self.states(*of_key))
+        return all(state.last.action == "void" for state in self.states(*keyed_release))
 
     def complaints(self) -> list[str]:
         """Returns what the ledger and its key store do not agree on, a sentence each.
@@ -440,14 +445,14 @@ class Ledger:
             return kept
         return LedgerSnapshot.of(entries if head is None else read_entries(connection))
 
-    def of_release(self, output: str, release_id: str) -> list[Entry]:
+    def release_entries(self, output: str, release_id: str) -> list[Entry]:
         """Returns the entries about a release, under whatever key, without its steps.
 
         Raises:
             LedgerError: The ledger cannot be read.
         """
         with self.past() as past:
-            return past.of_release(output, release_id)
+            return past.release_entries(output, release_id)
 
     def entries(self) -> list[Entry]:
         """Reads all entries, however many, and returns them in their order.

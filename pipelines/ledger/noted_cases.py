@@ -250,7 +250,7 @@ def note_cases(ledger: Ledger, entry: Entry, data: bytes) -> None:
     """
     try:
         with ledger.past() as past:
-            of_release = past.of_release(*entry.of_key[:2])
+            of_release = past.release_entries(*entry.keyed_release[:2])
             reserved = next(e for e in of_release if e.charge == entry.charge)
             erased = (e for e in past.declarations() if e.action == "erase")
             if any(_is_erased_by(e, reserved) for e in erased):
@@ -260,7 +260,7 @@ def note_cases(ledger: Ledger, entry: Entry, data: bytes) -> None:
             releases = "; ".join(
                 f"{share_text(share)} with release {noted.release_id} in {noted.output} (account "
                 f"{noted.account}, "
-                f"{epsilon_of(past.of_release(noted.output, noted.release_id), noted)})"
+                f"{epsilon_of(past.release_entries(noted.output, noted.release_id), noted)})"
                 for noted, share in shared
             )
     except (LedgerError, OSError, ValueError) as error:

@@ -92,7 +92,7 @@ class OfficersLedger(Ledger):
         if "@" in release_id:
             # An epoch is committed as it begins. Who was cut off in between may be gone for ever.
             for entry in is_open:
-                self.commit(*entry.of_key)
+                self.commit(*entry.keyed_release)
         mend = (
             "it is not finished; run it again, or give it up with `tracecloak ledger forfeit`"
             if is_open
@@ -293,7 +293,7 @@ def recovered_steps(
         facts = {**entry.facts, "again": True}
         state = states.get(entry.charge)
         if entry.decided is not None:
-            if past.decided(entry.of_key, entry.decided[0]) is not None:
+            if past.decided(entry.keyed_release, entry.decided[0]) is not None:
                 continue
         elif state is None or "void" in (state.last.action, entry.action):
             continue

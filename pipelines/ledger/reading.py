@@ -298,8 +298,8 @@ def _entries_text(entries: Sequence[Entry]) -> str:
 
 def _last_steps(entries: Sequence[Entry]) -> list[Entry]:
     """Returns the entries, of the steps of an epoch only the last: there are thousands."""
-    last = {entry.of_key: entry.seq for entry in entries if entry.decided is not None}
-    return [e for e in entries if e.decided is None or e.seq == last[e.of_key]]
+    last = {entry.keyed_release: entry.seq for entry in entries if entry.decided is not None}
+    return [e for e in entries if e.decided is None or e.seq == last[e.keyed_release]]
 
 
 def _numbers(entry: Entry) -> tuple[str, str]:

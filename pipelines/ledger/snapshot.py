@@ -35,7 +35,7 @@ from tracecloak.pipelines.ledger.entries import (
     UNDRAWN,
     Action,
     Entry,
-    OfKey,
+    KeyedRelease,
     WindowCharge,
     parse_decimal,
 )
@@ -49,7 +49,7 @@ def problems(
     entries: Sequence[Entry],
     previous: Entry | None = None,
     past: Sequence[Entry] = (),
-    was_decided: Callable[[OfKey, int], bool] = lambda *_: False,
+    was_decided: Callable[[KeyedRelease, int], bool] = lambda *_: False,
 ) -> list[str]:
     """Returns what is wrong with entries of a ledger, a sentence each; nothing if they are sound.
 
@@ -60,8 +60,8 @@ def problems(
         was_decided: Whether a step of an epoch is among them.
     """
     states = charge_states(past)
-    committed = {entry.of_key for entry in past if entry.action == "commit"}
-    decided: set[tuple[OfKey, int]] = set()
+    committed = {entry.keyed_release for entry in past if entry.action == "commit"}
+    decided: set[tuple[KeyedRelease, int]] = set()
     faults = []
     for entry in entries:
         found = {
@@ -72,8 +72,8 @@ def problems(
             **_odd_columns(entry),
         }
         if entry.decided is not None:
-            step = entry.of_key, entry.decided[0]
-            found["step without commit"] = entry.of_key not in committed
+            step = entry.keyed_release, entry.decided[0]
+            found["step without commit"] = entry.keyed_release not in committed
             found[f"step {step[1]} is decided twice"] = step in decided or was_decided(*step)
             decided.add(step)
         if entry.is_of_charge:
@@ -87,7 +87,7 @@ def problems(
                 entry.action == "draw" and is_of_window and last != "claim"
             )
         if entry.action == "commit":
-            committed.add(entry.of_key)
+            committed.add(entry.keyed_release)
         faults += [f"entry {entry.seq}: {what}" for what, is_so in found.items() if is_so]
         advance(states, entry)
         previous = entry
@@ -257,7 +257,7 @@ class LedgerSnapshot:
         """Returns all entries in their order, however many."""
         return self._entries("ORDER BY seq")
 
-    def of_release(self, output: str, release_id: str) -> list[Entry]:
+    def release_entries(self, output: str, release_id: str) -> list[Entry]:
         """Returns all entries about a release, under whatever key, without its steps."""
         return self._entries(
             "WHERE release_id = ? AND output = ? AND action <> 'step' ORDER BY seq",
@@ -271,7 +271,7 @@ class LedgerSnapshot:
         """Returns the charges of a release, under a key or whatever key, the latest one last."""
         return [
             state
-            for state in charge_states(self.of_release(output, release_id)).values()
+            for state in charge_states(self.release_entries(output, release_id)).values()
             if key_fingerprint in (None, state.last.key_fingerprint)
         ]
 
@@ -280,14 +280,14 @@ class LedgerSnapshot:
         of = ", ".join(f"'{action}'" for action in DECLARATIONS)
         return self._entries(f"WHERE release_id = '' AND action IN ({of}) ORDER BY seq")
 
-    def decided(self, of_key: OfKey, step: int) -> str | None:
+    def decided(self, keyed_release: KeyedRelease, step: int) -> str | None:
         """Returns the digest of what a step of an epoch released; None: it is not decided."""
         digest, wanted = _DETAIL("sha256"), f"AND {_DETAIL('step')} = ?"
-        return self._value(f"SELECT {digest} {_OF_EPOCH} {wanted}", *of_key, step)
+        return self._value(f"SELECT {digest} {_OF_EPOCH} {wanted}", *keyed_release, step)
 
-    def last_decided(self, of_key: OfKey) -> int | None:
+    def last_decided(self, keyed_release: KeyedRelease) -> int | None:
         """Returns the number of the last step of an epoch that is decided; None: none is."""
-        return self._value(f"SELECT max({_DETAIL('step')}) {_OF_EPOCH}", *of_key)
+        return self._value(f"SELECT max({_DETAIL('step')}) {_OF_EPOCH}", *keyed_release)
 
     def reserved_by(self, store: str) -> int:
         """Returns the number of a key store's last reservation; 0: it has none."""
@@ -385,7 +385,7 @@ class LedgerSnapshot:
         """Returns what is wrong with entries that follow the head, a sentence each."""
         releases = dict.fromkeys((entry.output, entry.release_id) for entry in new)
         head = self.head
-        past = [] if head is None else [e for one in releases for e in self.of_release(*one)]
+        past = [] if head is None else [e for one in releases for e in self.release_entries(*one)]
         return problems(new, head, past, lambda *step: self.decided(*step) is not None)
 
     def add(self, new: Sequence[Entry]) -> None:
@@ -407,7 +407,7 @@ class LedgerSnapshot:
             if entry.is_of_charge:
                 by_release.setdefault((entry.output, entry.release_id), []).append(entry)
         for (output, release_id), entries in by_release.items():
-            past = [] if head is None else self.of_release(output, release_id)
+            past = [] if head is None else self.release_entries(output, release_id)
             if past:
                 self._database.execute(
                     "DELETE FROM charges WHERE release_id = ? AND output = ?", (release_id, output)

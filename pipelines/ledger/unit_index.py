@@ -120,7 +120,7 @@ class UnitIndex:
             "INSERT OR REPLACE INTO complete VALUES (?, ?, ?)", (scope, seq, entry_hash)
         )
 
-    def of_the_same(self, units: CountedUnits) -> dict[str, CountedUnits]:
+    def files_with_same(self, units: CountedUnits) -> dict[str, CountedUnits]:
         """Returns what files have of the same cases or individuals as some units.
 
         Returns:

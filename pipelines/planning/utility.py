@@ -284,14 +284,14 @@ def estimate_utility_of_log(
 ) -> UtilityEstimate:
     """Runs the method on a log that is public; see `estimate_utility`."""
     n_cases, n_names = traces.n_cases, len(method.bounds(params).vocabulary or _NAMES)
-    key, true = ReleaseKey(run.to_bytes(KEY_BYTES, "big")), _Log.of_traces([traces])
+    key, true = ReleaseKey(run.to_bytes(KEY_BYTES, "big")), _Log.from_traces([traces])
     try:
         draws = _UntilVariants() if method.log == "generated" else None
         release = in_memory.anonymise(
             [traces], method, params, key, "made up", "made up", draws=draws
         )
     except _VariantsDrawn as drawn:
-        return _of_log(true, _Log.of_variants(drawn.variants), Yield())
+        return _log_estimate(true, _Log.from_variants(drawn.variants), Yield())
     except TracecloakError as error:
         return UtilityEstimate(n_cases, Yield(), n_names, None, None, str(error))
     held = release.products.held
@@ -300,7 +300,7 @@ def estimate_utility_of_log(
             off = _error(true.pairs, _pairs(graph, graph.labels))
             return UtilityEstimate(n_cases, held, n_names, None, off)
     if release.traces:
-        return _of_log(true, _Log.of_traces(release.traces), held)
+        return _log_estimate(true, _Log.from_traces(release.traces), held)
     noise_share = noise_share_of(method, params, n_cases)
     return UtilityEstimate(n_cases, held, n_names, None, None, noise_share=noise_share)
 
@@ -455,13 +455,13 @@ class _Log:
     words: ActivityVocabulary
 
     @classmethod
-    def of_traces(cls, batches: list[TraceBatch]) -> _Log:
+    def from_traces(cls, batches: list[TraceBatch]) -> _Log:
         words = ActivityVocabulary.merge([batch.vocabulary for batch in batches])
         counted = [VariantHistogram.from_traces(batch.recode(words)) for batch in batches]
         return cls(VariantHistogram.merge(counted), words)
 
     @classmethod
-    def of_variants(cls, released: ReleasedVariants) -> _Log:
+    def from_variants(cls, released: ReleasedVariants) -> _Log:
         sequences = encode_sequences(released.offsets, released.codes)
         variants = VariantHistogram.from_sequences(sequences, released.counts)
         return cls(variants, ActivityVocabulary(released.names))
@@ -483,7 +483,7 @@ class _Log:
         return dict(zip(variants, self.variants.counts.tolist(), strict=True))
 
 
-def _of_log(true: _Log, released: _Log, held: Yield) -> UtilityEstimate:
+def _log_estimate(true: _Log, released: _Log, held: Yield) -> UtilityEstimate:
     held = yield_of_log(released.graph, released.variants, released.words).beside(held)
     cases, came_out = true.cases, released.cases
     n_cases = sum(cases.values())

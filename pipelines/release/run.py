@@ -74,7 +74,7 @@ def warn_of_overlaps(reservation: Reservation, ledger: Ledger) -> None:
     places, window = [], reservation.window
     for state in charge_states(entries).values():
         entry, other = state.last, state.window
-        is_own = entry.of_key[:2] == (reservation.output, reservation.release_id)
+        is_own = entry.keyed_release[:2] == (reservation.output, reservation.release_id)
         is_syntactic = False
         with contextlib.suppress(UsageError):  # of what is not installed nobody can tell
             is_syntactic = method_named(entry.method).guarantee_kind == "syntactic"
@@ -165,7 +165,7 @@ def job_of(run: Run) -> Job:
     from tracecloak.pipelines.budget.draw_guard import draw_guard_of
 
     gate = draw_guard_of(
-        books.store, books.of_key(key.fingerprint), books.ledger.url, run.unchanged
+        books.store, books.keyed_release(key.fingerprint), books.ledger.url, run.unchanged
     )
     folder.discard()
     run.dead_letter.begin()

@@ -16,9 +16,9 @@ from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.shared_keys import check_composes
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import left_out_of
+from tracecloak.pipelines.ledger.case_registry import CaseRegistry, scope_of
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.unit_book import CaseRegistry, scope_of
 from tracecloak.pipelines.release.values import Extension, Outcome, Run
 from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.schemas.errors import RetryLater, UsageError
@@ -132,10 +132,10 @@ class WindowExtension(Extension):
         assert opened is not None and key is not None  # the run is claimed
         part = opened.part(run.operator_folder)
         job = replace(job, part=part)
-        of_key = run.books.of_key(key.fingerprint)
-        claimed = opened.book.frozen(*of_key)
+        keyed_release = run.books.keyed_release(key.fingerprint)
+        claimed = opened.book.frozen(*keyed_release)
         if claimed is None:
-            claimed = opened.book.claim(*of_key, run.driver.units(job))
+            claimed = opened.book.claim(*keyed_release, run.driver.units(job))
         write_anew(part.frozen, claimed.units.to_bytes())
         self._frozen, self._n_left_out = part.frozen, claimed.n_left_out
         if claimed.n_left_out:

@@ -110,10 +110,10 @@ def available_bytes() -> int:
     for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         soft = resource.getrlimit(limit)[0]
         bounds += [soft] if soft != resource.RLIM_INFINITY else []
-    return min([*bounds, *_of_control_group()])
+    return min([*bounds, *_control_group_limits()])
 
 
-def _of_control_group() -> list[int]:
+def _control_group_limits() -> list[int]:
     """Returns the limits of this process's group and of those above it, of either version."""
     try:
         lines = _OF_PROCESS.read_text().splitlines()

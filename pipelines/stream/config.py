@@ -334,9 +334,9 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
     @property
     def sources(self) -> tuple[StreamConfig, ...]:
         """This configuration for each topic or subscription that it reads, with the keys of it."""
-        return tuple(self._of_input(one) for one in self.inputs) or (self,)
+        return tuple(self._config_for_input(one) for one in self.inputs) or (self,)
 
-    def _of_input(self, one: Input) -> StreamConfig:
+    def _config_for_input(self, one: Input) -> StreamConfig:
         own = {
             name: getattr(one, name)
             for name in one.model_fields_set & MessageKeys.model_fields.keys()

@@ -193,7 +193,7 @@ class NotedSteps:
         """
         step = released.key[-1]
         sha256 = hashlib.sha256(released.to_kept()).hexdigest()
-        self.gate.ledger().note_step(self.gate.of_key, step, sha256)
+        self.gate.ledger().note_step(self.gate.keyed_release, step, sha256)
         self.gate.store().note_step(self.gate.output, self.gate.release_id, step)
 
     def last(self, ledger: Ledger | None = None) -> int | None:
@@ -209,7 +209,7 @@ class NotedSteps:
         ledger = ledger or self.gate.ledger()
         with ledger.past() as past:
             ledger.check_sound(past)
-            decided = past.last_decided(self.gate.of_key)
+            decided = past.last_decided(self.gate.keyed_release)
         noted = self.gate.store().last_step(self.gate.output, self.gate.release_id)
         return max((step for step in (decided, noted) if step is not None), default=None)
 
@@ -416,9 +416,9 @@ def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> 
     check_worker_keys(config)
     with store.alone(*config.place):
         config, keys = _paid(config, store, ledger, clock)
-        of_key = *config.place, keys[0].resolve().fingerprint
+        keyed_release = *config.place, keys[0].resolve().fingerprint
         private = store.operator_folder(*config.place)
-        epoch = epoch_of(config, keys, draw_guard_of(store, of_key, ledger.url), private)
+        epoch = epoch_of(config, keys, draw_guard_of(store, keyed_release, ledger.url), private)
         remove_folder(epoch.workplace)  # a run that was cut off may have left some of a file
         _write_manifest(epoch)
         for line in explained(config, epoch.product):
@@ -578,7 +578,7 @@ def _paid(
         end_epoch(store, *place)  # who noted its end may have been stopped before this
         raise
     workplace.prepare()
-    shared = of_identities(config)
+    shared = identities_name(config)
     with store.alone(output, shared):  # another epoch may begin, which holds another lock
         identities = store.reserve(output, shared, "", "")
     key = store.reserve(*place, "", config.digest, _origin(config))
@@ -621,7 +621,7 @@ def reservation_of_epoch(
     )
 
 
-def of_identities(config: StreamConfig) -> str:
+def identities_name(config: StreamConfig) -> str:
     """Returns the name of the key of identities of all epochs: who has closed stays closed."""
     return f"{config.release_id}@"
 
@@ -677,7 +677,7 @@ def check_goes_on(
             f"{now.versions(whose)}, whose noise is another: go on with the build that began it, "
             "or begin another epoch, which is another spend"
         )
-    if begun is not None and store.unfinished(output, of_identities(config)) is None:
+    if begun is not None and store.unfinished(output, identities_name(config)) is None:
         raise TracecloakError(
             f"the key of identities of {config.release_id!r} is gone from the key store: cases "
             "that are closed would not be known, and count again. Restore the whole key store, "
@@ -702,7 +702,7 @@ def begun_epoch(config: StreamConfig, store: KeyStore, ledger: Ledger) -> Epoch 
         return None
     output, name = config.place
     key = store.own_key(store.reserved(output, name))
-    identities = store.own_key(store.reserved(output, of_identities(config)))
+    identities = store.own_key(store.reserved(output, identities_name(config)))
     gate = DrawGuard(str(store.path / "releases" / "gate"), output, name, key.fingerprint)
     return epoch_of(config, (key, identities), gate, store.operator_folder(output, name))
 

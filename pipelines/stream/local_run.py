@@ -156,7 +156,7 @@ def run_epoch(
         add_up(epoch.rejected)
     if is_done:
         last = stream.horizon - 1
-        _LOG.warning("%s", config.name.spent_words(last))
+        _LOG.warning("%s", config.name.exhausted_message(last))
         epoch.noted.end(last)
 
 

@@ -42,7 +42,7 @@ from tracecloak.pipelines.stream.services import (
     wait_for_answer,
 )
 from tracecloak.pipelines.stream.stuck import noting
-from tracecloak.schemas.errors import TracecloakError, UsageError, of_extra
+from tracecloak.schemas.errors import TracecloakError, UsageError, import_extra
 from tracecloak.transforms.files import is_on_this_machine
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.stream.beam_stages import (
@@ -186,7 +186,7 @@ def run_stream(
             f"gives. Use {LOCAL}, which reads the same and keeps its state on disk"
         )
     config = config.model_copy(update={"runner": FED if runner == LOCAL else runner})
-    options = stream_options(config.runner, [*_of_job(config, beam_arguments), *beam_arguments])
+    options = stream_options(config.runner, [*_job_flags(config, beam_arguments), *beam_arguments])
     if messages is None:
         require_reads(config)
     standing = StreamStatus()
@@ -308,7 +308,7 @@ def _one_source_of(config: StreamConfig, is_new: bool) -> beam.PTransform:
         end_us = config.rule.release_time(config.horizon - 1)
         return ReadKafka(topic, config.consumer_group, config.clock_topic, config.start, end_us)
     # Dataflow's extra has the library too.
-    of_extra("google.cloud.pubsub_v1", "Pub/Sub", "google-cloud-pubsub", "gcp")
+    import_extra("google.cloud.pubsub_v1", "Pub/Sub", "google-cloud-pubsub", "gcp")
     try:
         # Without a timestamp attribute: elements have the time of their publishing.
         return beam.io.ReadFromPubSub(
@@ -457,7 +457,7 @@ def _following(epoch: Epoch, standing: StreamStatus) -> AbstractContextManager[N
     return following(epoch, standing)
 
 
-def _of_job(config: StreamConfig, given: Sequence[str]) -> list[str]:
+def _job_flags(config: StreamConfig, given: Sequence[str]) -> list[str]:
     """Returns flags by which a job of Flink is found, and by which it ends once its source has."""
     if config.runner != FLINK:
         return []

@@ -253,7 +253,7 @@ class Contents:
             Unsure: A graph or a tree is not as this version has it.
             NotApplicable: There is neither a log nor a graph nor a tree.
         """
-        counted = self._came_out()
+        counted = self._result_size()
         stated = self.received.body["came_out"]
         usability = self.received.body.get("usability")
         if usability not in (None, Yield(**stated).usability):
@@ -319,7 +319,7 @@ class Contents:
             raise Wrong(f"{name}.json is not what follows from {self.logs[0].name}.")
         return [f"the log and its {name}" for name in following]
 
-    def _came_out(self) -> Yield:
+    def _result_size(self) -> Yield:
         if self.logs:
             return self.counted.came_out
         came_out = Yield()

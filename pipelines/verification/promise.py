@@ -117,9 +117,9 @@ def check_method(received: Received) -> str:
         )
     guarantee, stated = method.guarantee(params), received.body["guarantee"]
     if stated.get("population") == "query result":
-        from tracecloak.transforms.inputs.databases import of_query_result
+        from tracecloak.transforms.inputs.databases import query_result_guarantee
 
-        guarantee = of_query_result(guarantee)
+        guarantee = query_result_guarantee(guarantee)
     promised = guarantee.to_json()
     for name in ("kind", "unit", "adjacency", "epsilon", "delta", "claim", "reality", "sentence"):
         if promised[name] != stated[name]:
@@ -154,7 +154,7 @@ def check_budget(received: Received) -> str:
     try:
         if len(json.dumps(received.body["spends"])) > _LONGEST_SPENDS:
             raise Unsure("The parts of the budget have too many numbers to add up.")
-        parts = [Spend.of_json(part) for part in received.body["spends"]]
+        parts = [Spend.from_json(part) for part in received.body["spends"]]
         if len(parts) > 1 and sum(map(_n_sums, parts)) > _MOST_SUMS:
             raise Unsure("The budget has too many parts to account for the noise of each.")
         is_enough = [is_accounted_for(part) for part in parts]

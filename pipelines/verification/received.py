@@ -184,7 +184,7 @@ class Received:
             raise Unsure(f"This installation does not know the method {quote_names([name])}.")
         method = method_named(name)
         if method.version != self.body["method_version"]:
-            raise self._of_another_version(name, self.body["method_version"], method.version)
+            raise self._unsure_of_version(name, self.body["method_version"], method.version)
         try:
             params = method.Params(**self.body["params"])
         except pydantic.ValidationError as error:
@@ -203,11 +203,11 @@ class Received:
         stated, here = self.body.get("inner_versions", {}), method.inner_versions(params)
         for inner in sorted(stated.keys() | here.keys()):
             if stated.get(inner, 1) != here.get(inner, 1):
-                raise self._of_another_version(inner, stated.get(inner, 1), here.get(inner, 1))
+                raise self._unsure_of_version(inner, stated.get(inner, 1), here.get(inner, 1))
         return method, params
 
     @staticmethod
-    def _of_another_version(name: str, stated: int, here: int) -> Unsure:
+    def _unsure_of_version(name: str, stated: int, here: int) -> Unsure:
         """Returns what there is to say of a version that is not the one here.
 
         Which one a version of tracecloak has is not known: a method can be another distribution's.

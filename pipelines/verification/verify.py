@@ -344,7 +344,7 @@ def check_signature(folder: ReceivedFolder, trusted: PublicKey | None) -> str:
     if pem is None:
         raise Wrong(f"There is a {_SIGNATURE} but no {_PUBLIC}: name the public key with --key.")
     try:
-        public = PublicKey.of_text(pem, _PUBLIC)
+        public = PublicKey.from_text(pem, _PUBLIC)
     except UsageError:
         raise Wrong(f"{_PUBLIC} is no public key of ed25519 in PEM.") from None
     if public.pem != pem:

@@ -242,7 +242,7 @@ def check_releases_known(config: ReleaseConfig, days: Sequence[Day], ledger: Led
             continue
         folder = ReleaseFolder(output, f"{config.release_id}-{day.window.label}")
         is_of_window = bool((folder.committed() or {}).get("window"))
-        if is_of_window and not ledger.of_release(output, folder.release_id):
+        if is_of_window and not ledger.release_entries(output, folder.release_id):
             raise LedgerError(
                 f"{folder.final} is the release of window {day.window.label}, and {ledger.place} "
                 "does not know of it, so ledger and key store are older than what is released: "
@@ -327,7 +327,7 @@ class Ended:
         return ReleaseFolder(absolute(self.config.output), name).final
 
 
-def of_window(config: ReleaseConfig, window: Window) -> ReleaseConfig:
+def config_of_window(config: ReleaseConfig, window: Window) -> ReleaseConfig:
     """Returns the configuration of the release of one window, which is named after it."""
     name = f"{config.release_id}-{window.label}"
     return config.model_copy(update={"window": window.label, "release_id": name})
@@ -372,7 +372,7 @@ def release_windows(
     check_releases_known(config, days, ledger)
     of_number = {day.window.number: day for day in days}
     is_named = len(windows) == 1 and config.window != DUE
-    configs, left = {window: of_window(config, window) for window in windows}, []
+    configs, left = {window: config_of_window(config, window) for window in windows}, []
     for window, window_config in configs.items():
         day = of_number[window.number]
         is_there = window_config.release_id in day.complete

@@ -28,7 +28,7 @@ from tracecloak.pipelines.keys.receipts import InputFile, snapshot_of
 from tracecloak.pipelines.ledger.entries import signed
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release.opening import fingerprint_of
-from tracecloak.pipelines.windows.batch import Day, of_window
+from tracecloak.pipelines.windows.batch import Day, config_of_window
 from tracecloak.schemas.errors import InputSchemaError, RetryLater, UsageError
 from tracecloak.schemas.windows import Window
 from tracecloak.transforms.files import absolute, join, write_anew
@@ -119,7 +119,7 @@ def _reading(
         listed = match_files(config.log, may_be_none=True)
     reading = []
     for window in windows:
-        source = source_of(of_window(config, window), listed, is_checked=False)
+        source = source_of(config_of_window(config, window), listed, is_checked=False)
         files = [file for file in source.files if absolute(file.path) == wanted]
         reading += [(window, source, file) for file in files]
     if not reading:
@@ -178,7 +178,7 @@ def _noted(
         name = _name(config, window)
         with store.alone(output, name):
             # Until it claims, a release that was cut off is begun anew, with another input.
-            entries = () if ledger is None else ledger.of_release(output, name)
+            entries = () if ledger is None else ledger.release_entries(output, name)
             if entries and entries[-1].action not in ("reserve", "void"):
                 claimed.append(window.label)
                 continue
@@ -200,7 +200,7 @@ def _noted(
 
 
 def _name(config: ReleaseConfig, window: Window) -> str:
-    return str(of_window(config, window).release_id)
+    return str(config_of_window(config, window).release_id)
 
 
 NAME = "input-since.json"
@@ -235,7 +235,7 @@ def compare_inputs(config: ReleaseConfig, store: KeyStore, days: Sequence[Day]) 
             if receipt is None:
                 continue
             left_out = tuple(one.path for one in left_out_of(store, output, name))
-            files = source_of(of_window(config, day.window), listed, left_out, False).files
+            files = source_of(config_of_window(config, day.window), listed, left_out, False).files
             new = [file for file in files if file.path not in digested]
             digested |= zip([file.path for file in new], snapshot_of(new), strict=True)
             now = [digested[file.path] for file in files]

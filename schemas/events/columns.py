@@ -39,8 +39,8 @@ from tracecloak.schemas.events.events import (
 )
 from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.source_column import SourceColumn, joined_times
-from tracecloak.schemas.events.stamps import UNITS_US, WallClock, from_period
 from tracecloak.schemas.events.tally import REJECT_REASONS, FileTally
+from tracecloak.schemas.events.timestamps import UNITS_US, WallClock, from_period
 
 # Where a rejected record stands and why; `file` is the file's rank in the sorted list of inputs.
 REJECT_SCHEMA = pa.schema(

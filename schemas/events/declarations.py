@@ -112,7 +112,7 @@ class Declaration(pydantic.BaseModel):
         return self
 
     @pydantic.model_serializer(mode="wrap")
-    def _of_its_kind(self, serialise: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _own_fields(self, serialise: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leaves out what does not apply."""
         others = ("bounds", "n_bins", "whole") if self.bounds is None else ("values",)
         return {

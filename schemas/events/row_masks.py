@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.source_column import text_of
-from tracecloak.schemas.events.stamps import DECIMAL, WallClock, from_iso, from_period
+from tracecloak.schemas.events.timestamps import DECIMAL, WallClock, from_iso, from_period
 
 # ---
 # Which records are read: those whose column equals some values, begins so, or lies within bounds.

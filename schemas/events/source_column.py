@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
-from tracecloak.schemas.events.stamps import (
+from tracecloak.schemas.events.timestamps import (
     UNITS_US,
     WallClock,
     cast_or_null,
@@ -77,9 +77,9 @@ def texts(values: pa.Array) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return texts(values.dictionary).take(values.indices)
     if pa.types.is_floating(kind):
-        return _of_floats(values)
+        return _float_texts(values)
     if pa.types.is_decimal(kind):
-        return _each(cast_or_null(values, pa.string()), r"[.eE]", _of_decimal_text)
+        return _each(cast_or_null(values, pa.string()), r"[.eE]", _plain_decimal)
     if pa.types.is_timestamp(kind) and kind.tz is not None:  # Arrow would look at zone files
         naive = cast_or_null(values.cast(pa.timestamp(kind.unit)), pa.string())
         return pc.binary_join_element_wise(naive, "Z", "")
@@ -166,7 +166,7 @@ def without_point_zero(text: pa.Array) -> pa.Array:
     )
 
 
-def _of_floats(values: pa.Array) -> pa.Array:
+def _float_texts(values: pa.Array) -> pa.Array:
     """string[n]: floating-point numbers of any width; fractions by the shortest decimal of it."""
     values = pc.if_else(pc.is_nan(values), None, values)
     text = values.cast(pa.string())
@@ -176,10 +176,10 @@ def _of_floats(values: pa.Array) -> pa.Array:
         wide = values.cast(pa.float64())
         text = pc.if_else(pc.equal(pc.floor(wide), wide), wide.cast(pa.string()), text)
     # Arrow writes an exponent for small and large ones, and a sign for a zero.
-    return _each(text, r"^-0$|^-?[0-9.]+[eE]", _of_decimal_text)
+    return _each(text, r"^-0$|^-?[0-9.]+[eE]", _plain_decimal)
 
 
-def _of_decimal_text(value: str) -> str:
+def _plain_decimal(value: str) -> str:
     return _positional(Decimal(value))
 
 

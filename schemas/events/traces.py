@@ -312,7 +312,7 @@ class TraceBatch:
                 attributes[name] = starts
                 continue
             values = table.column(attribute_column(name)).chunk(0).take(pa.array(order))
-            attributes[name] = _of_cases(values, offsets) if is_case_attribute(name) else values
+            attributes[name] = _case_values(values, offsets) if is_case_attribute(name) else values
         return cls(
             case_column.dictionary.take(pa.array(case[heads] % n_ids)),
             offsets,
@@ -410,7 +410,7 @@ def _without_unused_names(values: pa.Array) -> pa.Array:
     return values.cast(pa.string()).dictionary_encode()
 
 
-def _of_cases(values: pa.Array, offsets: np.ndarray) -> pa.Array:
+def _case_values(values: pa.Array, offsets: np.ndarray) -> pa.Array:
     """The first value that is not missing in each case, for all of its events."""
     # A value can be missing in either of two ways.
     named = pc.fill_null(values.dictionary.is_valid().take(values.indices), False)

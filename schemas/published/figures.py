@@ -336,7 +336,7 @@ class ReleasedFigures(ReleasedRows):
         return cls(*columns_of(rows, _FIGURE_COLUMNS))
 
     @classmethod
-    def of_noisy(cls, figures: Sequence[Figure]) -> ReleasedFigures:
+    def from_noisy(cls, figures: Sequence[Figure]) -> ReleasedFigures:
         """Returns figures whose intervals hold whatever grade noise gives; see `wider_ends`.
 
         Those of medians and other quantiles have whole bins, which is wide enough.

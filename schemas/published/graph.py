@@ -203,10 +203,10 @@ class ReleasedGraph:
         vocabulary = ActivityVocabulary.of(body["activities"])
         if len(set(vocabulary.labels)) < len(vocabulary.labels):
             raise ValueError("an activity is called as the start or the end is")
-        return cls._of_rows(vocabulary, body["edges"])
+        return cls._from_rows(vocabulary, body["edges"])
 
     @classmethod
-    def of_edges(cls, rows: Sequence[Mapping[str, Any]]) -> ReleasedGraph:
+    def from_edges(cls, rows: Sequence[Mapping[str, Any]]) -> ReleasedGraph:
         """Returns the graph of edges as a file has them, in their order.
 
         Args:
@@ -215,10 +215,10 @@ class ReleasedGraph:
         """
         artificial = set(ActivityVocabulary.of([]).labels)
         ends = {row[end] for row in rows for end in ("source", "target")}
-        return cls._of_rows(ActivityVocabulary.of(sorted(ends - artificial)), rows)
+        return cls._from_rows(ActivityVocabulary.of(sorted(ends - artificial)), rows)
 
     @classmethod
-    def _of_rows(
+    def _from_rows(
         cls, vocabulary: ActivityVocabulary, rows: Sequence[Mapping[str, Any]]
     ) -> ReleasedGraph:
         of_edges = [[r.get(name, r["count"]) for r in rows] for name in ("count", "low", "high")]

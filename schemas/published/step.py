@@ -194,7 +194,7 @@ class StepRelease(Step):
 
     def _body(self) -> dict[str, Any]:
         figures = {} if self.figures is None else self.figures.to_json()
-        return {"cells": self._of_cells().to_pylist(), **figures}
+        return {"cells": self._cells_table().to_pylist(), **figures}
 
     @classmethod
     def _parsed(cls, body: dict[str, Any]) -> dict[str, Any]:
@@ -225,9 +225,9 @@ class StepRelease(Step):
         Columns low, high (int64), kind, grade (string) and usable (bool) are there where limits
         are.
         """
-        return with_step_columns(self._of_cells(), self)
+        return with_step_columns(self._cells_table(), self)
 
-    def _of_cells(self) -> pa.Table:
+    def _cells_table(self) -> pa.Table:
         """What is said of each cell."""
         columns = {
             "cell": pa.array([list(cell) for cell in self.cells], pa.list_(pa.string())),

@@ -110,7 +110,7 @@ class ClippedCells(OfArrays):
     values: np.ndarray
 
     @classmethod
-    def of_cases(cls, cells: CaseCells, l2_clip_units: int, units: int) -> Self:
+    def from_cases(cls, cells: CaseCells, l2_clip_units: int, units: int) -> Self:
         """Adds up the clipped vectors of cases.
 
         Args:
@@ -241,7 +241,7 @@ class ClippedFlows(ClippedCells):
         """
         if l2_clip_units < 2:
             raise UsageError(f"l2_clip_units must be at least 2, got {l2_clip_units}")
-        return cls.of_cases(cells_of_flows(traces, bin_edges_us), l2_clip_units, units)
+        return cls.from_cases(cells_of_flows(traces, bin_edges_us), l2_clip_units, units)
 
     def arcs(
         self, vocabulary: ActivityVocabulary, n_bins: int = 1
@@ -270,7 +270,7 @@ class CaseNorms(CountsByKey):
     counts: np.ndarray
 
     @classmethod
-    def of_squares(cls, squares: np.ndarray, grid_squared: np.ndarray) -> CaseNorms:
+    def from_squares(cls, squares: np.ndarray, grid_squared: np.ndarray) -> CaseNorms:
         """Counts cases by the squared norms of their vectors, whatever these count.
 
         Args:

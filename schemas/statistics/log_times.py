@@ -177,14 +177,14 @@ class LogTimes(CountsByKey):
         """Number of counts."""
         return sum(len(getattr(self, field.name)) for field in fields(self)[1::2])
 
-    def of_steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def split_steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns int64[n_steps] thrice: of each the earlier activity, the later one, the bin."""
         pairs = self.steps >> _BIN_BITS
         return pairs >> _CODE_BITS, pairs & _CODES, self.steps & ((1 << _BIN_BITS) - 1)
 
     def medians_s(self) -> dict[tuple[int, int], float]:
         """Returns about the median time in seconds of each (source, target) that occurs."""
-        sources, targets, bins = self.of_steps()
+        sources, targets, bins = self.split_steps()
         begins = np.flatnonzero(np.diff(self.steps >> _BIN_BITS, prepend=-1))
         ends = pairwise(np.append(begins, len(bins)).tolist())
         return {

@@ -172,17 +172,19 @@ class ActivityRelations(OfArrays):
             row, keys, is_first = _pairs(lengths, codes, vocabulary.start, n_codes)
             begins = codes[(offsets_of(lengths)[:-1])[lengths > 0]]
             of_pairs = _summed(keys, weights[row], weights[row] * is_first)
-            pieces.append(cls._of_keys(n_codes, *of_pairs, *_summed(begins, weights[lengths > 0])))
+            pieces.append(
+                cls._from_keys(n_codes, *of_pairs, *_summed(begins, weights[lengths > 0]))
+            )
         return cls.merge(pieces)
 
     @classmethod
     def _collapsed(cls, *columns: np.ndarray) -> ActivityRelations:
         sources, targets, counts, before, firsts, first_counts = columns
         of_pairs = _summed(sources << 32 | targets, counts, before)
-        return cls._of_keys(1 << 32, *of_pairs, *_summed(firsts, first_counts))
+        return cls._from_keys(1 << 32, *of_pairs, *_summed(firsts, first_counts))
 
     @classmethod
-    def _of_keys(cls, base: int, keys: np.ndarray, *others: np.ndarray) -> ActivityRelations:
+    def _from_keys(cls, base: int, keys: np.ndarray, *others: np.ndarray) -> ActivityRelations:
         counts, before, firsts, first_counts = others
         codes = (codes.astype(np.int32) for codes in (keys // base, keys % base, firsts))
         sources, targets, firsts = codes

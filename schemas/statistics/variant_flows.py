@@ -134,7 +134,7 @@ class VariantFlows(CaseCells):
     cases: np.ndarray
 
     @classmethod
-    def of_variants(cls, variants: VariantHistogram, cells: FlowCells) -> VariantFlows:
+    def from_variants(cls, variants: VariantHistogram, cells: FlowCells) -> VariantFlows:
         """Returns the vectors of variants of at least one event, in time and memory of their size.
 
         Args:

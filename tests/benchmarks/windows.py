@@ -21,10 +21,10 @@ from tests.support.books import book_at, of_window, scope
 from tests.support.ledgers import account
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.case_registry import file_of
 from tracecloak.pipelines.ledger.database import TABLE
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.unit_book import file_of
 
 # Windows, and cases of each: a day for ten years, and an hour for four.
 PASTS = ((100, 1000), (3_650, 1000), (35_000, 100))

@@ -89,7 +89,7 @@ def test_a_name_of_ours_that_others_claim_is_refused_to_whoever_asks_for_it(
         with pytest.raises(UsageError, match=told):
             list(ask("one"))
     assert table["two"] == table.named("two") == [2]
-    assert table.ours == {"one": [1], "two": [2]}  # whatever others add
+    assert table.builtins == {"one": [1], "two": [2]}  # whatever others add
     assert list(table) == ["one", "two"]
 
 

@@ -530,7 +530,7 @@ def a_bound_that_is_doubled(patch: pytest.MonkeyPatch) -> None:
 
 @control("private-dfg", 0, "longest", "the unit moves the sums by")
 def a_case_that_is_not_clipped(patch: pytest.MonkeyPatch) -> None:
-    of_cases = ClippedCells.of_cases.__func__  # type: ignore[attr-defined]
+    of_cases = ClippedCells.from_cases.__func__  # type: ignore[attr-defined]
 
     def unclipped(cls: Any, cells: Any, clip: int, units: int) -> Any:
         return of_cases(cls, cells, 1 << 30, units)
@@ -636,7 +636,7 @@ def a_range_of_the_data(patch: pytest.MonkeyPatch) -> None:
     def from_first_to_last(counted: CaseMonths, *_: Any) -> TimeRangeDecision:
         begins, ends = np.divmod(counted.keys, N_MONTHS)
         first, last = np.array([begins.min(), ends.max()]).astype("datetime64[M]").astype(str)
-        return TimeRangeDecision(TimeRange.of_dates(f"{first}-01", f"{last}-01", "UTC"))
+        return TimeRangeDecision(TimeRange.from_dates(f"{first}-01", f"{last}-01", "UTC"))
 
     patch.setattr(time_range, "choose_time_range", from_first_to_last)
 

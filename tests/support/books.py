@@ -13,9 +13,9 @@ from tests.support.keys import release_key
 from tests.support.ledgers import account, forked, reservation
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.case_registry import CaseRegistry, scope_of
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.unit_book import CaseRegistry, scope_of
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 

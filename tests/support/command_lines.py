@@ -15,7 +15,7 @@ def parsers() -> dict[str, argparse.ArgumentParser]:
 
 
 def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    for name, line in COMMANDS.ours.items():
+    for name, line in COMMANDS.builtins.items():
         parser = argparse.ArgumentParser()
         # What follows an action that may stand before the flags, as in `stream positions`.
         own_action = [] if line.has_actions else list(line.config_actions)

@@ -207,7 +207,7 @@ def run(method: Anonymizer, params: Any, traces: TraceBatch, noise: Coupled) -> 
         for i, name in enumerate(method.rounds(params)):
             counted = {
                 what: counter.kind.merge(
-                    [counter.count(bounded, decisions, keyed if i else keyed.of_units)]
+                    [counter.count(bounded, decisions, keyed if i else keyed.unit_stream)]
                 )
                 for what, counter in method.requires(name, params).items()
             }

@@ -94,7 +94,7 @@ def records_of_pieces(
     assert [p.n_pieces for p in pieces] == [len(pieces)] * len(pieces)
     records: Records = {}
     for piece in pieces:
-        read = records_of(divider.of_piece(piece, lambda _: None), data, wanted)
+        read = records_of(divider.piece_reader(piece, lambda _: None), data, wanted)
         if isinstance(read, str):
             return read
         records |= read

@@ -341,7 +341,7 @@ def _of(name: str) -> Callable[..., bool]:
 
 
 _STORE = "tracecloak.pipelines.keys.key_store"
-_LEDGER, _UNITS = "tracecloak.pipelines.ledger.ledger", "tracecloak.pipelines.ledger.unit_book"
+_LEDGER, _UNITS = "tracecloak.pipelines.ledger.ledger", "tracecloak.pipelines.ledger.case_registry"
 _FOLDER = "tracecloak.transforms.publish.release_folder"
 _PARTS = "tracecloak.anonymizers.rigorous.parts_method"
 # Name of a step to (module, what is called, and of which calls by their arguments).

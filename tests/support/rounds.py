@@ -69,7 +69,7 @@ def run_rounds(
     decisions = run.decisions
     traces = bound(traces, method, params, randomness)
     for i, name in enumerate(method.rounds(params)):
-        keyed = randomness if i else randomness.of_units
+        keyed = randomness if i else randomness.unit_stream
         run.statistics[name] = {
             what: passed_on(
                 counter.kind.merge(

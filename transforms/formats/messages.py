@@ -46,7 +46,7 @@ from tracecloak.schemas.events.source_column import (
     text_of,
     texts_of_scalars,
 )
-from tracecloak.schemas.events.stamps import UNITS_US, from_iso
+from tracecloak.schemas.events.timestamps import UNITS_US, from_iso
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 from tracecloak.transforms.formats.base import Stamp, UnreadError, field_at, scalar
 from tracecloak.transforms.formats.jsonl_regular import parsed

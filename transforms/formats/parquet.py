@@ -261,7 +261,7 @@ class RowGroups:
         """Returns the pieces."""
         return looks[0]
 
-    def of_piece(self, piece: Piece, tell: Callable[[MissingColumns], None]) -> Reader:
+    def piece_reader(self, piece: Piece, tell: Callable[[MissingColumns], None]) -> Reader:
         """Returns what reads a piece."""
         return self.reader_of(piece)
 

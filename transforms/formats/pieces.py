@@ -214,7 +214,7 @@ class TextDivider:
             for (begin, first), end in zip(begins, ends, strict=True)
         ]
 
-    def of_piece(self, piece: Piece, tell: Callable[[MissingColumns], None]) -> Reader:
+    def piece_reader(self, piece: Piece, tell: Callable[[MissingColumns], None]) -> Reader:
         """Returns what reads a piece of a file, whose bytes it is given as a whole.
 
         Records have their numbers in the file. Where only records tell the columns, `tell` is

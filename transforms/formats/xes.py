@@ -309,9 +309,9 @@ class _Traces:
         self._sizes: list[int] = []  # bytes of XML with what is in each
         self._n_bytes = 0  # in all of them
         places = {name: place for place, name in enumerate(wanted)}
-        self._of_traces = {n: at for n, at in places.items() if n.startswith(CASE_PREFIX)}
-        of_events = {n: at for n, at in places.items() if n not in self._of_traces}
-        self._trace_keys = _Targets(self._of_traces, len(places), CASE_PREFIX.__add__)
+        self._traces = {n: at for n, at in places.items() if n.startswith(CASE_PREFIX)}
+        of_events = {n: at for n, at in places.items() if n not in self._traces}
+        self._trace_keys = _Targets(self._traces, len(places), CASE_PREFIX.__add__)
         self._event_keys = _Targets(of_events, len(places), column_of_event)
         self._trace: _Row = []  # the values of the trace that is open
         self._content: list[str] = []  # likewise
@@ -492,13 +492,13 @@ class _Traces:
         self._check_length(end)
         self._container = _NOWHERE
         if self.names is not None:
-            place = self._of_traces[self.names.column]
+            place = self._traces[self.names.column]
             if not text_of(self._trace[place]):
                 self._trace[place] = self.names.name("".join(self._content))
         of_events = [row[-1] for row in self._open]
         own = end - self._trace_begin - sum(of_events)
         for row in self._open:
-            for place in self._of_traces.values():
+            for place in self._traces.values():
                 row[place] = self._trace[place]
             row[-1] = self._n_traces - 1
         self._sizes += [own + size for size in of_events]

@@ -15,7 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, UsageError, of_extra
+from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, UsageError, import_extra
 from tracecloak.schemas.plugins import Plugins
 from tracecloak.schemas.published.manifest import Guarantee, Unit
 from tracecloak.schemas.texts import SECRET_REFUSED, has_secret
@@ -136,7 +136,7 @@ def connected(database: str) -> Connection | sqlite3.Connection:
 def postgresql(uri: str) -> Connection:
     """Connects to PostgreSQL by libpq's URI."""
     library = "adbc-driver-postgresql"
-    driver = of_extra("adbc_driver_postgresql.dbapi", "a query of PostgreSQL", library, "sql")
+    driver = import_extra("adbc_driver_postgresql.dbapi", "a query of PostgreSQL", library, "sql")
     return cast("Connection", driver.connect(uri))
 
 
@@ -161,7 +161,7 @@ def text_or_null(data: bytes) -> str | None:
 def duckdb(uri: str) -> Connection:
     """Opens a file of DuckDB, `duckdb:///PATH`, for reading."""
     driver, manager = (
-        of_extra(module, "a query of DuckDB", "duckdb", "sql")
+        import_extra(module, "a query of DuckDB", "duckdb", "sql")
         for module in ("adbc_driver_duckdb", "adbc_driver_manager.dbapi")
     )
     options = {"path": str(_file(uri)), "access_mode": "READ_ONLY"}
@@ -173,7 +173,9 @@ def duckdb(uri: str) -> Connection:
 def snowflake(uri: str) -> Connection:
     """Connects to Snowflake by the URI of its driver."""
     library = "adbc-driver-snowflake"
-    driver = of_extra("adbc_driver_snowflake.dbapi", "a query of Snowflake", library, "snowflake")
+    driver = import_extra(
+        "adbc_driver_snowflake.dbapi", "a query of Snowflake", library, "snowflake"
+    )
     return cast("Connection", driver.connect(uri.removeprefix("snowflake://")))
 
 
@@ -201,7 +203,7 @@ _ONE: dict[Unit, str] = {
 }  # fmt: skip
 
 
-def of_query_result(guarantee: Guarantee) -> Guarantee:
+def query_result_guarantee(guarantee: Guarantee) -> Guarantee:
     """Returns a promise for units of the result of a query, with what that leaves open.
 
     What one unit of the database can change of the result depends on the query, of which nothing is

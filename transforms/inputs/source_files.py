@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, UsageError
-from tracecloak.schemas.events.stamps import WallClock
+from tracecloak.schemas.events.timestamps import WallClock
 from tracecloak.transforms.files import is_on_this_machine, open_raw
 from tracecloak.transforms.formats.registry import unpacked
 from tracecloak.transforms.inputs.listing import (

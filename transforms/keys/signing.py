@@ -104,10 +104,10 @@ class PublicKey:
             RetryLater: Its source does not answer now.
         """
         reference = _reference("key", text)
-        return cls.of_text(text_at(reference, _PUBLIC).encode(), shown(reference))
+        return cls.from_text(text_at(reference, _PUBLIC).encode(), shown(reference))
 
     @classmethod
-    def of_text(cls, data: bytes, place: str) -> PublicKey:
+    def from_text(cls, data: bytes, place: str) -> PublicKey:
         """Returns the key in a text: PEM, or a line as `ssh-keygen` writes it.
 
         Args:

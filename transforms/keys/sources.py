@@ -36,7 +36,7 @@ MOST_BYTES = 4096
 """No key is longer: what is, is something else, and is not read to its end."""
 
 
-def of_file(path: str) -> str:
+def key_of_file(path: str) -> str:
     """Returns the text of a file, on this machine or any Beam file system."""
     with open_raw(path) as stream:
         return as_text(stream.read(MOST_BYTES + 1))
@@ -46,9 +46,9 @@ KEY_SOURCES: Plugins[KeySource] = Plugins(
     "key source",
     "tracecloak.key_sources",
     {
-        "file": of_file,
+        "file": key_of_file,
         "env": os.environ.__getitem__,
-        "command": "tracecloak.transforms.keys.sources:of_command",
+        "command": "tracecloak.transforms.keys.sources:key_of_command",
     },
 )
 
@@ -138,7 +138,7 @@ PATIENCE_SECONDS = 30.0
 _TEMPORARY = 75  # EX_TEMPFAIL of BSD's sysexits.h
 
 
-def of_command(command: str) -> str:
+def key_of_command(command: str) -> str:
     """Returns what a command prints, without blanks around it.
 
     Args:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError, of_extra
+from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError, import_extra
 from tracecloak.schemas.plugins import Plugins
 
 # --- How addresses of services begin, or end. -----------------------------------------------------
@@ -72,7 +72,7 @@ def msk_token(servers: str, configuration: str) -> tuple[str, float]:
     """
     library = "aws-msk-iam-sasl-signer-python"
     module = "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"
-    signer = of_extra(module, "kafka_token msk", library, "msk")
+    signer = import_extra(module, "kafka_token msk", library, "msk")
     region = _SAID.search(configuration) or _OF_MSK.search(servers)
     if region is None:
         raise UsageError(
@@ -191,13 +191,13 @@ class KafkaTopic:
         """
         given = read_properties("kafka_properties", self.properties)
         return {
-            **self._of_token(given),
+            **self._token_settings(given),
             **given,
             "bootstrap.servers": self.servers,
             "logger": _Demoted(),
         }
 
-    def _of_token(self, given: Mapping[str, str]) -> dict[str, Any]:
+    def _token_settings(self, given: Mapping[str, str]) -> dict[str, Any]:
         """The settings of a client that is known by a token; others may be given beside them."""
         if self.token is None:
             return {}
@@ -394,7 +394,7 @@ def confluent_kafka() -> Any:
     Raises:
         UsageError: It is not installed.
     """
-    of_extra("confluent_kafka.admin", "Kafka", "confluent-kafka", "kafka")
+    import_extra("confluent_kafka.admin", "Kafka", "confluent-kafka", "kafka")
     return importlib.import_module("confluent_kafka")
 
 

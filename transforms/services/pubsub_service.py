@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError, of_extra
+from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError, import_extra
 from tracecloak.transforms.services.kafka_clock import StampedProbe, check_clocks
 
 # --- Google's client of Pub/Sub: how it is found, its stamps, and which subscription one is. ------
@@ -33,7 +33,7 @@ def pubsub() -> Any:
     Raises:
         UsageError: It is not installed.
     """
-    return of_extra("google.cloud.pubsub_v1", "Pub/Sub", "google-cloud-pubsub", "pubsub")
+    return import_extra("google.cloud.pubsub_v1", "Pub/Sub", "google-cloud-pubsub", "pubsub")
 
 
 def stamp_us(message: Any) -> int:

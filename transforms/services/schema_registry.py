@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from tracecloak.schemas.errors import RetryLater, UsageError, of_extra
+from tracecloak.schemas.errors import RetryLater, UsageError, import_extra
 from tracecloak.transforms.services.kafka_topic import read_properties
 
 Answer = TypeVar("Answer")
@@ -133,7 +133,7 @@ def confluent_registry(part: str) -> Any:
     """
     module = f"confluent_kafka.schema_registry{part}"
     library = "confluent-kafka with its parts avro and json"
-    return of_extra(module, "A schema registry", library, "registry")
+    return import_extra(module, "A schema registry", library, "registry")
 
 
 def _number(name: str, text: str) -> float:

@@ -639,7 +639,7 @@ class ReleaseSteps(beam.DoFn):
         else:
             waiting.clear()
             past.clear()
-            _LOG.warning("%s", self.name.spent_words(step))
+            _LOG.warning("%s", self.name.exhausted_message(step))
         yield decided.released
 
     def _goes_on(self, step: int, counts: Any) -> bool:

@@ -166,7 +166,7 @@ DELTA = Fraction(1, 10**6)
 @pytest.fixture(scope="module")
 def spend() -> Spend:
     [spend] = spends_of(AutoVariants(), Fraction(1), DELTA)
-    return Spend.of_json(spend.to_json())
+    return Spend.from_json(spend.to_json())
 
 
 def with_threshold(spend: Spend, delta: Fraction) -> Spend:

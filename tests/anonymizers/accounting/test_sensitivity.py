@@ -102,7 +102,7 @@ def trace_lengths(traces: TraceBatch) -> Cells:
 
 
 def norms(traces: TraceBatch) -> Cells:
-    found = CaseNorms.of_squares(cells_of_flows(traces, None).squares, np.array([2, 3, 4, 6]))
+    found = CaseNorms.from_squares(cells_of_flows(traces, None).squares, np.array([2, 3, 4, 6]))
     return cells_by(found.buckets.tolist(), found.counts)
 
 
@@ -116,7 +116,7 @@ def activities(most: int) -> Kernel:
 
 ALWAYS = LogTime(
     WorkingCalendar("UTC", tuple(range(7)), 0, 24, ()),
-    TimeRange.of_dates("1970-01-01", "1970-01-10", "UTC"),
+    TimeRange.from_dates("1970-01-01", "1970-01-10", "UTC"),
 )
 OF_EVENT, OF_CASE = (Attribute(name, Declaration(values=["x"])) for name in ("role", "case:kind"))
 
@@ -182,7 +182,9 @@ def fitting(traces: TraceBatch) -> Cells:
 def flows_and_cases(traces: TraceBatch) -> Cells:
     cells = FlowCells.without_positions(3, 3)
     return numbered(
-        VariantFlows.of_variants(VariantHistogram.from_traces(traces), cells).unclipped_sums(cells)
+        VariantFlows.from_variants(VariantHistogram.from_traces(traces), cells).unclipped_sums(
+            cells
+        )
     )
 
 
@@ -190,7 +192,7 @@ def clipped_flows_and_cases(clip_squared: int, units: int) -> Kernel:
     cells = FlowCells.of(3, 3, 1000)
 
     def count(traces: TraceBatch) -> Cells:
-        flows = VariantFlows.of_variants(VariantHistogram.from_traces(traces), cells)
+        flows = VariantFlows.from_variants(VariantHistogram.from_traces(traces), cells)
         return numbered(flows.sums(cells, math.isqrt(clip_squared * units**2), units))
 
     return count

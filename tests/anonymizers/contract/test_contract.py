@@ -206,7 +206,7 @@ def test_rounds_are_the_same_however_they_are_counted_and_decided(
     for i, name in enumerate(method.rounds(params)):
         before = dict(itertools.islice(rounds.decisions.items(), i))
         bytes_before = {known: encode(decided) for known, decided in before.items()}
-        keyed = rounds.by_round[name] if i else rounds.randomness.of_units
+        keyed = rounds.by_round[name] if i else rounds.randomness.unit_stream
         assert method.requires(name, params)
         for what, counter in method.requires(name, params).items():
             again = pickle.loads(pickle.dumps(counter))  # noqa: S301  # our own bytes

@@ -319,7 +319,7 @@ def matched(names: Sequence[Any]) -> Any:
     query = like(decide=lambda *_: like(variants=None))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pripel, "_QUERIES", {"any": query})
-        return pripel._matched(given, cast(Any, like(query="any", of_query=None)))
+        return pripel._matched(given, cast(Any, like(query="any", query_params=None)))
 
 
 def stream(name: str, **changes: Any) -> Any:

@@ -130,7 +130,7 @@ def test_no_unit_changes_a_term_by_more_than_its_noise_is_made_for_and_some_by_a
     m: int,
 ) -> None:
     for term, seen in zip(TERMS, largest_changes(TERMS, KNOWN, units_of(m)), strict=True):
-        bound = terms.of_unit(term, m)
+        bound = terms.unit_sensitivity(term, m)
         assert seen.is_within(bound), (term.name, seen, bound)
         attained = (seen.l1, seen.l2_squared, seen.linf)
         assert attained == (bound.l1, bound.l2_squared, bound.linf), term.name
@@ -227,7 +227,7 @@ def test_a_term_that_is_wrong_is_caught() -> None:
     ]:
         term = broken(name)
         [seen] = largest_changes([term], KNOWN, units_of(1))
-        assert not seen.is_within(terms.of_unit(term, 1))
+        assert not seen.is_within(terms.unit_sensitivity(term, 1))
 
 
 @dataclass

@@ -35,7 +35,9 @@ def read(text: str) -> Any:
 
 def test_bounds_however_far_apart_keep_a_case_between_0_and_the_range() -> None:
     for low, high in [(0.0, 1e-300), (-1e300, 1e300), (1e15, 1e15 + 1)]:
-        summand = summands.Summand(low, high, lambda traces: summands.Numbers.of_all(np.zeros(0)))
+        summand = summands.Summand(
+            low, high, lambda traces: summands.Numbers.from_cases(np.zeros(0))
+        )
         values = np.array([low, high, (low + high) / 2, -1e308, 1e308, 0.0])
         places = summand.places(values)
         assert ((places >= 0) & (places <= summands.RANGE)).all()

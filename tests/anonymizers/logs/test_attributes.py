@@ -198,7 +198,7 @@ def test_an_attribute_of_cases_is_counted_whole_on_the_lattice_of_the_noise(unit
     log = [[("A", "v")], [("B", None)], [("A", "v"), ("B", "v")]]
     decisions = {"variants": released()}
     cells = attributes.cells_of_cases(traces_of(log, OF_CASE), decisions, OF_CASE)
-    counted = attributes.ClippedCells.of_cases(cells, 1, 1)
+    counted = attributes.ClippedCells.from_cases(cells, 1, 1)
     noting = MeasureRecorder()
     attributes.decide_attribute(OF_CASE, counted, 2, noise, randomness().with_noise(noting))
     [(purpose, sums, told)] = noting.told
@@ -209,7 +209,7 @@ def test_an_attribute_of_cases_is_counted_whole_on_the_lattice_of_the_noise(unit
 def test_without_noise_an_activity_has_its_own_shares_and_an_unseen_one_the_log_s() -> None:
     log = [[("A", "v"), ("A", "w"), ("A", "w"), ("A", None)], [("B", "w"), ("B", "w")]]
     cells = attributes.cells_of_events(traces_of(log, OF_EVENT, "ABC"), {}, OF_EVENT)
-    counted = attributes.ClippedCells.of_cases(cells, 100, 1)
+    counted = attributes.ClippedCells.from_cases(cells, 100, 1)
     made = attributes.decide_attribute(OF_EVENT, counted, 3, NO_NOISE, randomness())
     shares = decode(encode(made)).shares
     assert np.allclose(shares[:2], [[0.25, 0.25, 0.5], [0, 0, 1]], atol=1e-3)

@@ -132,7 +132,7 @@ def sums_cells_of(counts: np.ndarray, units: int) -> ClippedCells:
     """One case an occurrence, so nothing is clipped."""
     keys = np.repeat(np.arange(len(counts)), counts)
     cells = CaseCells.of(np.arange(len(keys)), keys, len(keys), len(counts))
-    return ClippedCells.of_cases(cells, units, units)
+    return ClippedCells.from_cases(cells, units, units)
 
 
 @pytest.mark.parametrize("units", [1, 1024])

@@ -149,7 +149,7 @@ def test_the_derivation_is_the_documented_one() -> None:
 @given(texts)
 def test_texts_go_through_a_cbc_mac_with_their_length_in_front(names: list[str]) -> None:
     key = bytes(range(32))
-    out = KeyedBlocks(key).of_text(column(names))
+    out = KeyedBlocks(key).text_blocks(column(names))
     assert out.tobytes() == b"".join(naive_cbc_mac(key, name) for name in names)
 
 

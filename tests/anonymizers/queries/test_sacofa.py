@@ -120,7 +120,7 @@ TABLE_1A = {"RTSL": 20, "RTSAL": 12, "RTAAL": 6, "RTASL": 5, "RTCL": 2, "RTCSL":
 
 
 def rules_of(log: TraceBatch, at_first: bool = True) -> OrderRules:
-    return OrderRules.of_relations(ActivityRelations.from_traces(log), log.vocabulary, at_first)
+    return OrderRules.from_relations(ActivityRelations.from_traces(log), log.vocabulary, at_first)
 
 
 def violations_of(rules: OrderRules, names: Sequence[str], prefix: str) -> dict[str, int]:

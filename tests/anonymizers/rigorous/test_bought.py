@@ -173,7 +173,7 @@ def test_of_more_names_than_can_be_counted_by_the_most_frequent_are_kept() -> No
 def test_cases_count_for_at_most_so_many_activities_whatever_the_shards() -> None:
     log = {f"c{i}": "A B C D A" if i % 2 else "B" for i in range(30)}
     traces = trace_batch(log)
-    keyed = randomness().of_units
+    keyed = randomness().unit_stream
     whole = activities_of_cases(Batch(traces, {}, keyed), 2)
     # Two names of a case that has more count 1 each, and one alone the root of 2.
     assert whole.counts.sum() == 15 * 2 * NAME_UNITS + 15 * math.isqrt(2 * NAME_UNITS**2)

@@ -47,7 +47,7 @@ def noise_of(epsilon: Fraction, max_units: int = 1) -> SumNoise:
 
 
 def rule(first: str, last: str, zone: str = "UTC", **calendar: Any) -> LogTime:
-    return LogTime(WorkingCalendar(zone, **calendar), TimeRange.of_dates(first, last, zone))
+    return LogTime(WorkingCalendar(zone, **calendar), TimeRange.from_dates(first, last, zone))
 
 
 def time_of(*given_: Any, **calendar: Any) -> WorkingTime:
@@ -192,7 +192,7 @@ def some_starts(draw: st.DrawFn) -> StartsDecision:
     calendar = WorkingCalendar("Europe/Amsterdam", tuple(sorted(days)), from_hour, to_hour)
     begin = datetime.date(2024, 1, 1) + datetime.timedelta(days=first)
     dates = begin, begin + datetime.timedelta(days=max(n_days, 7))
-    time_range = TimeRange.of_dates(*map(str, dates), "Europe/Amsterdam")
+    time_range = TimeRange.from_dates(*map(str, dates), "Europe/Amsterdam")
     time = LogTime(calendar, time_range).working_time({})
     shares = st.one_of(st.just(0), st.floats(1e-6, 1))
     bucket_days = draw(st.sampled_from([1, 7, 28]))

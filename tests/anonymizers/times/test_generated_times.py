@@ -44,7 +44,7 @@ CALENDARS = {
     "always": WorkingCalendar("Europe/Amsterdam"),
     "office": WorkingCalendar("Europe/Amsterdam", (0, 1, 2, 3), 9, 17, ("2024-04-01",)),
 }
-WEEKS = TimeRange.of_dates("2024-03-18", "2024-04-07", "Europe/Amsterdam")
+WEEKS = TimeRange.from_dates("2024-03-18", "2024-04-07", "Europe/Amsterdam")
 GRIDS = {
     f"{name} {granularity}": TimeGrid(calendar.over(WEEKS.first_us, WEEKS.last_us), granularity)
     for name, calendar in CALENDARS.items()

@@ -260,7 +260,7 @@ def test_cases_are_counted_by_time(log, unit):
 
 def test_times_are_working_times_within_the_range():
     calendar = WorkingCalendar("UTC", (0, 1, 2, 3, 4), 9, 17)
-    friday = TimeRange.of_dates("2024-06-07", "2024-06-10", "UTC")  # to Monday
+    friday = TimeRange.from_dates("2024-06-07", "2024-06-10", "UTC")  # to Monday
     hour, borders = 60 * MINUTE, time_bins.time_borders(N_BINS, 16 * 3600)
 
     def found(granularity: Any, *hours: int) -> int:

@@ -62,11 +62,11 @@ def counted(spans: list[tuple[int, int]]) -> CaseMonths:
 
 
 def test_dates_are_days_of_the_place_and_both_included():
-    span = TimeRange.of_dates("2024-03-31", "2024-03-31", "Europe/Amsterdam")
+    span = TimeRange.from_dates("2024-03-31", "2024-03-31", "Europe/Amsterdam")
     assert span == TimeRange(at("2024-03-30T23:00"), at("2024-03-31T22:00"))  # of 23 hours
-    span = TimeRange.of_dates("1999-12-31", "2000-01-01", "UTC")
+    span = TimeRange.from_dates("1999-12-31", "2000-01-01", "UTC")
     assert span == TimeRange(at("1999-12-31"), at("2000-01-02"))
-    assert TimeRange.of_dates("1970-01-01", "2099-12-31", "UTC").last_us == at("2100-01-01")
+    assert TimeRange.from_dates("1970-01-01", "2099-12-31", "UTC").last_us == at("2100-01-01")
 
 
 def test_other_dates_are_refused():
@@ -77,7 +77,7 @@ def test_other_dates_are_refused():
         ("soon", "2024-01-01", "first_date: 'soon'"),
     ]:
         with pytest.raises(UsageError, match=said):
-            TimeRange.of_dates(first, last, "UTC")
+            TimeRange.from_dates(first, last, "UTC")
 
 
 def test_the_working_time_is_of_the_public_range_or_of_the_bought_one():

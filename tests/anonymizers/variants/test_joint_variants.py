@@ -93,7 +93,7 @@ def _blocks(
     """Each vector that gets noise, in occurrences, and the sensitivity that its noise is for."""
     variants = counted(log)
     cells = FlowCells.of(len(VOCABULARY), 5, 1000)
-    flows = VariantFlows.of_variants(variants, cells)
+    flows = VariantFlows.from_variants(variants, cells)
     marginals = MarginalCells(len(VOCABULARY), 5)
     row, cell = marginals.entries(variants)
     buckets = np.searchsorted(norm_grid(), flows.squares)
@@ -143,7 +143,7 @@ def test_a_case_of_any_length_changes_the_chain_by_no_more_than_its_noise_is_for
     units, clip = 64, 20
 
     def sums(log: dict[Variant, int], clip: int) -> np.ndarray:
-        flows = VariantFlows.of_variants(counted(log), cells)
+        flows = VariantFlows.from_variants(counted(log), cells)
         return flows.sums(cells, math.isqrt(clip * units**2), units)
 
     before: dict[Variant, int] = {("A", "B"): 2}

@@ -76,7 +76,7 @@ def test_sums_are_those_of_the_cases_one_by_one(
     for variant, n in counts.items():
         for key, value in naive_vector(variant, cells).items():
             expected[key] += n * value
-    flows = VariantFlows.of_variants(counted(counts), cells)
+    flows = VariantFlows.from_variants(counted(counts), cells)
     sums = flows.unclipped_sums(cells)
     assert dict(zip(cells.possible.tolist(), sums.tolist(), strict=True)) == {
         key: expected[key] for key in cells.possible.tolist()
@@ -95,16 +95,16 @@ def test_no_case_adds_more_than_the_clip(clip: int, units: int) -> None:
     """All 363 variants up to length 5; the vector of a neighbour is what its case adds."""
     cells = cells_of(domain())
     before = counted({("A", "B"): 3, ("C",): 1})
-    base = VariantFlows.of_variants(before, cells).sums(cells, clip, units)
+    base = VariantFlows.from_variants(before, cells).sums(cells, clip, units)
     reached = 0
     for variant in all_variants(5):
         after = VariantHistogram.merge([before, counted({variant: 1})])
-        added = VariantFlows.of_variants(after, cells).sums(cells, clip, units) - base
+        added = VariantFlows.from_variants(after, cells).sums(cells, clip, units) - base
         square = int((added**2).sum())
         assert square <= clip**2 + units**2
         reached = max(reached, square)
         plain = PURE.cells_of(domain())
-        whole = VariantFlows.of_variants(counted({variant: 1}), plain).unclipped_sums(plain)
+        whole = VariantFlows.from_variants(counted({variant: 1}), plain).unclipped_sums(plain)
         assert whole.sum() == len(variant) + 2 <= 5 + 2
     if units > 1:
         longest = max(sum(n**2 for n in naive_vector(v, cells).values()) for v in all_variants(5))
@@ -127,7 +127,7 @@ def test_the_noise_keeps_epsilon_and_delta_at_the_clip(
     largest = 0.0
     for variant in all_variants(5)[::7]:
         cases = counted({variant: 400, ("A",): 100})
-        flows = VariantFlows.of_variants(cases, cells)
+        flows = VariantFlows.from_variants(cases, cells)
         noisy, noise = MARKOV._noisy_sums(cases, where, means, quiet)
         alone = replace(flows, cases=(flows.cases == 400).astype(np.int64))
         sigma = Fraction(*noise.scale)
@@ -150,7 +150,7 @@ def test_without_noise_the_chain_is_that_of_the_log_by_position() -> None:
     counts: dict[Variant, int] = {("A", "B"): 3, ("A", "B", "A"): 1, ("C", "A", "B", "C"): 2}
     cells = cells_of(domain())
     noise = SumNoise((1, 10**9), 1, False)
-    sums = VariantFlows.of_variants(counted(counts), cells).unclipped_sums(cells)
+    sums = VariantFlows.from_variants(counted(counts), cells).unclipped_sums(cells)
     chain = chain_of(sums, cells, noise)
     assert chain is not None
     codes = dict(zip(VOCABULARY.names.to_pylist(), range(4), strict=True))

@@ -250,7 +250,7 @@ def test_counting_once_changes_no_release(name: str, k: int, n_pairs: int, n: in
             decisions: dict[str, Any] = {}
             try:
                 for i, round_name in enumerate(method.rounds(params)):
-                    keyed = randomness if i else randomness.of_units
+                    keyed = randomness if i else randomness.unit_stream
                     counted = {
                         what: counter.kind.merge([counter.count(traces, decisions, keyed)])
                         for what, counter in method.requires(round_name, params).items()

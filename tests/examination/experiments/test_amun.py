@@ -64,7 +64,7 @@ def test_a_figure_stands_beside_the_papers_with_the_reason(monkeypatch: pytest.M
 
 
 def test_table_9_describes_the_log_beside_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = grid().figures(log_of(), release_of(log_of(), grid().of_the_log()), grid().of_the_log())
+    own = grid().figures(log_of(), release_of(log_of(), grid().log_cell()), grid().log_cell())
     found = {name: own[name] for name in ("tasks", "edges", "shortest_trace", "longest_trace")}
     assert found == {"tasks": 5, "edges": 5, "shortest_trace": 3, "longest_trace": 4}
     assert own["shortest_days"] == pytest.approx(5.92 / 24, abs=0.001)
@@ -87,8 +87,8 @@ def test_the_papers_epsilon_t_is_after_the_division_by_copies(profile: str) -> N
     [traces] = traces_of(rows)
     params = grid(profile).params("0.2", "sampling")
     plain = amun.of_log(traces, params)
-    found = amun.of_releases(traces, params)
-    assert found == amun.of_releases(traces, params)  # so a run can be taken up again
+    found = amun.released_epsilon(traces, params)
+    assert found == amun.released_epsilon(traces, params)  # so a run can be taken up again
     assert found < plain if profile == "reference" else found <= plain
     none = amun.of_log(traces, params.model_copy(update={"mode": "oversampling"}))
     assert none == pytest.approx(plain)

@@ -16,7 +16,7 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import reading
 from tracecloak.pipelines.ledger.database import MadeByAnother
-from tracecloak.pipelines.ledger.entries import Entry, OfKey, Reservation
+from tracecloak.pipelines.ledger.entries import Entry, KeyedRelease, Reservation
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.snapshot import problems
 from tracecloak.schemas.errors import GuaranteeError, UsageError
@@ -25,8 +25,10 @@ EPOCH = ("/out", "ward@1", "k")
 ONE, OTHER = "1" * 64, "2" * 64
 
 
-def decided_of(entries: Sequence[Entry], of_key: OfKey) -> dict[int, str]:
-    return dict(e.decided for e in entries if e.decided is not None and e.of_key == of_key)
+def decided_of(entries: Sequence[Entry], keyed_release: KeyedRelease) -> dict[int, str]:
+    return dict(
+        e.decided for e in entries if e.decided is not None and e.keyed_release == keyed_release
+    )
 
 
 def epoch(**changes: Any) -> Reservation:

@@ -15,14 +15,14 @@ from tracecloak.pipelines.keys.kept_secrets import KeptSecrets
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import left_out_of
 from tracecloak.pipelines.keys.receipts import KeyStoreError
-from tracecloak.pipelines.ledger import unit_book
+from tracecloak.pipelines.ledger import case_registry
 from tracecloak.pipelines.ledger.caps import both_bounds
+from tracecloak.pipelines.ledger.case_registry import CaseRegistryError
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
 from tracecloak.pipelines.ledger.noted_cases import erase
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
-from tracecloak.pipelines.ledger.unit_book import CaseRegistryError
 from tracecloak.schemas.errors import UsageError
 
 OFFICER = ("me", "why not")
@@ -97,6 +97,6 @@ def test_it_is_refused_with_what_is_wrong(
 ) -> None:
     call, kind, told = REFUSALS[name]
     monkeypatch.setattr(ObjectStore, "root", tmp_path)
-    monkeypatch.setattr(unit_book, "read_if_there", lambda _: None)
+    monkeypatch.setattr(case_registry, "read_if_there", lambda _: None)
     with pytest.raises(kind, match=told):
         call(tmp_path)

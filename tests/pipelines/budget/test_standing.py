@@ -118,15 +118,15 @@ class World:
 
     def _ledger_says(self, ledger: LedgerState) -> None:
         fresh = begun_anew(self.keys)
-        of_key = self.reserved.of_key
+        keyed_release = self.reserved.keyed_release
         ways: dict[LedgerState, tuple[Callable[[], object], ...]] = {
-            "drawn": (lambda: fresh.draw(*of_key),),
-            "committed": (lambda: fresh.commit(*of_key),),
-            "given back": (lambda: fresh.void(*of_key),),
-            "given up": (lambda: fresh.forfeit(*of_key, "me", "a test"),),
+            "drawn": (lambda: fresh.draw(*keyed_release),),
+            "committed": (lambda: fresh.commit(*keyed_release),),
+            "given back": (lambda: fresh.void(*keyed_release),),
+            "given up": (lambda: fresh.forfeit(*keyed_release, "me", "a test"),),
             "withdrawn": (
-                lambda: fresh.commit(*of_key),
-                lambda: fresh.withdraw(*of_key[:2], "me", "a test"),
+                lambda: fresh.commit(*keyed_release),
+                lambda: fresh.withdraw(*keyed_release[:2], "me", "a test"),
             ),
         }
         if ledger in ("nothing", "another ledger"):

@@ -22,7 +22,7 @@ FILTERS = {"--where", "--query"}  # they have values of the log
 def command_lines() -> dict[str, set[str]]:
     """The flags of every command and action, of every method, and some of Beam."""
     lines = {words: set(flags_of(parser)) for words, parser in parsers().items()}
-    for name, method in METHODS.ours.items():
+    for name, method in METHODS.builtins.items():
         lines[f"release --method {name}"] = {f"--{key}" for key in method.Params.model_fields}
     return {**lines, "release": {*lines["release"], "--flink_master", "--environment_config"}}
 
@@ -31,7 +31,7 @@ def command_lines() -> dict[str, set[str]]:
 def test_no_flag_takes_a_password(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A flag that is added is looked at as well."""
     lines = command_lines()
-    assert {words.split()[0] for words in lines} == set(COMMANDS.ours)
+    assert {words.split()[0] for words in lines} == set(COMMANDS.builtins)
     for words, flags in lines.items():
         for flag in flags - FILTERS:
             for given in ([f"{flag}={url}"], [flag, url]):

@@ -86,7 +86,7 @@ def failing(error: Exception) -> Callable[..., NoReturn]:
 
 # What a plain release loads nothing of: windows, extensions, streams, the wiring of Beam.
 UNASKED = (
-    "pipelines.release.window", "pipelines.release.extensions", "pipelines.ledger.unit_book",
+    "pipelines.release.window", "pipelines.release.extensions", "pipelines.ledger.case_registry",
     "pipelines.windows", "pipelines.stream",
     "pipelines.budget.withdrawing", "pipelines.budget.unfinished",
     "pipelines.runners.on_beam", "transforms.batch.anonymize", "transforms.batch.read",

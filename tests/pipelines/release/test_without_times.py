@@ -34,7 +34,7 @@ BY_DAY = {"pretsa", "variant-histogram", "auto-variants", "sapa", "private-log"}
 def untimed() -> dict[str, Mapping[str, Any]]:
     """The first example without times of each method that releases a log."""
     found = {}
-    for name, method in METHODS.ours.items():
+    for name, method in METHODS.builtins.items():
         for example in examples_of(method) if method.log != "none" else ():
             if not has_times(method.operations_of(method.Params(**example))):
                 found.setdefault(name, example)

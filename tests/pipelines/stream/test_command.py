@@ -291,7 +291,7 @@ def test_an_epoch_continues_on_dataflow_only_by_an_update(
 def test_the_source_is_beams_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: dict[str, Any], said: str | None
 ) -> None:
-    monkeypatch.setattr(stream, "of_extra", lambda *_: None)
+    monkeypatch.setattr(stream, "import_extra", lambda *_: None)
     named = {"input_subscription": "projects/hospital/subscriptions/s", **source}
     config = load_stream(None, given(tmp_path, **named))
     if said is None:

@@ -38,17 +38,17 @@ RECORDED = zlib.decompress(base64.b85decode((HERE / "recorded.b85").read_text().
 
 def test_names_and_fields_are_those_of_what_was_kept() -> None:
     """Catches another meaning of a name: whoever adds a class adds a line, and changes none."""
-    found = {name: {f.name for f in fields(kind)} for name, kind in COLUMNAR.ours.items()}
+    found = {name: {f.name for f in fields(kind)} for name, kind in COLUMNAR.builtins.items()}
     assert found == FIELDS
 
 
 def test_a_class_is_called_as_in_the_table_and_every_one_is_in_it() -> None:
     """Catches a decision that the next build cannot read, and a name that is not its class's."""
-    assert {name: kind.wire_name for name, kind in COLUMNAR.ours.items()} == {
-        name: name for name in COLUMNAR.ours
+    assert {name: kind.wire_name for name, kind in COLUMNAR.builtins.items()} == {
+        name: name for name in COLUMNAR.builtins
     }
     classes = set(_classes()) - {CountsByKey, OfArrays}  # what some of them are made of
-    listed = set(COLUMNAR.ours.values())
+    listed = set(COLUMNAR.builtins.values())
     decisions = {kind for kind in classes if issubclass(kind, Decision)}
     statistics = {kind for kind in classes if hasattr(kind, "merge") and hasattr(kind, "weight")}
     products = {kind for kind in classes if hasattr(kind, "to_table")}

@@ -154,12 +154,12 @@ def test_a_ledger_that_is_away_is_waited_for_and_nothing_is_visible(
     run_script(whole, script())
     note, failures = StreamLedger.note_step, [2, 2, 2, 4]
 
-    def away(ledger: StreamLedger, of_key: Any, step: int, sha256: str) -> None:
+    def away(ledger: StreamLedger, keyed_release: Any, step: int, sha256: str) -> None:
         if step in failures:
             failures.remove(step)
             assert len(published(config)) == step
             raise LedgerUnavailable("the ledger does not answer")
-        note(ledger, of_key, step, sha256)
+        note(ledger, keyed_release, step, sha256)
 
     monkeypatch.setattr(StreamLedger, "note_step", away)
     assert run_script(config, script()).is_spent

@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from tests.support.tiers import few_examples
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger import unit_book
+from tracecloak.pipelines.ledger import case_registry
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.release.window import ReleasedWindow, released_window
@@ -113,8 +113,10 @@ class World:
         ))  # fmt: skip
         part = window.part(folder.workplace)
         Path(part.frozen).parent.mkdir(parents=True, exist_ok=True)
-        of_key = self._output, release_id, key
-        claimed = window.book.frozen(*of_key) or window.book.claim(*of_key, part.units(traces))
+        keyed_release = self._output, release_id, key
+        claimed = window.book.frozen(*keyed_release) or window.book.claim(
+            *keyed_release, part.units(traces)
+        )
         Path(part.frozen).write_bytes(claimed.units.to_bytes())
         if step.ends == "claim":
             self._ledger.void(self._output, release_id, key)
@@ -298,7 +300,7 @@ MOVES = [Step(0, "r", 0), Step(1, "r", 1)]
 
 
 def test_a_book_that_forgets_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unit_book, "units_to_count", lambda units, *_: units)
+    monkeypatch.setattr(case_registry, "units_to_count", lambda units, *_: units)
     with pytest.raises(AssertionError):
         check(tmp_path, lakes_of(((5,), (65,))), MOVES)
 
@@ -306,9 +308,9 @@ def test_a_book_that_forgets_is_caught(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_book_that_counts_individuals_by_window_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = unit_book.units_to_count
+    right = case_registry.units_to_count
     monkeypatch.setattr(
-        unit_book, "units_to_count", lambda units, label, _, cap: right(units, label, [], cap)
+        case_registry, "units_to_count", lambda units, label, _, cap: right(units, label, [], cap)
     )
     lakes = lakes_of(((5,), ()), ((), (65,)), by_individual=True)
     with pytest.raises(AssertionError):

@@ -29,7 +29,7 @@ from tests.support.releasing import digests, fix_key, manifest, tracecloak
 from tests.support.stream_runs import files_of, script, stream_config
 from tests.support.tiers import at_night
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger import caps, unit_book
+from tracecloak.pipelines.ledger import caps, case_registry
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.database import Database
 from tracecloak.pipelines.ledger.entries import Entry
@@ -73,7 +73,7 @@ def _run(work: Callable[[], int], machine: int, dies_at: int | None) -> NoReturn
             hooked(patch, passed)
             for owner, name in (
                 (Database, "transact"), (KeyStore, "write"), (ReleaseFolder, "commit"),
-                (unit_book.CaseRegistry, "claim"),
+                (case_registry.CaseRegistry, "claim"),
             ):  # fmt: skip
                 _hook(patch, owner, name, passed)
             code = work()

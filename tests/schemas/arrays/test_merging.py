@@ -66,7 +66,7 @@ def _cells(traces: TraceBatch) -> ClippedCells:
     case = np.repeat(np.arange(traces.n_cases), traces.lengths)
     n_names = len(traces.vocabulary)
     cells = CaseCells.of(case, traces.activities.astype(np.int64), traces.n_cases, n_names)
-    return ClippedCells.of_cases(cells, 2, 2)
+    return ClippedCells.from_cases(cells, 2, 2)
 
 
 # How each statistic is counted on a part of a log.
@@ -93,7 +93,7 @@ COUNTS: dict[type, Callable[[TraceBatch], Any]] = {
     ActivityVocabulary: lambda traces: ActivityVocabulary.of(
         [traces.vocabulary.names[code].as_py() for code in traces.activities]
     ),
-    CaseNorms: lambda traces: CaseNorms.of_squares(
+    CaseNorms: lambda traces: CaseNorms.from_squares(
         cells_of_flows(traces, None).squares, np.array([2, 3, 4, 5, 9])
     ),
     CaseRanks: _ranks,

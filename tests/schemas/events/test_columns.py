@@ -280,7 +280,7 @@ def test_a_record_outside_the_list_is_a_reject_and_the_others_are_read() -> None
 def test_a_closed_bound_keeps_the_events_on_the_list_and_their_order(log, names) -> None:
     bounds = ContributionBounds(tuple(sorted(names)), closed=True)
     [traces] = group_into_traces([event_batch(log)]) or [trace_batch({})]
-    bounded = bounds.bound(traces, randomness().of_units)
+    bounded = bounds.bound(traces, randomness().unit_stream)
     expected = {
         case: kept
         for case, steps in cases_of(log).items()

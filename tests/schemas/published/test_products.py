@@ -133,7 +133,7 @@ def test_a_product_comes_back_from_its_json() -> None:
     ]:
         body = json.loads(json.dumps(product.to_json()))
         found = []
-        for kind in PRODUCTS.ours.values():
+        for kind in PRODUCTS.builtins.values():
             with contextlib.suppress(Exception):
                 found.append(kind.read(body))
         assert [type(one) for one in found] == [type(product)]
@@ -151,7 +151,7 @@ def test_values_that_no_product_gives_are_refused() -> None:
         {**TREE.to_json(), "nodes": []},
         {**VARIANTS.to_json(), "activities": ["A"]},
     ):
-        for kind in PRODUCTS.ours.values():
+        for kind in PRODUCTS.builtins.values():
             with pytest.raises((ValueError, KeyError)):
                 kind.read(body)
 

@@ -30,7 +30,7 @@ def test_a_log_is_counted_by_its_own_graph() -> None:
 def test_a_graph_without_paths_from_the_start_is_not_nothing() -> None:
     """Its paths can be right to the last one: only the cases are not counted in it."""
     rows = ({"source": a, "target": b, "count": 9, "low": 0, "high": 20} for a, b in ("ab", "ba"))
-    found = ReleasedGraph.of_edges(list(rows)).came_out()
+    found = ReleasedGraph.from_edges(list(rows)).came_out()
     assert found.lacks_starts and not found.is_empty
     is_clear = replace(found, unclear_share=0.0)
     said = "2 named activities, 2 edges came out. No path from the start"

@@ -165,8 +165,8 @@ def test_parameters_out_of_range_are_refused(clip, units, edges, message):
 @pytest.mark.parametrize("clip", [0, -1])
 def test_a_clip_of_nothing_is_refused(clip):
     with pytest.raises(UsageError, match="l2_clip_units must be at least 1, got"):
-        ClippedCells.of_cases(cells_of_flows(trace_batch({"c": "A"}), None), clip, 1)
-    ClippedCells.of_cases(cells_of_flows(trace_batch({"c": "A"}), None), 1, 1)
+        ClippedCells.from_cases(cells_of_flows(trace_batch({"c": "A"}), None), clip, 1)
+    ClippedCells.from_cases(cells_of_flows(trace_batch({"c": "A"}), None), 1, 1)
 
 
 # --- the norms ------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def test_an_end_that_is_not_known_is_not_made_up():
     assert times.has_wait.tolist() == [False, False, False, True, False, False]
     assert (times.waiting_us / HOUR).tolist() == [0, 0, 0, 1, 0, 0]
     counted = LogTimes.from_traces(log)
-    pairs = list(zip(*counted.of_steps()[:2], strict=True))
+    pairs = list(zip(*counted.split_steps()[:2], strict=True))
     assert pairs == [(2, 0)]  # of the steps, the one between two completions
 
 

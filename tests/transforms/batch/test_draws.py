@@ -127,7 +127,7 @@ def test_later_noise_depends_on_what_was_decided_and_identities_do_not() -> None
     assert len({s.identify("case", names).tobytes() for s in streams}) == 1
     again = first.after("x").after(decided({"one": decision("A")}))  # of all rounds, not a chain
     assert again.words("noise", cells).tobytes() == streams[1].words("noise", cells).tobytes()
-    assert len({s.of_units.words("unit", cells).tobytes() for s in streams}) == 1
+    assert len({s.unit_stream.words("unit", cells).tobytes() for s in streams}) == 1
 
 
 def test_a_gate_of_a_release_that_ended_is_closed(tmp_path: Path) -> None:

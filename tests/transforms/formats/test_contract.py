@@ -21,7 +21,7 @@ ROWS = [
     for i in range(60)
 ]
 WHOLE = rows_of(*ROWS)
-WRITTEN = [name for name, kind in FORMATS.ours.items() if kind.writer and name != "spreadsheet"]
+WRITTEN = [name for name, kind in FORMATS.builtins.items() if kind.writer and name != "spreadsheet"]
 every_format = pytest.mark.parametrize("name", WRITTEN)
 
 

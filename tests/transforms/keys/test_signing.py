@@ -75,7 +75,7 @@ def test_openssl_checks_what_we_sign_and_its_keys_sign(tmp_path: Path) -> None:
     der = ran("openssl", "pkey", "-pubin", "-in", tmp_path / "data.pub", "-outform", "DER")
     (tmp_path / "der").write_bytes(der)
     told = ran("openssl", "dgst", "-sha256", tmp_path / "der").decode()
-    assert PublicKey.of_text(public, "x").fingerprint in told
+    assert PublicKey.from_text(public, "x").fingerprint in told
     (tmp_path / "data").write_bytes(DATA + b" ")
     with pytest.raises(subprocess.CalledProcessError):
         ran(*check)

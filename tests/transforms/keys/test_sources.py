@@ -38,7 +38,7 @@ def test_a_file_a_variable_and_a_command_give_the_same_key(
     service = program(tmp_path, f'test "$1 $2" = "get a key" && echo && echo " {KEY} "')
     references = [f"file:{tmp_path}/key", "env:TEST_KEY", f"command:{service} get 'a key'"]
     assert {KeyReference(text).resolve().hex() for text in references} == {KEY}
-    assert list(KEY_SOURCES.ours) == ["file", "env", "command"]
+    assert list(KEY_SOURCES.builtins) == ["file", "env", "command"]
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def log(*cases: tuple[str, int]) -> TraceBatch:
 
 def graph(*rows: tuple[str, str, int, int, int]) -> ReleasedGraph:
     keys = ("source", "target", "count", "low", "high")
-    return ReleasedGraph.of_edges([dict(zip(keys, row, strict=True)) for row in rows])
+    return ReleasedGraph.from_edges([dict(zip(keys, row, strict=True)) for row in rows])
 
 
 def test_rare_paths_are_left_out_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:

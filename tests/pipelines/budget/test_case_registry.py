@@ -22,10 +22,14 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
-from tracecloak.pipelines.ledger import unit_book, unit_index
+from tracecloak.pipelines.ledger import case_registry, unit_index
+from tracecloak.pipelines.ledger.case_registry import (
+    CaseRegistry,
+    CaseRegistryError,
+    units_to_count,
+)
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.unit_book import CaseRegistry, CaseRegistryError, units_to_count
 from tracecloak.pipelines.ledger.unit_index import UnitIndex
 from tracecloak.schemas.errors import UsageError
 
@@ -244,7 +248,7 @@ def test_a_file_is_of_the_window_that_the_ledger_names_it_for(
     for wrong in (b"", b"{}\n", b"[]", data.partition(b"\n")[2]):
         with pytest.raises(CaseRegistryError, match="is no file of a book of counted units"):
             verified(wrong, "2026-11")
-    monkeypatch.setattr(unit_book, "read_if_there", _fail)
+    monkeypatch.setattr(case_registry, "read_if_there", _fail)
     with pytest.raises(CaseRegistryError, match="cannot be read"):
         verified(data, "2026-11")
 
@@ -253,7 +257,7 @@ def test_a_book_that_cannot_be_written_claims_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Catches a claim in the ledger of units that no file has."""
-    monkeypatch.setattr(unit_book, "write_anew", _fail)
+    monkeypatch.setattr(case_registry, "write_anew", _fail)
     with pytest.raises(CaseRegistryError, match=r"cannot be written: .*run again"):
         world.claim(1, "2026-11", units(["c1"]))
     assert world.ledger.entries()[-1].action == "reserve"
@@ -466,7 +470,7 @@ def test_it_finds_the_same_as_who_looks_through_all_files(
     expected = {
         name: [row for row in of.digests.tolist() if row[0] in whose] for name, of in files.items()
     }
-    found = index.of_the_same(units_asked)
+    found = index.files_with_same(units_asked)
     assert {name: of.digests.tolist() for name, of in found.items()} == {
         name: rows for name, rows in expected.items() if rows
     }
@@ -480,8 +484,10 @@ def test_one_more_window_reads_no_more_files_than_the_one_before(
 ) -> None:
     """Catches a night that takes longer each year."""
     opened: list[str] = []
-    read = unit_book.read_if_there
-    monkeypatch.setattr(unit_book, "read_if_there", lambda path: opened.append(path) or read(path))
+    read = case_registry.read_if_there
+    monkeypatch.setattr(
+        case_registry, "read_if_there", lambda path: opened.append(path) or read(path)
+    )
     n_read = []
     for number in range(5, 9):
         opened.clear()
@@ -554,7 +560,7 @@ def test_a_run_that_is_cut_off_leaves_what_was_there(kept: World, at: str, way: 
     code = (
         "import os\n"
         "from pathlib import Path\n"
-        "from tests.pipelines.budget.test_unit_book import *\n"
+        "from tests.pipelines.budget.test_case_registry import *\n"
         "from tracecloak.pipelines.ledger.unit_index import UnitIndex\n"
         f"plain = UnitIndex.{at}\n"
         "def cut_off(*asked):\n"

@@ -180,7 +180,7 @@ class CaseRegistry:
                     "individuals are the units of windows that are paid by the dearest, and no "
                     "number bounds their cases in all of them; set max_cases_per_individual"
                 )
-            by_file = self._asked(past, window.scope, lambda index: index.of_the_same(units))
+            by_file = self._asked(past, window.scope, lambda index: index.files_with_same(units))
             labels = {sha256: past.window_of(window.scope, sha256) for sha256 in by_file}
             claims = [(label, by_file[one]) for one, label in labels.items() if label is not None]
             to_count = units_to_count(units, window.label, claims, self._max_cases)
@@ -245,7 +245,7 @@ class CaseRegistry:
             weights = self._asked(past, scope, UnitIndex.weights)
             for files in self._read(scope, labels):
                 every = CountedUnits.merge([file.units for file in files.values()])
-                indexed = self._asked(past, scope, partial(UnitIndex.of_the_same, units=every))
+                indexed = self._asked(past, scope, partial(UnitIndex.files_with_same, units=every))
                 for sha256, file in files.items():
                     of_file = indexed.get(sha256, CountedUnits.merge(()))
                     if weights.get(sha256, 0) != file.units.weight or not np.array_equal(

@@ -108,16 +108,16 @@ def from_iso(text: pa.Array, clock: WallClock) -> pa.Array:
     """
     width = np.asarray(pc.fill_null(pc.binary_length(text), 0))
     if len(width) == 0 or width.min() == width.max():
-        stamped, local = _of_one_width(text)
+        stamped, local = _parse_one_width(text)
     else:
         order = np.argsort(width, kind="stable")
         ends = np.flatnonzero(np.diff(width[order], append=-1)) + 1
         if len(ends) > _WIDTHS:
-            stamped, local = _of_any_shape(text)
+            stamped, local = _parse_any_shape(text)
         else:
             ordered = text.take(pa.array(order))
             parts = [
-                _of_one_width(ordered.slice(start, end - start))
+                _parse_one_width(ordered.slice(start, end - start))
                 for start, end in zip([0, *ends], ends, strict=False)
             ]
             places = np.empty_like(order)
@@ -130,8 +130,8 @@ def from_iso(text: pa.Array, clock: WallClock) -> pa.Array:
     return pc.coalesce(stamped, clock.to_utc(local))
 
 
-def _of_one_width(text: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """As `_of_any_shape`, which it asks where the texts, all of one width, differ in shape."""
+def _parse_one_width(text: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """As `_parse_any_shape`, which it asks where the texts, all of one width, differ in shape."""
     shape = _shape(text)
     for pattern in (_ZONED, _NAIVE, _NAMED):
         if shape is not None and re.fullmatch(pattern, shape, re.ASCII):
@@ -143,10 +143,10 @@ def _of_one_width(text: pa.Array) -> tuple[pa.Array, pa.Array]:
                 break
             none = pa.nulls(len(us), pa.int64())
             return (none, us) if pattern is _NAIVE else (us, none)
-    return _of_any_shape(text)
+    return _parse_any_shape(text)
 
 
-def _of_any_shape(text: pa.Array) -> tuple[pa.Array, pa.Array]:
+def _parse_any_shape(text: pa.Array) -> tuple[pa.Array, pa.Array]:
     """(microseconds UTC, wall-clock microseconds) of each text, int64[n]: one of them, or none."""
     text = pc.utf8_trim_whitespace(text)
     if pc.any(pc.match_substring(text, "/")).as_py():
@@ -222,13 +222,13 @@ def from_format(text: pa.Array, layouts: str | Sequence[str], clock: WallClock) 
     """
     zoned = local = pa.nulls(len(text), pa.int64())
     for layout in [layouts] if isinstance(layouts, str) else layouts:
-        stamped, naive = _of_layout(text, layout)
+        stamped, naive = _parse_layout(text, layout)
         zoned, local = pc.coalesce(zoned, stamped), pc.coalesce(local, naive)
         text = pc.if_else(pc.is_null(pc.coalesce(stamped, naive)), text, None)
     return pc.coalesce(zoned, clock.to_utc(local))
 
 
-def _of_layout(text: pa.Array, layout: str) -> tuple[pa.Array, pa.Array]:
+def _parse_layout(text: pa.Array, layout: str) -> tuple[pa.Array, pa.Array]:
     """(microseconds UTC, wall-clock microseconds) of each text, int64[n]: one of them, or none."""
     local = pa.nulls(len(text), pa.int64())
     if clock := re.search(r"(?:^|\s)(%H%M(?:%S)?)$", layout):
