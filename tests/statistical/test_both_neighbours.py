@@ -400,9 +400,11 @@ def stream_of(
 @pytest.fixture(scope="module", autouse=True)
 def losses_are_listed_once() -> Iterator[None]:
     """A stream is run a hundred times, and what its steps cost together takes seconds each time."""
-    listed = lru_cache(composed._of_losses)
+    listed = lru_cache(composed._epsilon_from_losses)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(composed, "_of_losses", lambda parts, delta: listed(tuple(parts), delta))
+        patch.setattr(
+            composed, "_epsilon_from_losses", lambda parts, delta: listed(tuple(parts), delta)
+        )
         yield
 
 
@@ -535,7 +537,7 @@ def a_case_that_is_not_clipped(patch: pytest.MonkeyPatch) -> None:
     def unclipped(cls: Any, cells: Any, clip: int, units: int) -> Any:
         return of_cases(cls, cells, 1 << 30, units)
 
-    patch.setattr(ClippedCells, "of_cases", classmethod(unclipped))
+    patch.setattr(ClippedCells, "from_cases", classmethod(unclipped))
 
 
 def forced(patch: pytest.MonkeyPatch, vote: int) -> None:

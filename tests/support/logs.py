@@ -16,8 +16,10 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.events.events import EVENT_SCHEMA, ActivityVocabulary, event_schema
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
 MINUTE = 60_000_000  # microseconds
@@ -153,6 +155,19 @@ def histogram(counts: Mapping[Variant, int], names: Iterable[str] = "ABC") -> Va
     repeated = itertools.chain(*([variant] * n for variant, n in counts.items()))
     log = {f"c{i}": " ".join(variant) for i, variant in enumerate(repeated)}
     return VariantHistogram.from_traces(trace_batch(log, names))
+
+
+def as_released(counts: Mapping[Any, int]) -> ReleasedVariants:
+    """Variants as they are released, in their order; each is its names, or a text of letters."""
+    names = sorted({name for variant in counts for name in variant})
+    return ReleasedVariants(
+        pa.array(names, pa.string()),
+        offsets_of(np.array([len(variant) for variant in counts], np.int64)),
+        np.array([names.index(name) for variant in counts for name in variant], np.int32),
+        np.array(list(counts.values()), np.int64),
+        None,
+        None,
+    )
 
 
 def log_of(counts: Mapping[str, int], names: str | None = None) -> TraceBatch:

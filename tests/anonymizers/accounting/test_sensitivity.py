@@ -14,13 +14,12 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.keys import randomness
-from tests.support.logs import event_logs, trace_batch
+from tests.support.logs import as_released, event_logs, trace_batch
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting import sensitivity
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
@@ -127,17 +126,7 @@ def numbered(values: np.ndarray) -> Cells:
 
 def every_variant(names: list[str]) -> ReleasedVariants:
     """All of up to three events."""
-    every = range(len(names))
-    variants = [v for n in (1, 2, 3) for v in itertools.product(every, repeat=n)]
-    lengths = [len(variant) for variant in variants]
-    return ReleasedVariants(
-        pa.array(names),
-        np.append(0, np.cumsum(lengths)).astype(np.int64),
-        np.concatenate(variants).astype(np.int32),
-        np.ones(len(variants), np.int64),
-        None,
-        None,
-    )
+    return as_released({v: 1 for n in (1, 2, 3) for v in itertools.product(names, repeat=n)})
 
 
 def counted_by(counter: StatisticCounter) -> Kernel:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.support import rounds
 from tests.support.keys import randomness, release_key
+from tests.support.logs import histogram
 from tests.support.paper_log import DAY_US, MINUTE_US, table_1, traces_of
 from tests.support.rounds import rows_of, run_rounds
 from tracecloak.anonymizers.amun.case_moves import (
@@ -33,13 +34,11 @@ from tracecloak.anonymizers.noise.randomness import (
     uniform,
 )
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.merging import offsets_of
-from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import Guarantee
-from tracecloak.schemas.statistics.variants import Dafsa, VariantHistogram
+from tracecloak.schemas.statistics.variants import Dafsa
 
 MODES = ("sampling", "filtering", "oversampling")
 COMPRESSIONS = ("starts", "equation_4", "noise", "shifts", "none")
@@ -347,12 +346,9 @@ def test_a_release_that_would_be_too_large_is_refused_before_its_noise_is_drawn(
     run_rounds(traces, Amun(), AmunParams(guessing_advantage=0.01, max_growth=1), release_key())
 
 
-def dafsa_of(variants: Sequence[str], counts: Sequence[int]) -> Dafsa:
-    """The automaton of words over the capital letters."""
-    offsets = offsets_of(np.array([len(word) for word in variants], np.int64))
-    codes = np.array([ord(letter) - ord("A") for word in variants for letter in word], np.int32)
-    sequences = encode_sequences(offsets, codes)
-    return Dafsa.from_variants(VariantHistogram.from_sequences(sequences, np.array(counts)))
+def dafsa_of(words: Sequence[str]) -> Dafsa:
+    """The automaton of words over A, B and C."""
+    return Dafsa.from_variants(histogram(dict.fromkeys(map(tuple, words), 1)))
 
 
 def paths_of(dafsa: Dafsa) -> list[list[int]]:
@@ -364,7 +360,7 @@ def paths_of(dafsa: Dafsa) -> list[list[int]]:
 def automata_and_needs(draw: st.DrawFn) -> tuple[Dafsa, np.ndarray, np.ndarray]:
     """An automaton, numbers of cases (0 for some variants), and needs where cases pass."""
     words = draw(st.lists(st.text("ABC", min_size=1, max_size=5), min_size=1, max_size=8))
-    dafsa = dafsa_of(words, [1] * len(words))
+    dafsa = dafsa_of(words)
     n = dafsa.variants.n_variants
     counts = np.array(draw(st.lists(st.integers(0, 9), min_size=n, max_size=n)))
     size = dafsa.n_transitions

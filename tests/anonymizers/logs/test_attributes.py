@@ -20,6 +20,7 @@ import pytest
 
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
+from tests.support.logs import as_released
 from tests.support.silence import MeasureRecorder
 from tracecloak.anonymizers.logs import attributes
 from tracecloak.anonymizers.logs.attributes import AttributeDecision, HandoverDecision
@@ -42,7 +43,7 @@ from tracecloak.schemas.events.declarations import (
 )
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
+from tracecloak.schemas.published.variants import ReleasedVariants
 
 OWN = Attribute("x", HandoverDeclaration(values=("v", "w"), handovers=True))
 OF_EVENT = Attribute("x", Declaration(values=("v", "w")))
@@ -70,13 +71,9 @@ def traces_of(cases: Sequence[Case], attribute: Attribute = OWN, names: str = "A
     )
 
 
-def released(*variants: str, names: str = "AB") -> ReleasedVariants:
+def released(*variants: str) -> ReleasedVariants:
     """Variants in the order in which they are given, the first with the most cases."""
-    vocabulary = ActivityVocabulary.of(names)
-    offsets = np.cumsum([0, *map(len, variants)], dtype=np.int64)
-    codes = vocabulary.codes(pa.array(list("".join(variants)), pa.string()))
-    counts = np.arange(len(variants), 0, -1)
-    return most_frequent_first(vocabulary.names, offsets, codes, counts)
+    return as_released({variant: len(variants) - i for i, variant in enumerate(variants)})
 
 
 STEPS = list(itertools.product("AB", VALUES))
@@ -171,13 +168,11 @@ def test_counters_look_at_what_was_bought() -> None:
     # Two steps are less than 3 by the root of 2, and more than 2 by it.
     assert counted("handovers x", repeats)[1] == [2 * 2 * UNITS]
     assert counted("handovers x", repeats, clip=ClipDecision(2 * UNITS))[1] == [2 * 1448]
-    other_b = np.array([1, 0])
-    variants = most_frequent_first(pa.array(["B", OTHER]), np.array([0, 2]), other_b, np.array([5]))
     cells = attributes.cells_of_cases(
         traces_of([[("A", "v"), ("B", "v")], [("B", "w"), ("B", "w")]], OF_CASE).recode_public(
             decisions["vocabulary"].vocabulary
         ),
-        {"variants": variants},
+        {"variants": as_released({(OTHER, "B"): 5})},
         OF_CASE,
     )
     # The first is of the only variant, class 0; the second ends with B.

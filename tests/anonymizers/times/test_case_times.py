@@ -14,7 +14,7 @@ from scipy.optimize import minimize
 
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
-from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
+from tests.support.logs import MINUTE, Log, as_released, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.times import case_times
 from tracecloak.anonymizers.times.case_classes import LONGEST_VARIANT, MOST_VARIANTS, CaseClasses
@@ -26,7 +26,6 @@ from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 DAY = 24 * 60 * MINUTE
@@ -38,15 +37,7 @@ COUNTER = Counted(ClippedCells, case_times.count_tables, (ALWAYS,))
 N_BINS = 6
 BORDERS = time_borders(N_BINS, N_TICKS).tolist()
 PERIODS = Periods(np.array([10 * DAY, 50 * DAY]), np.array([0, 0.5, 0.75, 1]))
-RELEASED = ReleasedVariants(
-    pa.array(["A", "B"]),
-    np.array([0, 2, 3, 6]),
-    np.array([0, 1, 0, 0, 1, 1], np.int32),
-    np.array([50, 30, 20]),
-    None,
-    None,
-)
-"""AB, A and ABB."""
+RELEASED = as_released({"AB": 50, "A": 30, "ABB": 20})
 VARIANTS = ["AB", "A", "ABB"]
 CLASSES = CaseClasses.of(RELEASED, WORDS)
 WIDE = np.arange(N_BINS)
@@ -198,19 +189,6 @@ def test_what_is_expected_nowhere_stays_so_whatever_the_noise_says() -> None:
 CLASS_WORDS = ActivityVocabulary.public("ABC")
 
 
-def released(variants: dict[str, int]) -> ReleasedVariants:
-    """These variants of A, B and C, as many cases each, in this order."""
-    names = sorted({name for variant in variants for name in variant})
-    return ReleasedVariants(
-        pa.array(names, pa.string()),
-        np.append(0, np.cumsum([len(variant) for variant in variants])).astype(np.int64),
-        np.array([names.index(name) for variant in variants for name in variant], np.int32),
-        np.array(list(variants.values()), np.int64),
-        None,
-        None,
-    )
-
-
 def class_public(variants: list[str]) -> TraceBatch:
     log = {f"c{i:03}": " ".join(variant) for i, variant in enumerate(variants)}
     return trace_batch(log).recode_public(CLASS_WORDS)
@@ -224,7 +202,7 @@ some_variants = st.text("ABC", min_size=1, max_size=4)
     st.lists(st.text("ABCX", min_size=1, max_size=4), max_size=20),
 )
 def test_classes_are_those_of_a_loop(variants, cases):
-    classes = CaseClasses.of(released(variants), CLASS_WORDS)
+    classes = CaseClasses.of(as_released(variants), CLASS_WORDS)
     own = list(variants)[:MOST_VARIANTS]
 
     def class_of(case: str) -> int:
@@ -247,12 +225,9 @@ def test_classes_are_those_of_a_loop(variants, cases):
 def test_codes_of_a_large_vocabulary_are_told_apart():
     """Sequences of codes of more than a byte, which are not as long as their variants."""
     many = ActivityVocabulary.public([f"n{i:03}" for i in range(300)])
-    names = many.names.take(pa.array([150, 299]))
-    variants = ReleasedVariants(
-        names, np.array([0, 3, 4]), np.array([0, 1, 0, 1], np.int32), np.array([5, 2]), None, None
-    )
-    classes = CaseClasses.of(variants, many)
+    names = pa.array(["n150", "n299"])
     a, b = names.to_pylist()
+    classes = CaseClasses.of(as_released({(a, b, a): 5, (b,): 2}), many)
     log = {"c": f"{a} {b} {a}", "d": b, "e": f"{b} {a}"}
     own = many.codes(names).astype(np.int64)
     expected = [0, 1, 2 + own[0]]
@@ -264,7 +239,7 @@ def test_codes_of_a_large_vocabulary_are_told_apart():
 
 def test_long_variants_are_no_classes():
     long = "AB" * (LONGEST_VARIANT // 2) + "C"
-    classes = CaseClasses.of(released({long: 9, "AB": 5, long[1:]: 3}), CLASS_WORDS)
+    classes = CaseClasses.of(as_released({long: 9, "AB": 5, long[1:]: 3}), CLASS_WORDS)
     assert (classes.n_variants, classes.n_places) == (2, LONGEST_VARIANT + 2)
     assert classes.of_cases(class_public([long, "AB", long[1:]])).tolist() == [2 + 2, 0, 1]
     assert classes.sizes.tolist() == [5, 3, 0, 0, 9, 0]

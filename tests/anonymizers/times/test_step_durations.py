@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.keys import randomness
-from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
+from tests.support.logs import MINUTE, Log, as_released, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.randomness import cell_numbers, uniform
@@ -44,7 +43,6 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.clipped_flows import CaseNorms, ClippedCells
 
 DAY = 24 * 60 * MINUTE
@@ -60,19 +58,8 @@ Cell = tuple[str | None, str, int]
 
 def released(variants: list[str]) -> dict[str, Any]:
     """What was decided of variants: these, of A, B and X, which stands for what is not declared."""
-    labels = [OTHER if name == "X" else name for variant in variants for name in variant]
-    names = sorted(set(labels))
-    lengths = [len(variant) for variant in variants]
-    return {
-        "variants": ReleasedVariants(
-            pa.array(names, pa.string()),
-            np.append(0, np.cumsum(lengths)).astype(np.int64),
-            np.array([names.index(label) for label in labels], np.int32),
-            np.ones(len(variants), np.int64),
-            None,
-            None,
-        )
-    }
+    named = (tuple(OTHER if name == "X" else name for name in variant) for variant in variants)
+    return {"variants": as_released(dict.fromkeys(named, 1))}
 
 
 NONE = released([])

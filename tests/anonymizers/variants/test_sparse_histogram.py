@@ -16,6 +16,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from tests.support import logs
 from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.generators import answer_of, explanation_of, spends_of
 from tests.support.keys import randomness
@@ -33,7 +34,6 @@ from tracecloak.anonymizers.variants.sparse_histogram import (
     _invert,
     _numbers,
 )
-from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -46,12 +46,7 @@ def domain(names: Iterable[str] = "AB", max_length: int = 4, max_units: int = 1)
 
 
 def histogram(counts: Mapping[Variant, int], of: Domain) -> VariantHistogram:
-    names = of.vocabulary.names.to_pylist()
-    offsets = np.cumsum([0, *map(len, counts)], dtype=np.int64)
-    codes = np.array([names.index(name) for variant in counts for name in variant], np.int32)
-    return VariantHistogram.from_sequences(
-        encode_sequences(offsets, codes), np.array(list(counts.values()), np.int64)
-    )
+    return logs.histogram(counts, of.vocabulary.names.to_pylist())
 
 
 def released(
