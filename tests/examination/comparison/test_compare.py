@@ -90,12 +90,8 @@ def test_all_that_release_at_a_finite_epsilon_are_compared() -> None:
 
 def test_methods_are_chosen_by_name() -> None:
     assert list(chosen_methods(["privtree", "laplace-levels"])) == ["privtree", "laplace-levels"]
-    with pytest.raises(UsageError, match=r"methods must be of .*privtree.*, got"):
+    with pytest.raises(UsageError, match=r"amun is another kind"):
         chosen_methods(["amun"])
-    with pytest.raises(UsageError, match=r"amun is another kind .* that its one"):
-        chosen_methods(["amun"])
-    with pytest.raises(UsageError, match=r"got 'amunn'$"):
-        chosen_methods(["amunn"])
 
 
 # --- what is measured -----------------------------------------------------------------------------
@@ -234,7 +230,8 @@ def test_where_the_time_ends_there_is_as_much_of_each_and_the_next_run_goes_on(
 ) -> None:
     """Catches a method that takes all of the time, and a page that hides that some are missing."""
     minutes = iter(range(1000))
-    clock = Clock(lambda: 60.0 * next(minutes))  # whoever asks for the time makes it a minute later
+    # Whoever asks for the time makes it a minute later.
+    clock = SimpleNamespace(monotonic=lambda: 60.0 * next(minutes), perf_counter=time.perf_counter)
     flags = ["--methods", "laplace-levels,privtree", "--epsilons", "1,2", "--repetitions", 3]
     with monkeypatch.context() as patch:
         patch.setattr(kept, "time", clock)
@@ -248,14 +245,6 @@ def test_where_the_time_ends_there_is_as_much_of_each_and_the_next_run_goes_on(
     assert read_rows(log.parent / "page.jsonl")[: len(first)] == first
     results = Results.model_validate_json((log.parent / "page.json").read_text())
     assert [release.n_releases for release in results.logs[0].releases] == [3] * 4
-
-
-class Clock:
-    """The module time with another monotonic clock."""
-
-    def __init__(self, monotonic: Any) -> None:
-        self.monotonic = monotonic
-        self.perf_counter = time.perf_counter
 
 
 def test_the_version_is_that_of_the_code_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:

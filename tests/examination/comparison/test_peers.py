@@ -122,9 +122,6 @@ def cells_of(section: str, name: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-# --- what is recorded -----------------------------------------------------------------------------
-
-
 # --- where it stands ------------------------------------------------------------------------------
 
 

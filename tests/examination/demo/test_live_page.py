@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import shutil
 import signal
 import socket
 import subprocess
@@ -161,18 +160,10 @@ def test_the_page_may_ask_its_own_server_and_no_other() -> None:
     assert "show again" in text
 
 
-def test_a_browser_shows_what_the_server_says(tmp_path: Path) -> None:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("no Chromium on the PATH")
+def test_a_browser_shows_what_the_server_says(browser: Any, tmp_path: Path) -> None:
     wrong: list[str] = []
     write(tmp_path, release(3), release(4, view="window"))
-    with (
-        LivePage(PublishedSteps(tmp_path, "hospital", "1"), "hospital") as made,
-        api.sync_playwright() as started,
-    ):
-        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with LivePage(PublishedSteps(tmp_path, "hospital", "1"), "hospital") as made:
         shown = browser.new_page()
         shown.on("pageerror", lambda error: wrong.append(str(error)))
         shown.on("console", lambda said: wrong.append(said.text))
@@ -193,7 +184,7 @@ def test_a_browser_shows_what_the_server_says(tmp_path: Path) -> None:
         assert wrong == []
         made.__exit__()
         shown.wait_for_selector("#notice:has-text('does not answer')")
-        browser.close()
+        shown.close()
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from tests.support.record_files import ALL_WRITERS
 from tests.support.releasing import as_typed
 from tests.support.terminal import watch
 from tracecloak.pipelines.configuration.config import load
-from tracecloak.transforms.formats.jsonl import JsonLinesReader
 
 SPELT = ["Aufnahme", "Untersuchung", "Ende"]
 
@@ -200,13 +199,6 @@ def test_a_record_without_its_individual_is_told_as_in_a_release() -> None:
     body = json.loads(Path("p.json").read_text())
     assert body["cases"]["n_events"] == 60
     assert [f["records"] for f in body["records"]["findings"]] == [20]
-
-
-def test_keys_of_json_lines_are_those_of_the_first_objects(tmp_path: Path) -> None:
-    path = tmp_path / "x.jsonl"
-    path.write_text('{"a": 1}\nno json\n{"b": 1, "nested": {"c": 1}}\n{"d": 1}\n')
-    with path.open("rb") as stream:
-        assert JsonLinesReader().names_in(stream, 3) == ["a", "b", "nested.c"]
 
 
 NEAR = ["K0", "k0 ", "Z\u00fcrich", "Zu\u0308rich", "A\xa0b", "ab", "5", "5.0", "a-1", "a1"]

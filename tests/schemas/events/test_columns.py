@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,27 +21,15 @@ from tracecloak.schemas.errors import InputSchemaError, TracecloakError, UsageEr
 from tracecloak.schemas.events.columns import REJECT_SCHEMA, ColumnMapping
 from tracecloak.schemas.events.events import EVENT_SCHEMA, OPTIONAL_TEXT, OTHER, event_schema
 from tracecloak.schemas.events.row_masks import RowFilter
-from tracecloak.schemas.events.source_column import (
-    fractions,
-    text_of,
-    texts,
-    texts_of_scalars,
-)
+from tracecloak.schemas.events.source_column import fractions, text_of, texts, texts_of_scalars
 from tracecloak.schemas.events.tally import NO_ACTIVITY, NO_CASE, NO_TIME, OTHER_ACTIVITY
 
 STAMP = "2021-01-01T00:00:00Z"
 STAMP_US = 1_609_459_200_000_000
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What canonicalising gave.
-
-    Attributes:
-        events: The events' batch.
-        rejects: (file, record, reason) of each reject.
-        bytes: The two batches as they travel, to look for what must not be there.
-    """
+class Outcome(NamedTuple):
+    """Events, (file, record, reason) of each reject, and both batches as they travel."""
 
     events: pa.RecordBatch
     rejects: list[tuple[int, int, str]]
@@ -66,7 +53,7 @@ def canonicalise(
     starts = ["start_timestamp"] if mapping.has_starts else []
     assert events.schema.equals(event_schema(optional, starts), check_metadata=True)
     assert rejects.schema.equals(REJECT_SCHEMA, check_metadata=True)
-    for name in (*EVENT_SCHEMA.names,):
+    for name in EVENT_SCHEMA.names:
         assert events.column(name).null_count == 0
     sink = pa.BufferOutputStream()
     for batch in (events, rejects):

@@ -155,26 +155,20 @@ notations = st.fixed_dictionaries(
 )
 
 
-def write(
-    stamp: datetime,
-    *,
-    separator: str,
-    slashes: bool,
-    offset: int | str | None,
-    style: str,
-    digits: int,
-    blanks: str,
-) -> str:
+def write(stamp: datetime, notation: dict[str, Any]) -> str:
     """A time in UTC in one of the notations; digits beyond the sixth are not its own."""
+    offset, blanks = notation["offset"], notation["blanks"]
     tail = "" if offset is None else "Z"
     if isinstance(offset, int):
-        if style == "{:02}":
+        if notation["style"] == "{:02}":
             offset -= offset % 60  # whole hours
         stamp = stamp.astimezone(timezone(timedelta(minutes=offset)))
-        tail = ("-" if offset < 0 else "+") + style.format(*divmod(abs(offset), 60))
-    day = f"{stamp.year:04}-{stamp.month:02}-{stamp.day:02}"
-    clock = f"{stamp:%H:%M:%S}.{f'{stamp.microsecond:06}987'[:digits]}"
-    return blanks + (day.replace("-", "/") if slashes else day) + separator + clock + tail + blanks
+        tail = "-" if offset < 0 else "+"
+        tail += notation["style"].format(*divmod(abs(offset), 60))
+    mark = "/" if notation["slashes"] else "-"
+    day = f"{stamp.year:04}{mark}{stamp.month:02}{mark}{stamp.day:02}"
+    clock = f"{stamp:%H:%M:%S}.{f'{stamp.microsecond:06}987'[: notation['digits']]}"
+    return blanks + day + notation["separator"] + clock + tail + blanks
 
 
 inner = st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=st.just(UTC))
@@ -183,7 +177,7 @@ inner = st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=st.jus
 @settings(deadline=None)
 @given(st.lists(st.tuples(inner, notations), min_size=1, max_size=8), st.integers(0, 7))
 def test_a_stamp_in_any_notation_is_read_back_exactly(rows, place):
-    texts = [write(stamp, **notation) for stamp, notation in rows]
+    texts = [write(stamp, notation) for stamp, notation in rows]
     expected: list[int | None] = [us_of(stamp) for stamp, _ in rows]
     assert read_us(texts) == expected
     # One bad neighbour changes nothing for the others.
@@ -192,26 +186,16 @@ def test_a_stamp_in_any_notation_is_read_back_exactly(rows, place):
     assert read_us(texts) == expected
 
 
+SHAPES = st.sampled_from([
+    "2024-02-%02dT10:%02d:07.125+02:00", "2024-%02d-28 10:%02d", "2023/03/%02d 02:%02d:00",
+    "2024-02-%02dT10:%02d:07.1234567Z", "2024-02-%02dT10:%02d:07-0530", "%02d%02d", "",
+])  # fmt: skip
+
+
 @st.composite
 def columns_of_few_shapes(draw):
     """Texts of one to three shapes, of which some have another byte or are missing."""
-    shapes = draw(
-        st.lists(
-            st.sampled_from(
-                [
-                    "2024-02-%02dT10:%02d:07.125+02:00",
-                    "2024-%02d-28 10:%02d",
-                    "2023/03/%02d 02:%02d:00",
-                    "2024-02-%02dT10:%02d:07.1234567Z",
-                    "2024-02-%02dT10:%02d:07-0530",
-                    "%02d%02d",
-                    "",
-                ]
-            ),
-            min_size=1,
-            max_size=3,
-        )
-    )
+    shapes = draw(st.lists(SHAPES, min_size=1, max_size=3))
     texts = []
     for _ in range(draw(st.integers(1, 12))):
         shape, numbers = draw(st.sampled_from(shapes)), draw(st.tuples(*[st.integers(1, 70)] * 2))
@@ -398,10 +382,9 @@ def test_a_time_of_day_that_was_a_number_gets_its_zeros_back():
 def read_parts(columns: dict[str, Any], **mapping: Any) -> list[str | None]:
     """Times of the columns, joined in their order, as text in UTC; None where one is rejected."""
     n = len(next(iter(columns.values())))
-    mapped = ColumnMapping(timestamp=tuple(columns), **mapping)
     named = {"case_id": ["c"] * n, "activity": ["A"] * n, **columns}
-    required = mapped.resolve(list(named), False).required
-    assert set(required) == set(named)
+    mapped = ColumnMapping(timestamp=tuple(columns), **mapping)
+    assert set(mapped.resolve(list(named), False).required) == set(named)
     events, _ = canonical(named, mapped)
     index, times = (events.column(name).to_pylist() for name in ("event_index", "timestamp"))
     found = dict(zip(index, times, strict=True))

@@ -11,6 +11,7 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.format_streams import rows_of as batch_of
 from tests.support.logs import Step, cases_of, event_logs, read_cases, trace_batch
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
@@ -40,15 +41,6 @@ def rows_of(ordered: Sequence[Case]) -> list[Row]:
     return [(case, activity, time) for case, own in ordered for activity, time in own]
 
 
-def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
-    columns = zip(*rows, strict=True) if rows else ([], [], [])
-    arrays = [
-        pa.array(list(column), field.type)
-        for column, field in zip(columns, RELEASED_SCHEMA, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=RELEASED_SCHEMA)
-
-
 def read_rows(batches: Sequence[pa.RecordBatch]) -> list[Row]:
     """All rows; each batch is valid and has some."""
     found: list[Row] = []
@@ -65,7 +57,7 @@ def cut(rows: Sequence[Row], borders: Sequence[int]) -> Iterator[pa.RecordBatch]
     """The rows as batches with the given borders; equal borders make empty batches."""
     places = [0, *sorted(min(border, len(rows)) for border in borders), len(rows)]
     for first, last in itertools.pairwise(places):
-        yield batch_of(rows[first:last])
+        yield batch_of(*rows[first:last])
 
 
 # --- parts ----------------------------------------------------------------------------------------

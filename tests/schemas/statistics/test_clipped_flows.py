@@ -162,11 +162,11 @@ def test_parameters_out_of_range_are_refused(clip, units, edges, message):
         ClippedFlows.from_traces(trace_batch({"c": "A"}), clip, units, points)
 
 
-@pytest.mark.parametrize("clip", [0, -1])
-def test_a_clip_of_nothing_is_refused(clip):
-    with pytest.raises(UsageError, match="l2_clip_units must be at least 1, got"):
-        ClippedCells.from_cases(cells_of_flows(trace_batch({"c": "A"}), None), clip, 1)
-    ClippedCells.from_cases(cells_of_flows(trace_batch({"c": "A"}), None), 1, 1)
+def test_a_clip_of_nothing_is_refused():
+    cells = cells_of_flows(trace_batch({"c": "A"}), None)
+    with pytest.raises(UsageError, match="l2_clip_units"):
+        ClippedCells.from_cases(cells, 0, 1)
+    ClippedCells.from_cases(cells, 1, 1)
 
 
 # --- the norms ------------------------------------------------------------------------------------

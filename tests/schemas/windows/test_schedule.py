@@ -127,63 +127,47 @@ def test_the_digest_stays_what_it_is():
 # --- what is wrong --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"period": "fortnight"}, r"period: 'fortnight' is no period; write it like hour"),
-        ({"period": "30m"}, r"period: '30m' is no period"),
-        ({"period": "0 days"}, r"period: '0 days' must be between an hour and a year"),
-        ({"period": "2 years"}, r"period: '2 years' must be between an hour and a year"),
-        ({"period": "400 days"}, r"period: '400 days'"),
-        ({"period": "9999 hours"}, r"period: '9999 hours'"),
-        ({"time_zone": "Europe/Atlantis"}, r"time_zone: 'Europe/Atlantis' is no time zone"),
-        ({"time_zone": ""}, r"time_zone: '' is no time zone"),
-        ({"origin": "January"}, r"origin: 'January' must be a date"),
-        ({"origin": "2026-01-01T00:00Z"}, r"origin: .* must be a date, as windows of"),
-        ({"origin": "2026-01-31"}, r"origin: '2026-01-31' must be a day that every month has"),
-        ({"origin": "1812-01-01"}, r"origin: '1812-01-01' must be in the year 1900 or later"),
-        ({"period": "hour", "origin": "2026-01-01T08:00"}, r"origin: .* with its offset from UTC"),
-        ({"period": "hour", "origin": "2026-01-01T08:30Z"}, r"origin: .* is no full hour of UTC"),
-        (
-            {"period": "hour", "origin": "2026-01-01", "time_zone": "Asia/Kolkata"},
-            r"origin: '2026-01-01' is no full hour of UTC",
-        ),
-        ({"horizon": 0}, r"horizon: must be between 1 and 100,000 windows, got 0"),
-        ({"horizon": MOST_WINDOWS + 1}, r"horizon: .* got 100001"),
-        ({"period": "year", "horizon": 9000}, r"horizon: 9000 windows of a year .* give fewer"),
-        ({"max_lifetime_us": 0}, r"max_lifetime: must be above 0, got 0 seconds"),
-        ({"max_lifetime_us": 40_000 * DAY_US}, r"max_lifetime: must be at most 36525 days, got"),
-        ({"release_delay_us": -1}, r"release_delay: must not be negative"),
-        ({"gap_us": 91 * DAY_US}, r"gap: 91 days is longer than max_lifetime, 90 days"),
-        ({"gap_us": 0}, r"gap: must be above 0"),
-        ({"by": "last_event"}, r"by: must be close or first_event, got 'last_event'"),
-        ({"by": "first_event", "gap_us": DAY_US}, r"gap: .* by first_event; leave it out"),
-        ({"by": "first_event", "end_activities": ("a",)}, r"end_activity: .* leave it out"),
-        ({"end_activities": ("a", "a")}, r"end_activity: must be names, each once"),
-        ({"dataset": ""}, r"dataset: must not be empty"),
+WRONG = {
+    "period": [
+        *({"period": p} for p in ("fortnight", "30m", "0 days", "2 years", "400 days")),
+        {"period": "9999 hours"},
     ],
-)
-def test_a_wrong_number_is_named_with_its_value_and_the_mend(changes, said):
-    with pytest.raises(UsageError, match=said):
-        schedule(**changes)
+    "time_zone": [{"time_zone": "Europe/Atlantis"}, {"time_zone": ""}],
+    "origin": [
+        *({"origin": o} for o in ("January", "2026-01-01T00:00Z", "2026-01-31", "1812-01-01")),
+        *({"period": "hour", "origin": f"2026-01-01T{clock}"} for clock in ("08:00", "08:30Z")),
+        {"period": "hour", "origin": "2026-01-01", "time_zone": "Asia/Kolkata"},
+    ],
+    "horizon": [
+        {"horizon": 0}, {"horizon": MOST_WINDOWS + 1}, {"period": "year", "horizon": 9000},
+    ],
+    "max_lifetime": [{"max_lifetime_us": 0}, {"max_lifetime_us": 40_000 * DAY_US}],
+    "release_delay": [{"release_delay_us": -1}],
+    "gap": [{"gap_us": 91 * DAY_US}, {"gap_us": 0}, {"by": "first_event", "gap_us": DAY_US}],
+    "by": [{"by": "last_event"}],
+    "end_activity": [
+        {"by": "first_event", "end_activities": ("a",)}, {"end_activities": ("a", "a")},
+    ],
+    "dataset": [{"dataset": ""}],
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("2025-12", r"'2025-12' is none of the 24 windows of a month from 2026-01 to 2027-12"),
-        ("2028-01", r"'2028-01' is none of the 24 windows"),
-        ("2026", r"'2026' is none"),
-        ("2026-11-23", r"'2026-11-23' is none"),
-        ("", r"'' is none"),
-        ("2026-11..", r"'' is none"),
-        ("2026-11..2028-01", r"'2028-01' is none"),
-        ("2027-01..2026-11", r"ends before it begins; write 2026-11\.\.2027-01"),
-    ],
-)
-def test_what_is_no_window_is_told_what_there_is(text, said):
-    with pytest.raises(UsageError, match=said):
-        schedule().ranged(text)
+@pytest.mark.parametrize(("key", "many"), WRONG.items())
+def test_a_wrong_value_is_told_by_its_key(key, many):
+    for changes in many:
+        with pytest.raises(UsageError, match=f"^{key}: "):
+            schedule(**changes)
+
+
+NO_WINDOW = ("2025-12", "2028-01", "2026", "2026-11-23", "", "2026-11..", "2026-11..2028-01")
+
+
+def test_what_is_no_window_is_told_what_there_is():
+    for text in NO_WINDOW:
+        with pytest.raises(UsageError, match="is none of the 24 windows"):
+            schedule().ranged(text)
+    with pytest.raises(UsageError, match=r"write 2026-11\.\.2027-01"):
+        schedule().ranged("2027-01..2026-11")
 
 
 def test_a_day_within_a_week_is_told_where_the_week_begins():

@@ -85,9 +85,13 @@ def columns(source: str | bytes, wanted: Iterable[str] = NAMES) -> dict[str, lis
     return pa.Table.from_batches([batch.columns for batch in found]).to_pydict()
 
 
-def trace(case: str, *events: str) -> str:
+def bare(*events: str, own: str = "") -> str:
     inner = "".join(f'<event><string key="concept:name" value="{e}"/></event>' for e in events)
-    return f'<trace><string key="concept:name" value="{case}"/>{inner}</trace>'
+    return f"<trace>{own}{inner}</trace>"
+
+
+def trace(case: str, *events: str) -> str:
+    return bare(*events, own=f'<string key="concept:name" value="{case}"/>')
 
 
 # --- what is read ---
@@ -340,16 +344,10 @@ def names_of(traces: list[str], path: str = "a.xes", batch_rows: int = 1000) -> 
     return [name for number in sorted(names) for name in names[number]]
 
 
-def bare(*events: str, own: str = "") -> str:
-    inner = "".join(f'<event><string key="concept:name" value="{e}"/></event>' for e in events)
-    return f"<trace>{own}{inner}</trace>"
-
-
 def test_a_trace_without_a_name_gets_one_that_no_other_trace_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    named = bare("A", own='<string key="concept:name" value="x"/>')
-    empty = bare("A", own='<string key="concept:name" value=""/>')
+    named, empty = trace("x", "A"), trace("", "A")
     traces = [bare("A", "B"), named, bare("B"), bare("A", "B"), empty, bare("A")]
     first, x, b, second, nameless, a = names_of(traces)
     assert x == "x" and len({first, b, second, nameless, a}) == 5

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.support.format_streams import rows_of
 from tests.support.xes_schema import schema_problems
 from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
 from tracecloak.transforms.formats.xes import XesReader
@@ -111,18 +112,6 @@ EXPECTED = """\
 """
 
 
-def released(rows: Sequence[Row]) -> pa.RecordBatch:
-    cases, activities, times = zip(*rows, strict=True) if rows else ((), (), ())
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array(cases, pa.string()),
-            pa.array(activities, pa.string()),
-            pa.array(times, pa.timestamp("us", "UTC")),
-        ],
-        schema=RELEASED_SCHEMA,
-    )
-
-
 def written(
     batches: Iterable[pa.RecordBatch],
     attributes: Sequence[XesAttribute] = METADATA,
@@ -184,13 +173,13 @@ def test_a_log_without_times_has_the_numbers_of_its_events():
 @pytest.mark.parametrize("us", [FIRST_US - 1, LAST_US + 1, -(2**63), 2**63 - 1])
 def test_times_that_a_date_cannot_hold_are_refused(us):
     with pytest.raises(ValueError, match="years 1 to 9999") as caught:
-        written([released([("1", "a", us)])])
+        written([rows_of(("1", "a", us))])
     assert str(us) not in str(caught.value)
 
 
 @pytest.mark.parametrize("column", range(3))
 def test_missing_values_are_refused(column):
-    columns = released([row for row, _ in ROWS]).columns
+    columns = rows_of(*(row for row, _ in ROWS)).columns
     columns[column] = pa.nulls(len(ROWS), columns[column].type)
     rows = pa.RecordBatch.from_arrays(columns, RELEASED_SCHEMA.names)
     with pytest.raises(ValueError, match="must have a case id, an activity and a"):
@@ -212,7 +201,7 @@ def test_what_xml_cannot_hold_becomes_a_replacement_character_and_its_number():
     assert len({sanitise(c) for c in bad}) == len(bad)
     assert sanitise("\ud800x\udfff") == "\ufffdD800x\ufffdDFFF"
     assert sanitise("\t\n\r é\x7f\x85\ufffd\U0001fffe") == "\t\n\r é\x7f\x85\ufffd\U0001fffe"
-    data = written([released([(text, text, 0)])])
+    data = written([rows_of((text, text, 0))])
     assert read_back(data) == [(sanitise(text), sanitise(text), 0)]
 
 
@@ -224,8 +213,8 @@ EVENTS = st.lists(st.tuples(TEXT, st.integers(FIRST_US, LAST_US)), min_size=1, m
 def test_round_trip(cases, cuts):
     rows = [(case, activity, us) for case, events in cases.items() for activity, us in events]
     edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
-    data = written([released(rows[a:b]) for a, b in itertools.pairwise(edges)])
-    assert data == written([released(rows)])
+    data = written([rows_of(*rows[a:b]) for a, b in itertools.pairwise(edges)])
+    assert data == written([rows_of(*rows)])
     assert read_back(data) == [(sanitise(case), sanitise(act), us) for case, act, us in rows]
 
 

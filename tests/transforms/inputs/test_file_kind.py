@@ -78,6 +78,10 @@ def flags_of(message: str) -> list[str]:
     return re.findall(r"set (--input_format \w+|--encoding [\w-]+)", message)[0].split()
 
 
+JSON_ROWS = [
+    f'{{"case_id": "1", "activity": "{name}", "timestamp": "2026-01-01T0{hour}:00:00Z"}}'
+    for hour, name in enumerate("AB")
+]
 FLAGGED: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "Parquet": ("log.csv", parquet, "a Parquet file"),
     "XES": ("log.csv", XES.encode, "an XES log"),
@@ -88,21 +92,8 @@ FLAGGED: dict[str, tuple[str, Callable[[], bytes], str]] = {
     "UTF-16": ("log.csv", lambda: CSV.encode("utf-16"), "text in UTF-16"),
     "UTF-16 without a mark": ("log.csv", lambda: CSV.encode("utf-16-be"), "text in UTF-16-BE"),
     "UTF-32": ("log.csv", lambda: CSV.encode("utf-32"), "text in UTF-32"),
-    "JSON lines": (
-        "log.csv",
-        lambda: (
-            b'{"case_id": "1", "activity": "A", "timestamp": "2026-01-01T00:00:00Z"}\n'
-            b'{"case_id": "1", "activity": "B", "timestamp": "2026-01-01T01:00:00Z"}\n'
-        ),
-        "JSON lines",
-    ),
-    "JSON": (
-        "log.csv",
-        lambda: (
-            b'[\n {"case_id": "1",\n "activity": "A", "timestamp": "2026-01-01T00:00:00Z"}\n]\n'
-        ),
-        "a JSON document",
-    ),
+    "JSON lines": ("log.csv", "\n".join(JSON_ROWS).encode, "JSON lines"),
+    "JSON": ("log.csv", f"[\n{JSON_ROWS[0]}\n]\n".replace(",", ",\n").encode, "a JSON document"),
 }
 
 

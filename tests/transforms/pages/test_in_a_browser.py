@@ -14,7 +14,6 @@ import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -144,40 +143,23 @@ def test_indicators_are_drawn_without_scripts(opened: Open) -> None:
     assert panels.locator(".extent").first.is_visible()  # no rule for the frame hides a shape
 
 
-def test_sliders_show_more_and_less_and_keep_activities_on_their_ways(opened: Open) -> None:
+def test_sliders_show_more_and_less(opened: Open) -> None:
+    """Which paths these are is in `test_map.py`."""
     page = opened("log")
-    data = json.loads(page.locator("#data").text_content())
+    data = json.loads(page.locator("#data").text_content())["map"]
     move(page, "#paths", page.locator("#paths").get_attribute("max"))
-    assert n_paths(page) == len(data["map"]["edges"])
+    assert n_paths(page) == len(data["edges"])
     move(page, "#paths", page.locator("#paths").get_attribute("min"))
-    fewest = n_paths(page)
-    assert fewest < len(data["map"]["edges"])
-    for n in (3, 5, len(data["map"]["nodes"]) - 2):
-        move(page, "#activities", n)
-        nodes = ids_of(page, "node")
-        assert len(nodes) == n + 2
-        edges = data["map"]["edges"]
-        pairs = {(e["source"], e["target"]) for e in (edges[i] for i in ids_of(page, "edge"))}
-        possible = {(e["source"], e["target"]) for e in edges} & set(product(nodes, nodes))
-        for end, way in ((data["map"]["start"], 1), (data["map"]["end"], -1)):
-            shown, there = ({pair[::way] for pair in some} for some in (pairs, possible))
-            assert reached(end, shown) == reached(end, there)
-        assert (
-            page.locator("#n-activities").text_content()
-            == f"{n} of {len(data['map']['nodes']) - 2}"
-        )
+    assert n_paths(page) < len(data["edges"])
+    move(page, "#activities", 3)
+    assert len(ids_of(page, "node")) == 3 + 2
+    of = f"3 of {len(data['nodes']) - 2}"
+    assert page.locator("#n-activities").text_content() == of
 
 
 def ids_of(page: Page, kind: str) -> set[int]:
     ids = page.locator(f"#map g.{kind}").evaluate_all("found => found.map((g) => g.id)")
     return {int(text.split("-")[1]) for text in ids}
-
-
-def reached(start: int, pairs: set[tuple[int, int]]) -> set[int]:
-    found = {start}
-    while new := {b for a, b in pairs if a in found} - found:
-        found |= new
-    return found
 
 
 def test_a_path_tells_its_numbers_and_whether_it_is_doubtful(opened: Open) -> None:

@@ -174,12 +174,6 @@ def test_a_topic_that_is_made_anew_while_it_is_read_ends_the_stream(
     assert pulled.messages and topic.committed == {}
 
 
-def test_a_topic_that_is_gone_is_not_begun(topic: TopicDouble, clock: Clock) -> None:
-    topic.ends.clear()
-    with pytest.raises(SourceChanged, match="was deleted"):
-        source(clock)
-
-
 def test_messages_of_a_new_epoch_count_only_if_the_last_one_read_is_there(
     topic: TopicDouble, clock: Clock
 ) -> None:

@@ -137,7 +137,7 @@ def test_all_that_was_pulled_is_let_go_of_by_thousands(
             "TooManyRequests ResourceExhausted ServiceUnavailable InternalServerError Aborted"
         ).split()),
         *((getattr(exceptions, name), UsageError) for name in (
-            "NotFound InvalidArgument PermissionDenied Unauthenticated"
+            "NotFound InvalidArgument PermissionDenied Unauthenticated FailedPrecondition"
         ).split()),
     ],
 )  # fmt: skip
@@ -352,16 +352,6 @@ def test_a_service_that_tells_no_time_is_named(
     monkeypatch.setattr(pubsub_service, "_LOST_SECONDS", 0.1)
     with pytest.raises(kind, match=said):
         told.begin()
-
-
-def test_a_refusal_that_the_subscription_does_not_explain_is_passed_on(
-    service: Service, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = reading(service.subscription, clock)
-    refuse = answering(exceptions.FailedPrecondition("not in this state"))
-    monkeypatch.setattr(source._client, "pull", refuse)
-    with pytest.raises(UsageError, match="cannot be read: not in this state"):
-        source.pull(1, 0.1)
 
 
 def test_a_topic_that_takes_no_message_is_named(service: Service) -> None:
