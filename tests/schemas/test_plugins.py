@@ -125,10 +125,7 @@ def test_a_name_that_two_claim_is_refused_when_it_is_used(install: Install) -> N
     install(("three", "plugin_of_others:THREE"), ("three", "zoo.things:THREE"))
     table = things()
     assert list(table) == ["one", "two", "three"] and table["one"] == [1]
-    with pytest.raises(
-        UsageError,
-        match=r"thing 'three' is offered by",
-    ):
+    with pytest.raises(UsageError, match=r"thing 'three' is offered by"):
         table["three"]
 
 

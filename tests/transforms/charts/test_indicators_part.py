@@ -187,27 +187,17 @@ def test_groups_say_how_they_are_drawn() -> None:
         (("2026-02", "2026-01"), "s", [("rows", "", ("2026-02", "2026-01"))]),
         (("Admission", "CRP"), "s", [("rows", "", ("Admission", "CRP"))]),
         (("0.25", "0.5"), "s", [("quantiles", "", ("0.25", "0.5"))]),
-        (
-            ("2026-01, 0.25", "2026-01, 0.5", "2026-02, 0.25", "2026-02, 0.5"),
-            "s",
-            [("time", of, ("2026-01", "2026-02")) for of in ("0.25", "0.5")],
-        ),
-        (
-            ("a, b, 0.5", "c, 0.5"),
-            "",
-            [("rows", "0.5", ("a, b", "c"))],
-        ),
+        (("2026-01, 0.25", "2026-01, 0.5", "2026-02, 0.25", "2026-02, 0.5"), "s",
+         [("time", of, ("2026-01", "2026-02")) for of in ("0.25", "0.5")]),
+        (("a, b, 0.5", "c, 0.5"), "", [("rows", "0.5", ("a, b", "c"))]),
         (BINS, "cases", [("histogram", "", BINS)]),
         (("0 to 2.5", "2.5 to 5"), "cases", [("histogram", "", ("0 to 2.5", "2.5 to 5"))]),
-        (
-            tuple(f"{name}, {bin_}" for name in "AB" for bin_ in BINS),
-            "cases",
-            [("histogram", "A", BINS), ("histogram", "B", BINS)],
-        ),
+        (tuple(f"{name}, {bin_}" for name in "AB" for bin_ in BINS), "cases",
+         [("histogram", "A", BINS), ("histogram", "B", BINS)]),
         # Names that only look like it: what follows does not begin where the one before ends.
         (("A to B", "C to D"), "cases", [("rows", "", ("A to B", "C to D"))]),
         (BINS[:1], "cases", [("rows", "", BINS[:1])]),
-    ]:
+    ]:  # fmt: skip
         alone, panels = split(of_groups("figure", *groups, unit=unit))
         assert not alone
         assert [(panel.form, panel.of, panel.labels) for panel in panels] == shown
@@ -290,21 +280,13 @@ def test_an_axis_has_a_few_round_numbers_from_nought_on() -> None:
         ([number(20 * HOUR, 18 * HOUR, 22 * HOUR, "s")], ["0", "6 h", "12 h", "18 h", "24 h"]),
         ([number(6.8 * DAY, 5 * DAY, 9 * DAY, "s")], ["0", "2 d", "4 d", "6 d", "8 d", "10 d"]),
         # Steps of days are for times: a count as large has those of numbers.
-        (
-            [number(6.8 * DAY, 5 * DAY, 9 * DAY)],
-            [f"{n},000" if n else "0" for n in range(0, 801, 200)],
-        ),
-        (
-            [number(250 * DAY, 2 * DAY, 450 * DAY, "s")],
-            ["0", "100 d", "200 d", "300 d", "400 d"],
-        ),
-        (
-            [number(900 * DAY, 9 * DAY, 990 * DAY, "s")],
-            ["0", "200 d", "400 d", "600 d", "800 d", "1,000 d"],
-        ),
+        ([number(6.8 * DAY, 5 * DAY, 9 * DAY)], ["0", *(f"{n},000" for n in range(200, 801, 200))]),
+        ([number(250 * DAY, 2 * DAY, 450 * DAY, "s")], ["0", "100 d", "200 d", "300 d", "400 d"]),
+        ([number(900 * DAY, 9 * DAY, 990 * DAY, "s")],
+         ["0", "200 d", "400 d", "600 d", "800 d", "1,000 d"]),
         ([number(0, 0, 0)], ["0", "1"]),
         ([number(-3, -4, -2, "")], ["-4", "-3", "-2", "-1", "0"]),
-    ]:
+    ]:  # fmt: skip
         assert [text for _, text in Axis.of(rows).ticks] == ticks
 
 

@@ -67,6 +67,13 @@ def decoded(
     return rows, [(row["publish_time"], row["reason"]) for row in rejects.to_pylist()]
 
 
+def outcomes(sent: Sequence[Any], layout: MessageFormat, *columns: str) -> list[Any]:
+    """Of each message these columns, the reason of its reject, or None if it is filtered out."""
+    rows, rejects = decoded(sent, layout)
+    found = dict(rejects) | {row["publish_time"]: tuple(map(row.get, columns)) for row in rows}
+    return [found.get(i) for i in range(len(sent))]
+
+
 GOOD = {"case_id": "c1", "activity": "A", "timestamp": "2026-01-01T00:00:00Z", "event_id": "e1"}
 
 
@@ -153,117 +160,74 @@ def test_texts_are_read_by_the_format_and_in_the_zone_that_were_said() -> None:
         ColumnMapping(timestamp_format="%d.%m.%Y %H:%M", time_zone="Europe/Berlin"),
         time_attribute="at",
     )
-    rows, rejects = decoded(
-        [
-            as_json({**GOOD, "timestamp": "01.01.2026 01:00"}),
-            as_json(GOOD, at="2026-01-01T01:00:00"),
-            as_json(GOOD),
-        ],
-        layout,
-    )
-    assert [row["timestamp"] for row in rows] == [NEW_YEAR, NEW_YEAR]
-    assert rejects == [(2, "unparsable time")]
+    of_format = as_json({**GOOD, "timestamp": "01.01.2026 01:00"})
+    sent = [of_format, as_json(GOOD, at="2026-01-01T01:00:00"), as_json(GOOD)]
+    assert outcomes(sent, layout, "timestamp") == [(NEW_YEAR,), (NEW_YEAR,), "unparsable time"]
+
+
+ATTRIBUTED: list[tuple[dict[str, Any], dict[str, str], Any]] = [
+    (GOOD, {"id": "of the message", "at": "1000"}, ("of the message", 1_000_000)),
+    (GOOD, {"id": "", "at": "1970-01-01T00:00:02Z"}, ("e1", 2_000_000)),
+    (GOOD, {}, ("e1", NEW_YEAR)),
+    ({**GOOD, "event_id": None}, {}, (None, NEW_YEAR)),
+    (GOOD, {"at": "later"}, "unparsable time"),
+    (GOOD, {"at": ""}, "no time"),
+    (GOOD, {"at": "-5"}, ("e1", -5_000)),
+    (GOOD, {"at": "9" * 5_000}, "time out of range"),
+    (GOOD, {"at": "9" * 30}, "time out of range"),
+]
 
 
 def test_attributes_of_the_message_come_before_its_fields() -> None:
     layout = MessageFormat(id_attribute="id", time_attribute="at")
-    rows, rejects = decoded(
-        [
-            as_json(GOOD, id="of the message", at="1000"),
-            as_json(GOOD, id="", at="1970-01-01T00:00:02Z"),
-            as_json(GOOD),
-            as_json({**GOOD, "event_id": None}),
-            as_json(GOOD, at="later"),
-            as_json(GOOD, at=""),
-            as_json(GOOD, at="-5"),
-            as_json(GOOD, at="9" * 5_000),
-            as_json(GOOD, at="9" * 30),
-        ],
-        layout,
-    )
-    assert [(row["event_id"], row["timestamp"]) for row in rows] == [
-        ("of the message", 1_000_000),
-        ("e1", 2_000_000),
-        ("e1", NEW_YEAR),
-        (None, NEW_YEAR),
-        ("e1", -5_000),
-    ]
-    assert rejects == [
-        (4, "unparsable time"),
-        (5, "no time"),
-        (7, "time out of range"),
-        (8, "time out of range"),
-    ]
+    sent = [as_json(body, **attributes) for body, attributes, _ in ATTRIBUTED]
+    expected = [outcome for *_, outcome in ATTRIBUTED]
+    assert outcomes(sent, layout, "event_id", "timestamp") == expected
 
 
 def test_fields_have_the_names_of_the_mapping() -> None:
-    layout = MessageFormat(
-        ColumnMapping(
-            case_id="claim",
-            activity="step",
-            timestamp="when",
-            individual_id="who",
-            lifecycle="phase",
-            filters=(RowFilter("lifecycle", equals=("complete",)), RowFilter("land", ("de",))),
-        ),
-        event_id="uuid",
-    )
+    filters = RowFilter("lifecycle", equals=("complete",)), RowFilter("land", ("de",))
+    mapping = ColumnMapping(
+        case_id="claim", activity="step", timestamp="when", individual_id="who",
+        lifecycle="phase", filters=filters,
+    )  # fmt: skip
     body = {"claim": "c", "step": "A", "when": GOOD["timestamp"], "who": "w", "uuid": "u"}
-    rows, rejects = decoded(
-        [
-            as_json({**body, "phase": "COMPLETE", "land": "de"}),
-            as_json({**body, "phase": "start", "land": "de"}),
-            as_json({**body, "phase": "complete", "land": "fr"}),
-            as_json({**body, "phase": "complete", "land": "de", "who": None}),
-        ],
-        layout,
-    )
-    assert [row["individual_id"] for row in rows] == ["w"]
-    assert [row["event_id"] for row in rows] == ["u"]
-    assert rejects == [(3, "no individual")]
+    ends = {"phase": "complete", "land": "de"}
+    changes = {"phase": "COMPLETE"}, {"phase": "start"}, {"land": "fr"}, {"who": None}
+    sent = [as_json({**body, **ends, **change}) for change in changes]
+    found = outcomes(sent, MessageFormat(mapping, event_id="uuid"), "individual_id", "event_id")
+    assert found == [("w", "u"), None, None, "no individual"]
+
+
+AFTER, MORE = {"case_id": 7, "act": "A"}, {"source": {"table": "visits"}, "id": "e"}
+AT, NESTED = {"at": {"ms": 1}}, "field that is no scalar"
+PATHS: list[tuple[dict[str, Any], Any]] = [
+    ({"payload": {"after": AFTER, **MORE}, **AT}, ("7", 1_000, "e")),
+    ({"payload.after.case_id": "literal", "payload": {"after": AFTER, **MORE}, **AT},
+     ("literal", 1_000, "e")),
+    ({"payload": {"after.case_id": "inner", "after": AFTER, **MORE}, "at.ms": 2},
+     ("inner", 2_000, "e")),
+    ({"payload": {"after": None, **MORE}, **AT}, "no case id"),
+    ({"payload": {"after": {**AFTER, "case_id": {"a": 1}}, **MORE}, **AT}, NESTED),
+    ({"payload": {"after": [AFTER], **MORE}, **AT}, NESTED),
+    ({"payload": "after", **AT}, NESTED),
+    ({"payload": {"after": AFTER, "source": {"table": "beds"}}, **AT}, None),
+    ({"payload": {"after": AFTER}, **AT}, None),
+    ({"payload": {"after": AFTER, **MORE}, "at": {"ms": [1]}}, "unparsable time"),
+]  # fmt: skip
 
 
 def test_a_path_leads_into_objects() -> None:
     """By the whole name first, in each message and at each of its objects by itself."""
-    layout = MessageFormat(
-        ColumnMapping(
-            case_id="payload.after.case_id",
-            activity="payload.after.act",
-            timestamp="at.ms",
-            timestamp_unit="ms",
-            filters=(RowFilter("payload.source.table", equals=("visits",)),),
-        ),
-        event_id="payload.id",
-    )
-    after, more = {"case_id": 7, "act": "A"}, {"source": {"table": "visits"}, "id": "e"}
-    at = {"at": {"ms": 1}}
-    rows, rejects = decoded(
-        [
-            as_json({"payload": {"after": after, **more}, **at}),
-            as_json(
-                {"payload.after.case_id": "literal", "payload": {"after": after, **more}, **at}
-            ),
-            as_json({"payload": {"after.case_id": "inner", "after": after, **more}, "at.ms": 2}),
-            as_json({"payload": {"after": None, **more}, **at}),
-            as_json({"payload": {"after": {**after, "case_id": {"a": 1}}, **more}, **at}),
-            as_json({"payload": {"after": [after], **more}, **at}),
-            as_json({"payload": "after", **at}),
-            as_json({"payload": {"after": after, "source": {"table": "beds"}}, **at}),
-            as_json({"payload": {"after": after}, **at}),
-            as_json({"payload": {"after": after, **more}, "at": {"ms": [1]}}),
-        ],
-        layout,
-    )
-    assert [(row["case_id"], row["timestamp"], row["event_id"]) for row in rows] == [
-        ("7", 1_000, "e"),
-        ("literal", 1_000, "e"),
-        ("inner", 2_000, "e"),
-    ]
-    assert rejects == [
-        (3, "no case id"),
-        *((i, "field that is no scalar") for i in (4, 5, 6)),
-        (9, "unparsable time"),
-    ]
+    mapping = ColumnMapping(
+        case_id="payload.after.case_id", activity="payload.after.act", timestamp="at.ms",
+        timestamp_unit="ms", filters=(RowFilter("payload.source.table", equals=("visits",)),),
+    )  # fmt: skip
+    found = outcomes(
+        [as_json(body) for body, _ in PATHS], MessageFormat(mapping, event_id="payload.id"),
+        "case_id", "timestamp", "event_id",
+    )  # fmt: skip
+    assert found == [expected for _, expected in PATHS]
 
 
 def test_a_change_that_is_no_event_is_a_reject() -> None:

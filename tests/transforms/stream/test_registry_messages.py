@@ -456,34 +456,30 @@ def test_an_address_of_a_registry_is_one_and_holds_no_secret(url: str) -> None:
 
 # --- Protobuf ----------------------------------------------------------------------------------
 
+
+def field(name: str, number: int, kind: str, more: str = "", label: str = "OPTIONAL") -> str:
+    """A field in the text of a descriptor; a kind with a point is a message."""
+    of = f'TYPE_MESSAGE type_name: "{kind}"' if "." in kind else f"TYPE_{kind}"
+    return f'field {{ name: "{name}" number: {number} type: {of} label: LABEL_{label} {more} }}'
+
+
+_FIELDS = [
+    field("case_id", 1, "INT64"), field("activity", 2, "ENUM", 'type_name: ".ward.Step"'),
+    field("timestamp", 3, ".google.protobuf.Timestamp"), field("patient", 4, ".shared.Patient"),
+    field("note", 5, ".google.protobuf.StringValue"), field("ward", 6, "STRING", "oneof_index: 0"),
+    field("bed", 7, "UINT64", "oneof_index: 0"), field("tags", 8, "STRING", label="REPEATED"),
+    field("raw", 9, "BYTES"), field("within", 10, ".ward.Visits.Visit"),
+]  # fmt: skip
 # Of `syntax = "proto3"`: a file as its compiler leaves it, with a type in a type, and one before.
-_FILE = """
-package: "ward" syntax: "proto3"
-dependency: "google/protobuf/timestamp.proto" dependency: "google/protobuf/wrappers.proto"
-dependency: "shared/patient.proto"
-enum_type { name: "Step" value { name: "NONE" number: 0 } value { name: "TRIAGE" number: 1 } }
-message_type { name: "Other" }
-message_type { name: "Visits" nested_type { name: "Visit"
-  field { name: "case_id" number: 1 type: TYPE_INT64 label: LABEL_OPTIONAL }
-  field { name: "activity" number: 2 type: TYPE_ENUM type_name: ".ward.Step" label: LABEL_OPTIONAL }
-  field { name: "timestamp" number: 3 type: TYPE_MESSAGE label: LABEL_OPTIONAL
-          type_name: ".google.protobuf.Timestamp" }
-  field { name: "patient" number: 4 type: TYPE_MESSAGE label: LABEL_OPTIONAL
-          type_name: ".shared.Patient" }
-  field { name: "note" number: 5 type: TYPE_MESSAGE label: LABEL_OPTIONAL
-          type_name: ".google.protobuf.StringValue" }
-  field { name: "ward" number: 6 type: TYPE_STRING label: LABEL_OPTIONAL oneof_index: 0 }
-  field { name: "bed" number: 7 type: TYPE_UINT64 label: LABEL_OPTIONAL oneof_index: 0 }
-  field { name: "tags" number: 8 type: TYPE_STRING label: LABEL_REPEATED }
-  field { name: "raw" number: 9 type: TYPE_BYTES label: LABEL_OPTIONAL }
-  field { name: "within" number: 10 type: TYPE_MESSAGE label: LABEL_OPTIONAL
-          type_name: ".ward.Visits.Visit" }
-  oneof_decl { name: "where" } } }
+_FILE = f"""
+package: "ward" syntax: "proto3" dependency: "google/protobuf/timestamp.proto"
+dependency: "google/protobuf/wrappers.proto" dependency: "shared/patient.proto"
+enum_type {{ name: "Step" value {{ name: "NONE" number: 0 }} value {{ name: "TRIAGE" number: 1 }} }}
+message_type {{ name: "Other" }} message_type {{ name: "Visits"
+  nested_type {{ name: "Visit" {" ".join(_FIELDS)} oneof_decl {{ name: "where" }} }} }}
 """
-_PATIENT = """
-package: "shared" syntax: "proto3" message_type { name: "Patient"
-  field { name: "name" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL } }
-"""
+_NAME = field("name", 1, "STRING")
+_PATIENT = f'package: "shared" syntax: "proto3" message_type {{ name: "Patient" {_NAME} }}'
 
 
 def compiled(text: str) -> str:
@@ -564,11 +560,10 @@ def test_bytes_that_are_none_of_protobuf_are_rejects(registry: RegistryDouble) -
 
 def test_a_schema_of_protobuf_that_cannot_be_used_is_refused(registry: RegistryDouble) -> None:
     loop = [{"name": "a.proto", "subject": "loop", "version": 1}]
+    nowhere = field("x", 1, ".B")
     texts = [
-        'package: "ward" dependency: "os/path.proto"',
-        'message_type { name: "A" field { name: "x" number: 1 type: TYPE_MESSAGE type_name: ".B" '
-        "label: LABEL_OPTIONAL } }",
-    ]
+        'package: "ward" dependency: "os/path.proto"', f'message_type {{ name: "A" {nowhere} }}',
+    ]  # fmt: skip
     numbers = [registry.add(compiled(text), "PROTOBUF") for text in texts]
     numbers.append(registry.add("AAAA", "PROTOBUF"))
     numbers.append(
@@ -579,13 +574,8 @@ def test_a_schema_of_protobuf_that_cannot_be_used_is_refused(registry: RegistryD
     assert [reason for _, reason in rejects[:3]] == [UNFIT_SCHEMA] * 3
     assert rejects[3][1] in (UNFIT_SCHEMA, NOT_OF_SCHEMA)
     assert rejects[4][1] == UNFIT_SCHEMA
-    fields = "".join(
-        f'field {{ name: "f{i}" number: {i} type: TYPE_STRING label: LABEL_OPTIONAL }}'
-        for i in range(11, 1_011)
-    )
-    itself = (
-        'field { name: "a" number: 10 type: TYPE_MESSAGE type_name: ".A" label: LABEL_OPTIONAL}'
-    )
+    fields = " ".join(field(f"f{i}", i, "STRING") for i in range(11, 1_011))
+    itself = field("a", 10, ".A")
     wide = registry.add(compiled(f'message_type {{ name: "A" {fields} {itself} }}'), "PROTOBUF")
     sent = [framed(wide, b"\0" + nested(depth)) for depth in (3, 90)]
     _, rejects = decoded(sent, layout(registry, "protobuf"))
