@@ -13,12 +13,11 @@ import csv
 import hashlib
 import itertools
 import random
-import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +26,7 @@ import yaml
 
 from tests.golden.releases import HEADER, example_config
 from tests.support.both_neighbours import Claim, Compared, First, Forced, compared, drawn_by
-from tests.support.examples import examples_of
+from tests.support.examples import examples_of, options
 from tests.support.local_streams import run_script
 from tests.support.releasing import fix_key, tracecloak
 from tests.support.stream_runs import Sent, files_of, in_time, random_messages, stream_config
@@ -59,6 +58,7 @@ from tracecloak.anonymizers.variants.method import (
 from tracecloak.schemas.calendar.working_time import WorkingTime
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 DAY_S = 86_400
@@ -151,17 +151,6 @@ def write_log(
 # --- the parameters -------------------------------------------------------------------------------
 
 
-def _options(annotation: Any) -> Iterator[Any]:
-    """The values of a switch or of a list of words; of any other parameter none."""
-    if annotation is bool:
-        yield from (True, False)
-    elif typing.get_origin(annotation) is Literal:
-        yield from typing.get_args(annotation)
-    else:
-        for part in typing.get_args(annotation):
-            yield from _options(part)
-
-
 def _given(name: str, given: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The parameters if they are some of a rigorous release."""
     method = METHODS[name]
@@ -183,7 +172,7 @@ def parameters(name: str) -> tuple[Mapping[str, Any], ...]:
         {field: value}
         for field, info in method.Params.model_fields.items()
         if field != "allow_large_delta"  # it lets others be given, and does nothing itself
-        for value in dict.fromkeys(_options(info.annotation))
+        for value in dict.fromkeys(options(info.annotation))
     ]
     if "max_cases_per_individual" in method.Params.model_fields:
         changes += [{"max_cases_per_individual": 1}, {"max_cases_per_individual": 3}]
@@ -570,30 +559,34 @@ def a_low_threshold_of_the_graph_of_variants(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Allowance, "threshold", lambda *_: 2)
 
 
-@control("variant-histogram", 0, "longest", "variants.json: differs")
-def an_exact_number_beside_the_noise(patch: pytest.MonkeyPatch) -> None:
+def decided_otherwise(
+    patch: pytest.MonkeyPatch, changed: Callable[[ReleasedVariants, Any], Mapping[str, Any]]
+) -> None:
+    """Parts of the released variants follow from the exact statistics."""
     decide = VariantHistogramMethod.decide
 
     def telling(self: Any, round_name: str, statistics: Any, *given: Any) -> Any:
         decided = decide(self, round_name, statistics, *given)
-        longest = int(np.diff(statistics["variants"].offsets).max())
-        variants = replace(decided.variants, counts=decided.variants.counts + longest)
-        return replace(decided, variants=variants)
+        parts = changed(decided.variants, statistics)
+        return replace(decided, variants=replace(decided.variants, **parts))
 
     patch.setattr(VariantHistogramMethod, "decide", telling)
+
+
+@control("variant-histogram", 0, "longest", "variants.json: differs")
+def an_exact_number_beside_the_noise(patch: pytest.MonkeyPatch) -> None:
+    def plus_longest(made: ReleasedVariants, statistics: Any) -> Mapping[str, Any]:
+        return {"counts": made.counts + int(np.diff(statistics["variants"].offsets).max())}
+
+    decided_otherwise(patch, plus_longest)
 
 
 @control("variant-histogram", 0, "of activities that nobody else has", "variants.json: differs")
 def a_vocabulary_of_the_data(patch: pytest.MonkeyPatch) -> None:
-    decide = VariantHistogramMethod.decide
+    def of_the_data(_: ReleasedVariants, statistics: Any) -> Mapping[str, Any]:
+        return {"names": pa.array(statistics["names"].names.to_pylist(), pa.string())}
 
-    def telling(self: Any, round_name: str, statistics: Any, *given: Any) -> Any:
-        decided = decide(self, round_name, statistics, *given)
-        names = statistics["names"].names
-        variants = replace(decided.variants, names=pa.array([*names.to_pylist()], pa.string()))
-        return replace(decided, variants=variants)
-
-    patch.setattr(VariantHistogramMethod, "decide", telling)
+    decided_otherwise(patch, of_the_data)
 
 
 @control("variant-histogram", 0, "of nobody else's variant", "variant count: laplace noise of")

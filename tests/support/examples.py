@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.registry import METHODS
@@ -261,3 +261,12 @@ def rigorous_examples() -> list[tuple[str, int]]:
         for number, example in enumerate(examples_of(method))
         if method.guarantee(method.Params(**example)).kind == "rigorous"
     ]
+
+
+def options(annotation: Any) -> list[Any]:
+    """The values of the literals and booleans in a field's type."""
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    if annotation is bool:
+        return [False, True]
+    return [value for part in get_args(annotation) for value in options(part)]

@@ -12,14 +12,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 from fractions import Fraction
-from typing import Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pydantic
 import pytest
 
-from tests.support.examples import examples_of
+from tests.support.examples import examples_of, options
 from tests.support.keys import release_key
 from tests.support.paper_log import DAY_US, MINUTE_US, traces_of
 from tests.support.rounds import CONFIG_DIGEST, RELEASE_ID, as_wanted, rows_of, run_rounds
@@ -32,16 +32,6 @@ from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import Guarantee
-
-
-def options(annotation: Any) -> list[Any]:
-    """The values of the literals and booleans in a field's type."""
-    if get_origin(annotation) is Literal:
-        return list(get_args(annotation))
-    if annotation is bool:
-        return [False, True]
-    return [value for part in get_args(annotation) for value in options(part)]
-
 
 # So many combinations of the named values of parameters are all tried, of more so many at random.
 _COMBINATIONS = 60

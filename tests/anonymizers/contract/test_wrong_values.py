@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -49,7 +48,6 @@ from tracecloak.anonymizers.contract.bounding import ContributionBounds, distinc
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.indicators.declared import Filter
-from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.queries import pripel
 from tracecloak.anonymizers.queries.sapa import MAX_ARCS, refuse_excess
 from tracecloak.anonymizers.registry import METHODS, method_named
@@ -115,14 +113,12 @@ NAMES = ("A1", "A2", "B1")
 MANY = tuple(f"A{n}" for n in range(most_names_of_pairs(1) + 1))
 OF_NUMBERS, OF_TEXTS = {"bounds": [0, 1000]}, {"values": ["1", "2"]}
 RIGOROUS = {"epsilon": "1", "delta": "1e-6", "vocabulary": NAMES}
+PURE = {"delta": "0", "max_trace_length": 5}
+NEW_YEAR = {"first_date": "2024-01-01", "last_date": "2024-01-02"}
 STREAM = {"epsilon": "1", "vocabulary": NAMES, "max_trace_length": 5, "horizon": 3}
 
 OTHERS = ValueError, TypeError, ArithmeticError, AssertionError
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "randomness in a pickle": (
-        lambda: pickle.dumps(Randomness(release_key(1), "r", "p", "d")),
-        "does not pickle",
-    ),
     "a property that no number has": (
         lambda: smallest(lambda n: False, 1, "threshold"),
         "no threshold below 2",
@@ -228,8 +224,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "pripel takes logs of at most"),
     "more arcs than can be played out": (lambda: refuse_excess(MAX_ARCS + 1), "epsilon"),
     **{
-        f"{name}: {said}": (lambda name=name, given=given: params(name, **given), said)
-        for name, given, said in (
+        f"{name} {i}: {said}": (lambda name=name, given=given: params(name, **given), said)
+        for i, (name, given, said) in enumerate((
             ("private-log", {"groups": {"A1": "A"}, "group_separator": "_", "group_depth": 1},
              "exclude each other"),
             ("private-log", {"groups": {"A1": "A"}, "vocabulary": None}, "groups are of declared"),
@@ -240,6 +236,36 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             ("private-log", {"groups": {"A1": "A"}, "variants": "privtree"}, "by joint-variants"),
             ("private-log", {"groups": {"A1": "B1", "B1": "C"}}, "name of an activity"),
             ("private-log", {"vocabulary": MANY}, "activities"),
+            ("private-log", {"variants": "magic"}, "be one of auto, joint-variants"),
+            ("private-log", {"variants": "hybrid-log"}, "hybrid-log was removed"),
+            ("private-log", {**PURE, "variants": "markov-log"}, "must work without delta"),
+            ("private-log", {**PURE, "vocabulary": None}, "needs a public vocabulary"),
+            ("private-log", {**PURE, "l2_clip": None, "max_trace_length": None}, "a public max_tr"),
+            ("private-log", {**PURE, "l2_clip": "4"}, "l2_clip is for delta above 0"),
+            ("private-log", {"last_date": None}, "first_date and last_date go together"),
+            ("private-log", {"first_date": "2025-01-01", "last_date": "2024-12-31"}, "is after"),
+            ("private-log", {"first_date": "soon", "last_date": "2024-12-31"}, "first_date"),
+            ("private-log", {"working_hours": "8 to 18"}, "like 8-18, got '8 to 18'"),
+            ("private-log", {"working_hours": "18-8"}, "from_hour"),
+            ("private-log", {"working_days": "mon,holiday"}, "working_days"),
+            ("private-log", {"calendar_time_zone": "Mars/North"}, "Mars/North"),
+            ("private-log", {"working_days": "sat", **NEW_YEAR}, "working"),
+            ("private-log", {"budget_split": {"luck": "1"}}, "has parts vocabulary, granularity,"),
+            ("private-log", {"budget_split": {"starts": "0"}}, "starts must be above 0"),
+            ("private-log", {"budget_split": {"variants": "1e-9"}}, "too little for the variants"),
+            ("private-log", {"products": "variants", "budget_split": {"starts": "1"}}, "are for"),
+            ("private-log", {"products": "variants", "attributes": {"x": OF_TEXTS}}, "are for"),
+            ("private-log", {"vocabulary": MANY[:3000], "times_by": "activity"}, "fewer bins"),
+            ("private-dfg", {"delta": "0", "vocabulary": None}, "needs a public vocabulary"),
+            ("private-dfg", {"delta": "0"}, "needs a public max_trace_length"),
+            ("private-dfg", {**PURE, "l2_clip": 2}, "with delta 0 leave it out"),
+            ("private-dfg", {"l2_clip": "0.9"}, "l2_clip"),
+            ("private-dfg", {"l2_clip": "100001"}, "l2_clip"),
+            ("private-dfg", {"max_activities": 0}, "max_activities"),
+            ("private-dfg", {"n_duration_bins": 2}, "n_duration_bins"),
+            ("private-dfg", {"vocabulary": MANY}, "4,470 .* give a smaller vocabulary"),
+            ("private-dfg", {"vocabulary": MANY[:400], "durations": True, "n_duration_bins": 200},
+             "314 activities at most with 200 duration bins.* or fewer bins"),
             ("process-tree", {"vocabulary": MANY}, "activities"),
             ("dpim", {"vocabulary": MANY}, "activities"),
             ("sapa", {"vocabulary": MANY, "delta": None}, "activities"),
@@ -279,16 +305,35 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             ("tlkc", {"sensitive": {"who": OF_TEXTS}}, "must be attributes of the case"),
             ("amun", {"start_precision_days": "author"}, "start_precision_days"),
             ("amun", {"log_start": "2020-01-01T00:00:00"}, "log_start"),
-        )
+        ))
     },
     "more names than a generator counts by": (
         lambda: method_named("markov-log").rounds(params("markov-log", vocabulary=MANY)),
         "markov-log: "),
     **{
-        f"stream of {name}: {said}": (lambda name=name, given=given: stream(name, **given), said)
-        for name, given, said in (
+        f"stream of {name} {i}: {said}": (
+            lambda name=name, given=given: stream(name, **given), said)
+        for i, (name, given, said) in enumerate((
             ("dfg", {"guarantee": "w_event", "w_event_steps": 2}, "is for individuals"),
             ("dfg", {"vocabulary": MANY}, "activities"),
+            ("dfg", {"view": "sliding"}, "sliding_steps goes with view sliding"),
+            ("dfg", {"sliding_steps": 3}, "sliding_steps goes with view sliding"),
+            ("dfg", {"guarantee": "w_event"}, "w_event_steps goes with"),
+            ("dfg", {"delta": "0", "view": "total"}, "delta 0 is only for"),
+            ("dfg", {"delta": "0", "l2_clip": "3"}, "l2_clip is for a dfg with delta above 0"),
+            ("dfg", {"view": "total", "horizon": 60_000}, "at most 50000"),
+            ("dfg", {"view": "total", "horizon": 9_000, "vocabulary": MANY[:200]}, "too many to"),
+            ("dfg", {"delta": "1e-4"}, "delta must be at most 1e-5"),
+            ("dfg", {"epsilon": "1e-15"}, "epsilon of Gaussian noise"),
+            ("variants", {"delta": "0"}, "delta 0 is only for"),
+            ("variants", {"l2_clip": "3"}, "Extra inputs are not permitted"),
+            ("indicators", {"indicators": ["cases", "amount attribute=case:a bounds=0|1"]},
+             "indicators.1: a stream carries"),
+            ("indicators", {"indicators": ["cases by=month"]}, "steps of a stream are its periods"),
+            ("indicators", {"indicators": ["throughput"]}, "at_most must be declared"),
+            ("indicators", {"indicators": ["waiting by=pair at_most=1d"]}, "by pair must be decl"),
+            ("indicators", {"indicators": ["frequency activity=Z"]}, "not in the vocabulary"),
+            ("indicators", {"indicators": ["cases"], "delta": "0", "view": "total"}, "only for"),
             ("variants", {"delta": "1e-5", "horizon": 60_000, "guarantee": "w_event",
                           "w_event_steps": 1, "max_cases_per_individual": 1},
              "which promises nothing"),
@@ -297,7 +342,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             ("log", {"max_cases_per_individual": 2}, "must be 1 for product log"),
             ("log", {"delta": "1e-6", "groups": {"A1": "A"}}, "groups cannot be released"),
             ("log", {"attributes": {"x": {"values": ["1", "2"]}}}, "attributes cannot be carried"),
-        )
+        ))
     },
 }  # fmt: skip
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.tiers import each_row
 from tracecloak.anonymizers.indicators.declared import Indicator, OneIndicator
 from tracecloak.anonymizers.indicators.figures import parts_of
 from tracecloak.anonymizers.indicators.params import IndicatorParams
@@ -207,94 +208,56 @@ def asked(*indicators: Any, **others: Any) -> IndicatorParams:
     return IndicatorParams(**{"epsilon": "1", **others, "indicators": list(indicators)})
 
 
-# By what is wrong: the indicators, the other parameters, and a part of the sentence.
-LIST_REFUSED: dict[str, tuple[tuple[Any, ...], dict[str, Any], str]] = {
-    "none": ((), {}, "indicators needs one at least"),
-    "two of one name": (("cases", "cases"), {}, "indicators.1: 'cases' is there twice"),
-    "two of one given name": (("cases name=a", "rework name=a"), {}, "'a' is there twice"),
-    "a name of ours": (("cases name='number of cases'",), {}, "is taken"),
-    "a name of a choice": (("rework name='groups by activity'",), {}, "is taken"),
-    "a name of a range": (("rework name=time_range",), {}, "is taken"),
-    "a name of another's sum": (
-        ("throughput name=a at_most=1d", "throughput of=median at_most=1d name='a, sum'"), {},
-        "indicators.1: the name 'a, sum' is taken: give it another one",
-    ),
-    "a name of another's windows": (
-        ("throughput of=median name=a at_most=1d", "rework name='a, windows'"), {}, "is taken",
-    ),
-    "an activity that nobody declared": (
-        ("frequency activity=D",), {"vocabulary": ("A", "B")},
-        "indicators.0: activity 'D' is not in the vocabulary: correct it, or add it there",
-    ),
-    "a filter of one that nobody declared": (
-        ("cases where.occurs=D",), {"vocabulary": ("A", "B")}, "activity 'D' is not in the",
-    ),
-    "a rule on one that nobody declared": (
-        ("rule template=response activity=A then=D",), {"vocabulary": ("A", "B")}, "'D' is not in",
-    ),
-    "a pair of one that nobody declared": (
-        ("waiting by=pair groups=A>D at_most=1d",), {"vocabulary": ("A", "B")}, "'D' is not in",
-    ),
-    "work without starts": (("working activity=A",), {}, "indicators.0: working needs the starts"),
-    "groups of a case without delta": (("cases by=case:x",), {"delta": 0}, "indicators.0: groups"),
-    "activities without delta": (("rework by=activity",), {"delta": 0}, "with a delta: declare"),
-    "staff without delta": (("cases", "workload"), {"delta": 0}, "indicators.1: groups are chosen"),
-    "one date": (("cases by=month",), {"first_date": "2024-01-01"}, "go together"),
-    "dates of nothing": (
-        ("cases",), {"first_date": "2024-01-01", "last_date": "2024-02-01"}, "leave it out",
-    ),
-    "weeks without dates": (("cases by=week",), {}, "by week needs first_date and last_date"),
-    "too many days": (
-        ("cases by=day",), {"first_date": "2000-01-01", "last_date": "2024-02-01"},
-        "by day makes 8,798 periods, and 1,000 are the most",
-    ),
-    "dates the wrong way round": (
-        ("cases by=day",), {"first_date": "2024-02-01", "last_date": "2024-01-01"}, "date",
-    ),
-    "no time zone": (("cases",), {"calendar_time_zone": "Mars/X"}, "'Mars/X' is no time zone"),
-    "columns of nothing": (
-        ("cases",), {"attribute_columns": {"case:x": "X"}}, "no indicator reads case:x",
-    ),
-    "too many activities": (
-        ("rework by=activity n_groups=201",), {}, "at most 200 activities or pairs",
-    ),
+OF_TWO = {"vocabulary": ("A", "B")}
+OF_GROUPS = "cases by=case:x groups=a|b"
+# The indicators, the other parameters, and a part of the sentence.
+LIST_REFUSED: tuple[tuple[tuple[Any, ...], dict[str, Any], str], ...] = (
+    ((), {}, "indicators needs one at least"),
+    (("cases", "cases"), {}, "indicators.1: 'cases' is there twice"),
+    (("cases name=a", "rework name=a"), {}, "'a' is there twice"),
+    # Names of ours, of a choice, of a range, of another's sum and of another's windows.
+    (("cases name='number of cases'",), {}, "is taken"),
+    (("rework name='groups by activity'",), {}, "is taken"),
+    (("rework name=time_range",), {}, "is taken"),
+    (("throughput name=a", "rework name='a, sum'"), {}, "indicators.1: the name 'a, sum' is taken"),
+    (("throughput of=median name=a at_most=1d", "rework name='a, windows'"), {}, "is taken"),
+    (("frequency activity=D",), OF_TWO, "indicators.0: activity 'D' is not in the vocabulary"),
+    (("cases where.occurs=D",), OF_TWO, "activity 'D' is not in the"),
+    (("rule template=response activity=A then=D",), OF_TWO, "'D' is not in"),
+    (("waiting by=pair groups=A>D at_most=1d",), OF_TWO, "'D' is not in"),
+    (("working activity=A",), {}, "indicators.0: working needs the starts"),
+    (("cases by=case:x",), {"delta": 0}, "indicators.0: groups"),
+    (("rework by=activity",), {"delta": 0}, "with a delta: declare"),
+    (("cases", "workload"), {"delta": 0}, "indicators.1: groups are chosen"),
+    (("cases by=month",), {"first_date": "2024-01-01"}, "go together"),
+    (("cases",), {"first_date": "2024-01-01", "last_date": "2024-02-01"}, "leave it out"),
+    (("cases by=week",), {}, "by week needs first_date and last_date"),
+    (("cases by=day",), {"first_date": "2000-01-01", "last_date": "2024-02-01"}, "makes 8,798"),
+    (("cases by=day",), {"first_date": "2024-02-01", "last_date": "2024-01-01"}, "date"),
+    (("cases",), {"calendar_time_zone": "Mars/X"}, "'Mars/X' is no time zone"),
+    (("cases",), {"attribute_columns": {"case:x": "X"}}, "no indicator reads case:x"),
+    (("rework by=activity n_groups=201",), {}, "at most 200 activities or pairs"),
     # Their numbers of cases would be called alike, and have the same noise.
-    "other groups of the same attribute": (
-        ("cases by=case:x groups=a|b", "rework by=case:x groups=a|c"), {},
-        "indicators.1: others by case:x have other groups: declare the same",
-    ),
-    "groups of the same attribute in another order": (
-        ("cases by=case:x groups=a|b", "rework by=case:x groups=b|a"), {}, "in the same order",
-    ),
-    "groups that are bought and declared": (
-        ("cases by=case:x groups=a|b", "rework by=case:x"), {}, "declare the same groups",
-    ),
-    "an attribute whose name says a filter": (
-        ("cases by='case:x, cases with a'", "rework by=case:x where.occurs=a"), {}, "have other",
-    ),
-    "the case as an attribute": (
-        ("cases by=case:concept:name groups=1",), {}, "is the case, the activity or the time",
-    ),
-    "the time as an attribute": (("workload by=timestamp",), {}, "is the case, the activity or"),
-    "a prefix that XES does not have": (("cases by=case:foo:bar",), {}, "prefix of an extension"),
-    "control characters in a value": (
-        ({"indicator": "cases", "by": "case:x", "groups": ["a\x00"]},), {}, "none for control",
-    ),
-    "bounds far out": (
-        ("amount attribute=case:x bounds=0|9e300",), {}, "bounds must be finite, at most 1e+300",
-    ),
-    "too many attributes": (
-        tuple(f"cases by=case:x{i}" for i in range(101)), {}, "101 attributes, and 100 are",
-    ),
-}  # fmt: skip
+    ((OF_GROUPS, "rework by=case:x groups=a|c"), {}, "indicators.1: others by case:x have other"),
+    ((OF_GROUPS, "rework by=case:x groups=b|a"), {}, "in the same order"),
+    ((OF_GROUPS, "rework by=case:x"), {}, "declare the same groups"),
+    (("cases by='case:x, cases with a'", "rework by=case:x where.occurs=a"), {}, "have other"),
+    (("cases by=case:concept:name groups=1",), {}, "is the case, the activity or the time"),
+    (("workload by=timestamp",), {}, "is the case, the activity or"),
+    (("cases by=case:foo:bar",), {}, "prefix of an extension"),
+    (({"indicator": "cases", "by": "case:x", "groups": ["a\x00"]},), {}, "none for control"),
+    (("amount attribute=case:x bounds=0|9e300",), {}, "bounds must be finite, at most 1e+300"),
+    (tuple(f"cases by=case:x{i}" for i in range(101)), {}, "101 attributes, and 100 are"),
+)
 
 
-def test_what_does_not_go_together_is_refused_with_its_place() -> None:
-    for name in LIST_REFUSED:
-        indicators, others, said = LIST_REFUSED[name]
-        with pytest.raises(pydantic.ValidationError, match="1 validation error") as error:
-            asked(*indicators, **others)
-        assert said in error.value.errors()[0]["msg"]
+@each_row(("indicators", "others", "said"), LIST_REFUSED)
+def test_what_does_not_go_together_is_refused_with_its_place(
+    indicators: tuple[Any, ...], others: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(pydantic.ValidationError, match="1 validation error") as error:
+        asked(*indicators, **others)
+    assert said in error.value.errors()[0]["msg"]
 
 
 def test_steps_are_declared_or_those_of_the_vocabulary_or_bought() -> None:

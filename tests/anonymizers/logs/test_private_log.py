@@ -150,43 +150,6 @@ def test_what_is_not_public_is_bought() -> None:
     assert [part.name for part in only.parts] == ["variants"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"variants": "magic"}, "variants must be one of auto, joint-variants"),
-        ({"variants": "hybrid-log"}, "variants hybrid-log was removed from tracecloak: use"),
-        (
-            {"delta": "0", "l2_clip": None, "variants": "markov-log"},
-            "variants must work without delta",
-        ),
-        ({"delta": "0", "l2_clip": None, "vocabulary": None}, "delta 0 needs a public vocabulary"),
-        ({"delta": "0", "l2_clip": None, "max_trace_length": None}, "a public max_trace_length"),
-        ({"delta": "0"}, "l2_clip is for delta above 0"),
-        ({"last_date": None}, "first_date and last_date go together"),
-        ({"first_date": "2025-01-01"}, "first_date 2025-01-01 is after last_date 2024-12-31"),
-        ({"first_date": "soon"}, "first_date"),
-        ({"working_hours": "8 to 18"}, "working_hours must be like 8-18, got '8 to 18'"),
-        ({"working_hours": "18-8"}, "from_hour"),
-        ({"working_days": "mon,holiday"}, "working_days"),
-        ({"calendar_time_zone": "Mars/North"}, "Mars/North"),
-        ({"budget_split": {"luck": "1"}}, "budget_split has parts vocabulary, granularity, sizes,"),
-        ({"budget_split": {"starts": "0"}}, "the weight of starts must be above 0"),
-        ({"budget_split": {"variants": "1e-9"}}, "leaves too little for the variants"),
-        ({"products": "variants", "budget_split": {"starts": "1"}}, "are for products: log"),
-        ({"products": "variants", "attributes": ATTRIBUTES}, "are for products: log"),
-        (
-            {"vocabulary": tuple(f"a{i}" for i in range(3000)), "times_by": "activity"},
-            "smaller vocabulary or fewer bins",
-        ),
-        ({"working_days": "sat", "first_date": "2024-01-01", "last_date": "2024-01-02"}, "working"),
-    ],
-)
-def test_what_makes_no_sense_is_refused_with_its_name(changes: dict[str, Any], said: str) -> None:
-    with pytest.raises(pydantic.ValidationError) as error:
-        params_of(**changes)
-    assert said in str(error.value)
-
-
 def hospital(n_cases: int, seed: int = 1) -> TraceBatch:
     """Cases A B C, on working days from 9 to 11, B within minutes, C after 20 days for a tenth."""
     rng = np.random.default_rng(seed)

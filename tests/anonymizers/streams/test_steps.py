@@ -10,7 +10,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import pydantic
 import pytest
 
 from tests.support.keys import release_key
@@ -192,29 +191,6 @@ def test_w_event_sets_aside_what_the_whole_horizon_costs() -> None:
         assert sum(f"epsilon {shown} " in said for said in made.guarantee().not_covered) == 1
 
 
-def test_what_cannot_be_is_refused_with_the_mend() -> None:
-    refused: list[tuple[dict[str, Any], str]] = [
-        ({"view": "sliding"}, "sliding_steps goes with view sliding"),
-        ({"sliding_steps": 3}, "sliding_steps goes with view sliding"),
-        ({"guarantee": "w_event"}, "w_event_steps goes with"),
-        ({"guarantee": "w_event", "w_event_steps": 2}, "map individual_id"),
-        ({"delta": "0", "view": "total"}, "delta 0 is only for"),
-        ({"delta": "0", "product": "variants"}, "delta 0 is only for"),
-        ({"delta": "0", "l2_clip": "3"}, "l2_clip is for a dfg with delta above 0"),
-        ({"product": "variants", "l2_clip": "3"}, "Extra inputs are not permitted"),
-        ({"view": "total", "horizon": 60_000}, "at most 50000"),
-        (
-            {"view": "total", "horizon": 9_000, "vocabulary": tuple(map(str, range(200)))},
-            "too many to keep",
-        ),
-        ({"delta": "1e-4"}, "delta must be at most 1e-5"),
-        ({"epsilon": "1e-15"}, "epsilon of Gaussian noise"),
-    ]
-    for changes, said in refused:
-        with pytest.raises(pydantic.ValidationError, match=said):
-            params(**changes)
-
-
 ODD_NAMES = [OTHER, "▶", "\x00", "\uffff", " ", "a" * 5_000, "A", "B"]
 ODD_TIMES = [MAX_TIME_US, MIN_TIME_US, 0, -1]
 HOSTILE: list[list[tuple[str, str, int]]] = [
@@ -332,20 +308,6 @@ def test_intervals_hold_what_was_counted() -> None:
             n += 1
     assert n_held / n > 0.91
     assert n_half / n < 0.85
-
-
-def test_what_a_stream_cannot_have_is_refused() -> None:
-    refused: list[tuple[dict[str, Any], str]] = [
-        ({"indicators": ["amount attribute=case:a bounds=0|1"]}, "indicators.0: a stream carries"),
-        ({"indicators": ["cases", "cases by=month"]}, "the steps of a stream are its periods"),
-        ({"indicators": ["throughput"]}, "at_most must be declared"),
-        ({"indicators": ["waiting by=pair at_most=1d"]}, "groups by pair must be declared"),
-        ({"indicators": ["frequency activity=Z"]}, "activity 'Z' is not in the vocabulary"),
-        ({"delta": "0", "view": "total"}, "delta 0 is only for view window"),
-    ]
-    for changes, said in refused:
-        with pytest.raises(pydantic.ValidationError, match=said):
-            indicator_params(**changes)
 
 
 def test_a_case_beyond_the_clip_is_scaled_down() -> None:
