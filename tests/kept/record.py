@@ -22,11 +22,10 @@ from tests.golden.releases import example_config, log_file
 from tests.kept.places import alone, archive_of
 from tests.pipelines.windows.test_releases_of_windows import Lake
 from tests.support.local_streams import run_script
-from tests.support.releasing import Commands, Ended
+from tests.support.releasing import Commands, Ended, fix_key
 from tests.support.stream_runs import (
     Happening,
     in_time,
-    one_key,
     random_messages,
     stream_config,
     stream_keys,
@@ -147,7 +146,7 @@ def _streams(folder: Path, _: Commands) -> None:
         place = folder / name
         place.mkdir()
         with pytest.MonkeyPatch.context() as patch:
-            one_key(patch)
+            fix_key(patch)
             run_script(stream_config(place, **changes), happenings(), until=7)
         (place / "stream.yaml").write_text(yaml.safe_dump(stream_keys(place, **changes)))
 

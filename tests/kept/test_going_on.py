@@ -25,10 +25,11 @@ from tests.support.releasing import (
     Ended,
     counting_charges,
     digests,
+    fix_key,
     ledger_entries,
     manifest,
 )
-from tests.support.stream_runs import Sent, files_of, one_key, stream_config
+from tests.support.stream_runs import Sent, files_of, stream_config
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS, REMOVED
@@ -216,7 +217,7 @@ def test_windows_go_on(kept: str, commands: Commands) -> None:
 def test_a_stream_goes_on(
     kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    one_key(monkeypatch)
+    fix_key(monkeypatch)
     with scenario(kept, "streams") as folder:
         happenings: list[Any] = json.loads((folder / "happenings.json").read_text())
         happenings = [

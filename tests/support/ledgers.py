@@ -9,8 +9,9 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,14 @@ from tracecloak.pipelines.ledger.snapshot import problems
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError
 
 ROOT = Path(__file__).parents[2]
+
+
+@contextlib.contextmanager
+def in_memory() -> Iterator[Path]:
+    """An empty folder in memory, where there is such a one: an append waits for its disk."""
+    memory = Path("/dev/shm")
+    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
+        yield Path(folder)
 
 
 def account(epsilon: str | None = "1", delta: str | None = "1e-5", **changes: Any) -> Account:

@@ -17,7 +17,6 @@ from apache_beam.testing.test_stream import TestStream
 from apache_beam.transforms.window import TimestampedValue
 
 from tests.support.logs import trace_batch
-from tests.support.releasing import fix_key
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.streams import continual
 from tracecloak.pipelines.budget.opening import officers_ledger, store_at
@@ -278,11 +277,6 @@ def made(folder: Path, *names: str) -> tuple[str, ...]:
     for name in names:
         (folder / name).mkdir()
     return names
-
-
-def one_key(patch: pytest.MonkeyPatch) -> None:
-    """Makes every epoch that is begun in this process use one key."""
-    fix_key(patch)
 
 
 def taken_back(config: StreamConfig, keys: Path) -> None:

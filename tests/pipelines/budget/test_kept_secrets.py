@@ -23,7 +23,7 @@ from tests.support.releasing import (
     tracecloak,
     visible,
 )
-from tests.support.stream_runs import Sent, files_of, in_time, one_key, run, stream_config
+from tests.support.stream_runs import Sent, files_of, in_time, run, stream_config
 from tests.support.tiers import at_night
 from tracecloak.pipelines.budget.registry import ReleaseRegistry
 from tracecloak.pipelines.keys import kept_secrets, key_store
@@ -141,7 +141,7 @@ def test_a_stream_keeps_its_keys_wrapped(tmp_path: Path, monkeypatch: pytest.Mon
     expected = stream_config(tmp_path, output=str(tmp_path / "plain"), horizon=2,
                              key_store=str(tmp_path / "plain keys"))  # fmt: skip
     sent = [Sent(i, f"c{i}", "END") for i in range(25)]
-    one_key(monkeypatch)
+    fix_key(monkeypatch)
     assert run(config, in_time(sent, 80)).is_spent
     assert run(expected, in_time(sent, 80)).is_spent
     assert files_of(config) == files_of(expected)

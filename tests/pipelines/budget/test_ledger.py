@@ -22,7 +22,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.ledgers import account, contend, execute, faults, python, reservation
+from tests.support.ledgers import (
+    account,
+    contend,
+    execute,
+    faults,
+    in_memory,
+    python,
+    reservation,
+)
 from tests.support.tiers import at_night
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import database as ledger_database
@@ -38,10 +46,8 @@ NOBODY = 65534
 
 @pytest.fixture
 def path() -> Iterator[Path]:
-    """A ledger's path in memory, where there is such a folder: an append waits for its disk."""
-    shared_memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=shared_memory if shared_memory.is_dir() else None) as name:
-        yield Path(name) / "ledger.sqlite"
+    with in_memory() as folder:
+        yield folder / "ledger.sqlite"
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import datetime
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -26,8 +25,9 @@ from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.noted_cases import NotedCases
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
-Rows = Sequence[tuple[str, str, str]]
 ROWS = list(small_rows(60))
+# Of other people, whose cases are numbered as theirs, from another year.
+OTHERS = [(case, activity, stamp.replace("2026", "2025")) for case, activity, stamp in ROWS]
 
 
 class Ward(Place):
@@ -88,7 +88,8 @@ def test_a_copy_is_recognised_whatever_its_file(place: Ward) -> None:
     keys = ("case_id", "activity", "timestamp")
     lines = (json.dumps(dict(zip(keys, row, strict=True))) for row in ROWS)
     in_another_format.write_text("\n".join(lines))
-    superset = csv_log(elsewhere / "more.csv", [*ROWS, *of_others(60)])
+    more = [(f"x{case}", *others) for case, *others in OTHERS]
+    superset = csv_log(elsewhere / "more.csv", [*ROWS, *more])
     for number, log in enumerate((in_another_order, in_another_format, superset)):
         told = place.told(log, f"c{number}", "care")
         assert "nearly all with release r1 in" in told and "(account research, epsilon 1)" in told
@@ -99,15 +100,8 @@ def test_a_copy_is_recognised_whatever_its_file(place: Ward) -> None:
     assert {e.action for e in charges(ledger_entries(place.keys)).values()} == {"commit"}
 
 
-def of_others(n_cases: int) -> Rows:
-    """A log of other people whose cases are numbered as those of ROWS, from another year."""
-    rows = [(case, activity, stamp.replace("2026", "2025")) for case, activity, stamp in ROWS]
-    return [(f"x{case}", activity, stamp) for case, activity, stamp in rows[: 3 * n_cases]]
-
-
 def test_other_people_whose_cases_are_numbered_alike_are_no_alarm(place: Ward) -> None:
-    others = [(case, activity, stamp.replace("2026", "2025")) for case, activity, stamp in ROWS]
-    assert not place.told(csv_log(place.folder / "other.csv", others), "r2", "care")
+    assert not place.told(csv_log(place.folder / "other.csv", OTHERS), "r2", "care")
     assert place.noted == ["r1", "r2"]
 
 

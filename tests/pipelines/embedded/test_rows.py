@@ -13,10 +13,8 @@ import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pytest
-from apache_beam.coders import FastPrimitivesCoder
 from apache_beam.metrics import MetricsFilter
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.testing import test_stream as streams
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.transforms.window import TimestampedValue
 from apache_beam.typehints.row_type import RowTypeConstraint
@@ -46,6 +44,7 @@ from tests.support.stream_runs import (
     run,
     stream_config,
     stream_keys,
+    stream_of,
     ticking,
 )
 from tests.support.tiers import each_row
@@ -117,9 +116,8 @@ def test_every_kind_of_element_is_the_release_of_the_in_memory_driver() -> None:
         for name, (elements, element_type) in kinds.items():
             created = pipeline | f"Create {name}" >> beam.Create(elements)
             if element_type is not None:
-                created = created | f"Type {name}" >> beam.Map(_same).with_output_types(
-                    element_type
-                )
+                same = beam.Map(lambda row: row).with_output_types(element_type)
+                created = created | f"Type {name}" >> same
             released = created | f"Anonymize {name}" >> AnonymizeEventLog(**AMUN, **UNPAID)
             found = released | f"Fields {name}" >> beam.Map(fields)
             assert_that(found, equal_to(expected), name)
@@ -130,10 +128,6 @@ def test_every_kind_of_element_is_the_release_of_the_in_memory_driver() -> None:
             | beam.FlatMap(lambda batch: batch.column("activity").to_pylist())
         )
         assert_that(ours, equal_to([activity for _, activity, _ in expected]), "ours")
-
-
-def _same(row: Any) -> Any:
-    return row
 
 
 class FailsOnce(beam.DoFn):
@@ -281,22 +275,22 @@ def as_dict(sent: Sent) -> dict[str, Any]:
     }
 
 
-def rows_of(happenings: Sequence[Happening], row: Callable[[Sent], Any]) -> beam.PTransform:
-    stream = streams.TestStream(coder=FastPrimitivesCoder()).advance_watermark_to(0)
-    for happening in happenings:
-        if isinstance(happening, float | int):
-            stream = stream.advance_watermark_to(happening)
-        else:
-            rows = [TimestampedValue(row(sent), sent.publish) for sent in happening]
-            stream = stream.add_elements(rows)
-    return stream.advance_watermark_to_infinity().with_output_types(dict)
+def as_row(happening: Happening) -> Happening:
+    if isinstance(happening, float | int):
+        return happening
+    return [
+        TimestampedValue(as_dict(sent), sent.publish)
+        for sent in happening
+        if isinstance(sent, Sent)
+    ]
 
 
 def published(folder: Path, happenings: Sequence[Happening]) -> None:
     keys = stream_keys(folder)
     del keys["input_subscription"]
+    rows = stream_of(map(as_row, happenings)).with_output_types(dict)
     with beam.Pipeline(runner="BundleBasedDirectRunner") as pipeline:
-        edges = pipeline | rows_of(happenings, as_dict) | PublishDirectlyFollows(**keys)
+        edges = pipeline | rows | PublishDirectlyFollows(**keys)
         _ = edges | beam.Map(_noted_edge, str(folder / "edges"))
 
 

@@ -68,11 +68,10 @@ ODD_VALUES = ["", "NaN", "inf", "-inf", "1e400", "-0", "\x00", "R1\x01", "R2", "
 
 def case_of_odd_names() -> list[Record]:
     """A case with every name that is reserved somewhere or that some format cannot hold."""
-    odd = [
+    return [
         record("odd", name, "2020-02-01T00:00:00Z", who=value, age=value)
         for name, value in zip(ODD_NAMES, ODD_VALUES * 2, strict=False)
     ]
-    return odd
 
 
 def case_of_odd_times() -> list[Record]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
@@ -11,12 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.releasing import (
-    Place,
-    check_whole,
-    key_files,
-    visible,
-)
+from tests.support.releasing import Place, check_whole, key_files, visible
 from tests.support.tiers import at_night
 from tracecloak.pipelines.budget.draw_guard import DrawGuard
 from tracecloak.pipelines.keys.key_store import KeyStore
@@ -29,6 +25,16 @@ class Places(Place):
 
     def released(self, output: object, *flags: object, log: object = None) -> int:
         return self.run("--output", output, "--release_id", "a", *flags, log=log)
+
+    def failed(self, output: object, *flags: object, log: object = None) -> None:
+        """The release fails as it is about to appear."""
+
+        def fail(*_: object) -> None:
+            raise ValueError("cut off")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ReleaseFolder, "commit", fail)
+            assert self.released(output, *flags, log=log) == 6
 
     def refused(self, output: object, *flags: object) -> None:
         """The release is refused, and leaves everything as it was."""
@@ -45,10 +51,6 @@ class Places(Place):
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
     monkeypatch.chdir(tmp_path)
     return Places(tmp_path, "--epsilon", 8, "--delta", "1e-5")
-
-
-def fail(*_: object) -> None:
-    raise ValueError("cut off")
 
 
 # --- The staging area -----------------------------------------------------------------------------
@@ -72,10 +74,8 @@ def test_two_outputs_that_share_a_staging_area_do_not_mix(places: Places, tmp_pa
         check_whole(out / "run_id=a")
     assert list(area.iterdir()) == []
     # What waits for one is not given up with the other.
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReleaseFolder, "commit", fail)
-        for out in (one, two):
-            assert places.released(out, "--staging_area", "area", "--release_id", "b") == 6
+    for out in (one, two):
+        places.failed(out, "--staging_area", "area", "--release_id", "b")
     assert len(list(area.iterdir())) == 2
     assert places.officer("forfeit", "--output", two, "--release_id", "b") == 0
     (left,) = area.iterdir()
@@ -116,6 +116,20 @@ def test_a_place_among_releases_is_refused(
 # --- Inputs that change ---------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def read_after(change: Callable[[], object]) -> Iterator[None]:
+    """Something happens to the input just before it is read."""
+    read = EventSource.read
+
+    def late(self: EventSource, *arguments: Any) -> Iterator[Any]:
+        change()
+        return read(self, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EventSource, "read", late)
+        yield
+
+
 def rewritten(log: Path) -> None:
     """Replaces a log by another of the same size, as one that is moved there is."""
     fresh = log.with_name("fresh")
@@ -140,14 +154,8 @@ def test_an_input_that_changes_before_it_is_read_ends_the_run_and_costs_nothing(
     runner: str,
 ) -> None:
     """Catches a release of the new log under a receipt of the old one."""
-    read, before = EventSource.read, places.log.read_bytes()
-
-    def late(self: EventSource, *arguments: Any) -> Iterator[Any]:
-        change(places.log)
-        return read(self, *arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EventSource, "read", late)
+    before = places.log.read_bytes()
+    with read_after(lambda: change(places.log)):
         assert places.released("out", "--runner", runner) == 75
     told = capsys.readouterr().err
     assert f"input '{places.log}' changed while it was read, before anything was drawn" in told
@@ -175,17 +183,8 @@ def test_an_input_that_changes_after_the_first_round_decided_ends_nothing(places
 
 def test_a_release_that_drew_looks_at_digests_alone(places: Places) -> None:
     """Catches a release that nobody can finish because its input was written anew, as it was."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReleaseFolder, "commit", fail)
-        assert places.released("out") == 6
-    read = EventSource.read
-
-    def late(self: EventSource, *arguments: Any) -> Iterator[Any]:
-        places.log.touch()
-        return read(self, *arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EventSource, "read", late)
+    places.failed("out")
+    with read_after(places.log.touch):
         assert places.released("out") == 0
     assert places.actions == ["reserve", "draw", "commit"]
 
@@ -196,13 +195,9 @@ def test_another_spelling_of_an_input_is_the_same_file(
 ) -> None:
     """Catches 'is gone' of a file that is there."""
     (places.folder / "link").symlink_to(places.folder, target_is_directory=True)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReleaseFolder, "commit", fail)
-        assert places.released("out") == 6
+    places.failed("out")
     assert places.released("out", log=spelled) == 0
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ReleaseFolder, "commit", fail)
-        assert places.released("out", "--release_id", "b", log=spelled) == 6
+    places.failed("out", "--release_id", "b", log=spelled)
     (places.folder / "elsewhere").mkdir()
     monkeypatch.chdir(places.folder / "elsewhere")
     assert places.released("../out", "--release_id", "b", log="../log.csv") == 0

@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -258,10 +258,6 @@ def job_of(tmp_path: Path) -> Job:
     return Job(source_of(config), dead_letter, target, config.shards)
 
 
-def build_batch(pipeline: beam.Pipeline, tmp_path: Path) -> None:
-    build_release(pipeline, job_of(tmp_path))
-
-
 def build_window(pipeline: beam.Pipeline, tmp_path: Path) -> None:
     """What a window reads before its release: which cases count."""
     window = MONTHS.numbered(0)
@@ -279,7 +275,14 @@ def build_stream(pipeline: beam.Pipeline, tmp_path: Path) -> None:
     _ = decoded[EVENTS] | AssembleCases(rule, KEY, 10)
 
 
-BUILD = {"batch": build_batch, "window": build_window, "stream": build_stream}
+BUILD: dict[str, Callable[[beam.Pipeline, Path], None]] = {
+    "batch": lambda pipeline, folder: build_release(pipeline, job_of(folder)),
+    "window": build_window, "stream": build_stream,
+}  # fmt: skip
+    "batch": lambda pipeline, folder: build_release(pipeline, job_of(folder)),
+    "window": build_window,
+    "stream": build_stream,
+}
 
 
 def check_graph(graph: beam_runner_api_pb2.Pipeline) -> None:

@@ -202,30 +202,8 @@ def test_the_schema_in_the_tree_is_that_of_the_code() -> None:
     assert described(SCHEMA) == described(stream_json_schema()), "run: make schema"
 
 
-def test_the_digest_is_of_what_is_published_and_of_nothing_around_it(tmp_path: Path) -> None:
-    digest = load_stream(None, given(tmp_path)).digest
-    around = {"output": "x", "account": "a", "epoch": "7", "shards": "5", "output_topic": "t"}
-    around |= {"dataset": "d", "new_ledger": "true", "publish_on_drain": "true"}
-    assert load_stream(None, given(tmp_path, **around)).digest == digest
-    for name, value in {
-        "epsilon": "2",
-        "gap": "31m",
-        "start": "2026-11-23",
-        "max_trace_length": "51",
-        "activity": "what",
-        "view": "total",
-        "tombstone": "8d",
-    }.items():
-        assert load_stream(None, given(tmp_path, **{name: value})).digest != digest, name
-
-
-def test_an_epoch_never_goes_on_with_another_default_clip(tmp_path: Path) -> None:
-    """Catches a digest of what was given in place of what holds: totals would mix two clips."""
-    default, same, other = (
-        load_stream(None, given(tmp_path, max_trace_length="12", l2_clip=clip))
-        for clip in (None, "4.2", "4.3")
-    )
-    assert default.digest == same.digest != other.digest
+def test_a_default_clip_is_in_the_manifest_where_it_holds(tmp_path: Path) -> None:
+    default = load_stream(None, given(tmp_path, max_trace_length="12"))
     manifest = manifest_of(default, default.made_product(), "k")
     assert manifest.params["l2_clip"] == "4.2"
     for changes in ({"delta": "0"}, {"product": "variants"}, {"product": "log"}):

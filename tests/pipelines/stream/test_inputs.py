@@ -18,6 +18,7 @@ from apache_beam.testing import test_stream as on_beam
 from apache_beam.transforms.window import TimestampedValue
 
 from tests.support.local_streams import Script
+from tests.support.releasing import fix_key
 from tests.support.stream_runs import (
     Happening,
     Sent,
@@ -25,7 +26,6 @@ from tests.support.stream_runs import (
     in_time,
     made,
     no_noise,
-    one_key,
     published,
     random_messages,
     run,
@@ -149,7 +149,7 @@ def test_topics_are_read_as_one_topic_that_has_their_events(tmp_path: Path) -> N
     one = stream_config(tmp_path / "one", horizon=3)
     scripts = [happenings_of(sent, place) for place in range(3)]
     with pytest.MonkeyPatch.context() as patch, no_noise():
-        one_key(patch)
+        fix_key(patch)
         patch.setattr(stuck, "_compare", lambda *_: None)  # no broker is there
         run_here(here, scripts)
         run_stream(beam, messages=topics_on_beam(scripts))

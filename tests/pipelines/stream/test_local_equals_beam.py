@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from tests.support.local_streams import run_script
+from tests.support.releasing import fix_key
 from tests.support.stream_runs import (
     STREAMS,
     Happening,
     Sent,
     in_time,
     made,
-    one_key,
     random_messages,
     run,
     steps_of,
@@ -27,7 +27,7 @@ from tests.support.tiers import at_night
 
 
 def messages(by_individual: bool) -> list[Sent]:
-    sent = random_messages(30, 50)
+    sent = random_messages(20, 30)
     if by_individual:
         sent = [s._replace(individual=f"p{int(s.case[1:]) % 12}") for s in sent]
     return sent
@@ -38,7 +38,7 @@ def out_of_order(sent: Sequence[Sent]) -> list[Happening]:
     rng = np.random.default_rng(5)
     arrival = [s.publish + float(rng.choice([0, 0, 0, 8])) for s in sent]
     happenings: list[Happening] = []
-    for second in range(0, 80, 5):
+    for second in range(0, 60, 5):
         own = [s for s, at in zip(sent, arrival, strict=True) if second <= at < second + 5]
         own += own[: len(own) // 4]
         shuffled = [own[i] for i in rng.permutation(len(own))]
@@ -51,9 +51,11 @@ def out_of_order(sent: Sequence[Sent]) -> list[Happening]:
 
 def both(tmp_path: Path, happenings: list[Happening], **changes: Any) -> tuple[Any, Any]:
     """The step files that Beam's runner writes, and the local stream's."""
-    beam, local = (stream_config(tmp_path / n, **changes) for n in made(tmp_path, "beam", "local"))
+    beam, local = (
+        stream_config(tmp_path / n, horizon=4, **changes) for n in made(tmp_path, "beam", "local")
+    )
     with pytest.MonkeyPatch.context() as patch:
-        one_key(patch)
+        fix_key(patch)
         run(beam, happenings)
         run_script(local, happenings)
     return steps_of(beam), steps_of(local)
@@ -73,9 +75,9 @@ def both(tmp_path: Path, happenings: list[Happening], **changes: Any) -> tuple[A
 def test_every_product_is_the_same_bytes(tmp_path: Path, name: str) -> None:
     changes = STREAMS[name]
     sent = messages("individual_id" in changes)
-    happenings = [*in_time(sent, 60), *ticking(60, 80)]
-    on_beam, here = both(tmp_path, happenings, horizon=5, **changes)
-    assert len([path for path in here if path.endswith(".json")]) == 5
+    happenings = [*in_time(sent, 50), *ticking(50, 60)]
+    on_beam, here = both(tmp_path, happenings, **changes)
+    assert len([path for path in here if path.endswith(".json")]) == 4
     assert here == on_beam
 
 
@@ -83,5 +85,5 @@ def test_every_product_is_the_same_bytes(tmp_path: Path, name: str) -> None:
 def test_they_are_where_messages_come_late_and_again(tmp_path: Path, name: str) -> None:
     changes = STREAMS[name]
     happenings = out_of_order(messages("individual_id" in changes))
-    on_beam, here = both(tmp_path, happenings, horizon=5, **changes)
+    on_beam, here = both(tmp_path, happenings, **changes)
     assert here == on_beam

@@ -7,19 +7,18 @@ import json
 import os
 import signal
 import traceback
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.local_streams import NAME, Script, state_files
-from tests.support.releasing import counting_charges, key_files
+from tests.support.releasing import counting_charges, fix_key, key_files
 from tests.support.stream_runs import (
     STREAMS,
     Happening,
     made,
-    one_key,
     script,
     steps_of,
     stream_config,
@@ -76,7 +75,21 @@ def run_once(config: StreamConfig, folder: Path, is_topic: bool) -> None:
         run_epoch(epoch, opening, NAME, [topic], stop, lambda: float(1 << 40))
 
 
-def hooked(patch: pytest.MonkeyPatch, passed: Callable[[str], None]) -> None:
+# The head is the last that a transaction of a state writes; of a key store these are the note, the
+# key, and the state behind it.
+LASTING: Sequence[tuple[Any, Sequence[str]]] = (
+    (LocalState, ("create", "append", "replace", "sent", "_put_head")),
+    (step_sinks, ("rename",)), (Appending, ("send",)), (Ledger, ("note_step",)),
+    (KeyStore, ("note_step", "commit", "remove")),
+    (Script, ("let_go",)), (Acknowledged, ("let_go",)),
+)  # fmt: skip
+
+
+def hooked(
+    patch: pytest.MonkeyPatch,
+    passed: Callable[[str], None],
+    lasting: Sequence[tuple[Any, Sequence[str]]] = LASTING,
+) -> None:
     """Has something called before and after whatever lasts."""
 
     def around(owner: Any, name: str) -> None:
@@ -90,15 +103,9 @@ def hooked(patch: pytest.MonkeyPatch, passed: Callable[[str], None]) -> None:
 
         patch.setattr(owner, name, call)
 
-    for name in ("create", "append", "replace", "sent", "_put_head"):
-        around(LocalState, name)  # the head is the last that a transaction writes
-    around(step_sinks, "rename")
-    around(Appending, "send")
-    around(Ledger, "note_step")
-    for name in ("note_step", "commit", "remove"):  # the note, the key, and the state behind it
-        around(KeyStore, name)
-    for source in (Script, Acknowledged):
-        around(source, "let_go")
+    for owner, names in lasting:
+        for name in names:
+            around(owner, name)
 
 
 def killed_at(config: StreamConfig, folder: Path, number: int, is_topic: bool) -> bool:
@@ -136,26 +143,21 @@ def topic_of(folder: Path) -> dict[int, set[str]]:
     return found
 
 
-def undisturbed(folder: Path, **changes: Any) -> tuple[dict[str, bytes], dict[int, set[str]], int]:
-    """(files, what a topic got, how much passed) of a run that nobody disturbs."""
-    (place,) = made(folder, "undisturbed")
-    config = stream_config(folder / place, horizon=5, **changes)
+def check_kills(tmp_path: Path, name: str, is_topic: bool, every: int, horizon: int) -> int:
+    """Kills a stream at every so manieth place, and again at another one; how many it were."""
+    changes = {**STREAMS[name], "horizon": horizon}
+    whole = tmp_path / made(tmp_path, "undisturbed")[0]
+    config = stream_config(whole, **changes)
     seen: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         hooked(patch, seen.append)
-        run_once(config, folder / place, is_topic=True)
-    return steps_of(config), topic_of(folder / place), len(seen)
-
-
-def check_kills(tmp_path: Path, name: str, is_topic: bool, every: int, first: int = 1) -> int:
-    """Kills a stream at every so manieth place, and again at another one; how many it were."""
-    changes = STREAMS[name]
-    expected, sent, n_places = undisturbed(tmp_path, **changes)
-    numbers = range(first, n_places + 1, every)
+        run_once(config, whole, is_topic=True)
+    expected, sent = steps_of(config), topic_of(whole)
+    numbers = range(min(every, 3), len(seen) + 1, every)
     for number in numbers:
         folder = tmp_path / str(number)
         folder.mkdir()
-        config = stream_config(folder, horizon=5, **changes)
+        config = stream_config(folder, **changes)
         n_kills = 0
         while killed_at(config, folder, number, is_topic):
             before = steps_of(config)
@@ -178,22 +180,22 @@ EVERY_PLACE = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.mark.parametrize(
-    ("name", "is_topic", "every"),
+    ("name", "is_topic", "every", "horizon"),
     [
-        ("dfg totals", True, 19),
-        pytest.param("dfg totals", False, 19, marks=pytest.mark.slow),
+        ("dfg totals", True, 19, 3),
+        pytest.param("dfg totals", False, 19, 5, marks=pytest.mark.slow),
         *(
-            pytest.param(name, is_topic, 1, marks=EVERY_PLACE)
+            pytest.param(name, is_topic, 1, 5, marks=EVERY_PLACE)
             for name in KILLED
             for is_topic in (True, False)
         ),
     ],
 )
 def test_it_goes_on_after_kills_as_if_there_were_none(
-    tmp_path: Path, name: str, is_topic: bool, every: int
+    tmp_path: Path, name: str, is_topic: bool, every: int, horizon: int
 ) -> None:
     """Its source has positions, or acknowledges messages."""
     with pytest.MonkeyPatch.context() as patch:
-        one_key(patch)
-        first, n_least = (1, 50) if every == 1 else (3, 2)
-        assert check_kills(tmp_path, name, is_topic, every, first) > n_least
+        fix_key(patch)
+        n_killed = check_kills(tmp_path, name, is_topic, every, horizon)
+    assert n_killed > (50 if every == 1 else 5)

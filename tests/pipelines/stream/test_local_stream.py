@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.support.local_streams import NAME, Script, run_script, state_files
+from tests.support.releasing import fix_key
 from tests.support.stream_runs import (
     Happening,
     Sent,
@@ -25,7 +26,6 @@ from tests.support.stream_runs import (
     counts_of,
     in_time,
     no_noise,
-    one_key,
     published,
     random_messages,
     run,
@@ -130,7 +130,7 @@ def damages(path: Path) -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
 def test_a_state_that_is_damaged_is_refused(tmp_path: Path) -> None:
     """Catches a stream that goes on with what is left, and a seal that names no record."""
     with pytest.MonkeyPatch.context() as patch:
-        one_key(patch)
+        fix_key(patch)
         config = stream_config(tmp_path, view="total")
         later: list[Happening] = [[Sent(41, f"later{i}", "A", f"later{i}")] for i in range(3)]
         happenings = [*script()[:8], *later, *script()[8:]]

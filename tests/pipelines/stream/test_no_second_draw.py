@@ -20,7 +20,6 @@ from tests.support.stream_runs import (
     files_of,
     in_time,
     made,
-    one_key,
     published,
     random_messages,
     run,
@@ -57,7 +56,7 @@ def steps_noted(keys: Path) -> list[int]:
 def cut(tmp_path: Path) -> Iterator[tuple[StreamConfig, Path, bytes]]:
     """A stream that was stopped: its configuration, its state, and a copy of an older one."""
     with pytest.MonkeyPatch.context() as patch:
-        one_key(patch)
+        fix_key(patch)
         config = stream_config(tmp_path)
         run_script(config, script(), until=6)
         (path,) = state_files(tmp_path / "keys")
@@ -149,7 +148,7 @@ def test_a_ledger_that_is_away_is_waited_for_and_nothing_is_visible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(local_stream, "_AGAIN_SECONDS", 0.01)
-    one_key(monkeypatch)
+    fix_key(monkeypatch)
     whole, config = (stream_config(tmp_path / n) for n in made(tmp_path, "whole", "away"))
     run_script(whole, script())
     note, failures = StreamLedger.note_step, [2, 2, 2, 4]

@@ -17,7 +17,7 @@ from apache_beam.io.gcp.pubsub import PubsubMessage
 from apache_beam.transforms.window import TimestampedValue
 
 from tests.support.local_streams import run_script
-from tests.support.releasing import counting_charges, key_files
+from tests.support.releasing import counting_charges, fix_key, key_files
 from tests.support.stream_runs import (
     PERIOD,
     STREAMS,
@@ -30,7 +30,6 @@ from tests.support.stream_runs import (
     in_time,
     made,
     no_noise,
-    one_key,
     published,
     random_messages,
     rejected,
@@ -281,7 +280,7 @@ def test_a_step_that_was_cut_off_before_it_appeared_appears_as_it_was_decided(
         for place in made(tmp_path, "whole", "cut off")
     )
     with pytest.MonkeyPatch.context() as patch:
-        one_key(patch)
+        fix_key(patch)
         run(whole, in_time(messages(), 60))
         cut_off_at(config, 1)
         cut = steps_of(config)

@@ -15,11 +15,10 @@ import pytest
 from tests.pipelines.stream.test_local_killed import KILLED, run_once
 from tests.support.lake_tables import all_rows, iceberg_settings, in_order, opened, use_catalogue
 from tests.support.local_streams import run_script
-from tests.support.releasing import ROOT
+from tests.support.releasing import ROOT, fix_key
 from tests.support.stream_runs import (
     STREAMS,
     in_time,
-    one_key,
     published,
     random_messages,
     run,
@@ -92,7 +91,7 @@ def die(folder: str, table: str, when: str, step: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     with pytest.MonkeyPatch.context() as patch:
-        one_key(patch)
+        fix_key(patch)
         patch.setattr(TableSink, "send", send)
         config = stream_config(Path(folder), horizon=5, output_table=table, **STREAMS["log"])
         run_once(config, Path(folder), is_topic=True)

@@ -8,9 +8,7 @@ may differ in releases that the ledger charges with the unit's share, and in no 
 from __future__ import annotations
 
 import itertools
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -21,6 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.ledgers import in_memory
 from tests.support.tiers import few_examples
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
@@ -252,14 +251,6 @@ STEP = st.builds(
     st.integers(0, 2), st.integers(0, 1), st.sampled_from(ENDS), st.sampled_from(["r", "again"]),
 )  # fmt: skip
 TWO_LOOKS = st.tuples(st.sampled_from(LOOKS), st.sampled_from(LOOKS))
-
-
-@contextmanager
-def in_memory() -> Iterator[Path]:
-    """An empty folder that no disk has where that is possible: worlds write through to it."""
-    memory = Path("/dev/shm")
-    with tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
-        yield Path(folder)
 
 
 def once_each(steps: Sequence[Step]) -> list[Step]:

@@ -20,13 +20,12 @@ from typing import Any, NoReturn
 import pytest
 import sqlalchemy as sa
 
-from tests.pipelines.stream.test_local_killed import Appending, hooked
+from tests.pipelines.stream.test_local_killed import LASTING, hooked, run_once
 from tests.pipelines.windows.test_releases_of_windows import Lake
 from tests.support.ledgers import begun_at_once, windowed
-from tests.support.local_streams import NAME, Script
 from tests.support.postgres import database, server
 from tests.support.releasing import digests, fix_key, manifest, tracecloak
-from tests.support.stream_runs import files_of, script, stream_config
+from tests.support.stream_runs import steps_of, stream_config
 from tests.support.tiers import at_night
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import caps, case_registry
@@ -35,8 +34,6 @@ from tracecloak.pipelines.ledger.database import Database
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.pipelines.ledger.snapshot import problems
-from tracecloak.pipelines.stream.epoch import paid_epoch
-from tracecloak.pipelines.stream.local_run import run_epoch, stop_on_signal
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
@@ -70,12 +67,10 @@ def _run(work: Callable[[], int], machine: int, dies_at: int | None) -> NoReturn
         with pytest.MonkeyPatch.context() as patch:
             fix_key(patch, bytes([machine + 1]) * 32)
             patch.setattr(time, "time_ns", lambda: true_time_ns() + wrong_ns)
-            hooked(patch, passed)
-            for owner, name in (
-                (Database, "transact"), (KeyStore, "write"), (ReleaseFolder, "commit"),
-                (case_registry.CaseRegistry, "claim"),
-            ):  # fmt: skip
-                _hook(patch, owner, name, passed)
+            hooked(patch, passed, [
+                *LASTING, (Database, ("transact",)), (KeyStore, ("write",)),
+                (ReleaseFolder, ("commit",)), (case_registry.CaseRegistry, ("claim",)),
+            ])  # fmt: skip
             code = work()
     except (RetryLater, BudgetExhausted):
         code = 75
@@ -84,18 +79,6 @@ def _run(work: Callable[[], int], machine: int, dies_at: int | None) -> NoReturn
     finally:
         sys.stderr.flush()
         os._exit(code)
-
-
-def _hook(patch: pytest.MonkeyPatch, owner: Any, name: str, passed: Callable[[str], None]) -> None:
-    original = getattr(owner, name)
-
-    def call(*arguments: Any, **named: Any) -> Any:
-        passed(f"before {name}")
-        result = original(*arguments, **named)
-        passed(f"after {name}")
-        return result
-
-    patch.setattr(owner, name, call)
 
 
 def ended(children: Sequence[int]) -> list[int]:
@@ -265,20 +248,14 @@ def check_stream(folder: Path, url: str, n_rounds: int, seed: int) -> int:
 
     def work(number: int) -> Callable[[], int]:
         def run() -> int:
-            def opening(positions: Mapping[str, Any], _: bytes) -> Script:
-                return Script(script(), positions)
-
-            with paid_epoch(configs[number]) as epoch, stop_on_signal() as stop:
-                topic = Appending(folder / "topic")
-                run_epoch(epoch, opening, NAME, [topic], stop, lambda: float(1 << 40))
+            run_once(configs[number], folder, is_topic=True)
             return 0
 
         return run
 
     def published() -> dict[str, Any]:
         with contextlib.suppress(FileNotFoundError):
-            files = files_of(configs[0])
-            return {name: data for name, data in files.items() if name.startswith("product")}
+            return steps_of(configs[0])
         return {}
 
     machines = Machines(url, [work(i) for i in range(len(configs))])
