@@ -297,11 +297,7 @@ class _Found:
                 self.sentences.append(f"{path}: differs, although all that is noisy is equal")
 
     def covered(
-        self,
-        first: First,
-        second: Forced,
-        claim: Claim,
-        is_hidden: Callable[[str, int], bool],
+        self, first: First, second: Forced, claim: Claim, is_hidden: Callable[[str, int], bool]
     ) -> _Spent:
         """The sums are as near as the noise covers, and all noise together as wide as claimed."""
         seen, at_most = _Spent(), defaultdict(_Spent)

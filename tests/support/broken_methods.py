@@ -25,10 +25,7 @@ from tracecloak.anonymizers.trees.process_tree import (
     ProcessTreeParams,
     TreeDecision,
 )
-from tracecloak.anonymizers.variants.method import (
-    VariantHistogramMethod,
-    VariantHistogramParams,
-)
+from tracecloak.anonymizers.variants.method import VariantHistogramMethod, VariantHistogramParams
 from tracecloak.examination.attack.releases import SumRecorder
 from tracecloak.schemas.published.graph import ReleasedTree
 

@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, Self
 
 ROOT = Path(__file__).parents[2]
 _MIB = 1 << 20
@@ -46,26 +46,43 @@ class Took:
         return self.code in (-signal.SIGXCPU, -signal.SIGKILL)
 
 
-class LimitedCommands:
-    """Runs commands one by one, each in a process that is forked from one with all imports.
+class ForkServer:
+    """A process that imports everything once and forks others: a start takes long, a fork no time.
 
-    All releases have one key.
+    It is `serve` of a module, which answers a line of JSON for each line of JSON.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
         self._server = subprocess.Popen(
-            [sys.executable, "-c", "from tests.support.limited import serve; serve()"],
+            [sys.executable, "-c", f"from {module} import serve; serve()"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
         )
 
-    def __enter__(self) -> LimitedCommands:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._server.communicate()
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """Sends a request and waits for its answer."""
+        assert self._server.stdin is not None and self._server.stdout is not None
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        return json.loads(self._server.stdout.readline())
+
+
+class LimitedCommands(ForkServer):
+    """Runs commands one by one, each in a process that is forked from one with all imports.
+
+    All releases have one key.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("tests.support.limited")
 
     def run(self, *arguments: object, max_cpu_s: int, max_mib: int) -> Took:
         """Runs the command.
@@ -75,15 +92,8 @@ class LimitedCommands:
             max_cpu_s: Seconds of processor time after which it is killed.
             max_mib: Address space in MiB beyond which it gets no more.
         """
-        assert self._server.stdin is not None and self._server.stdout is not None
-        asked = {
-            "arguments": [str(argument) for argument in arguments],
-            "max_cpu_s": max_cpu_s,
-            "max_mib": max_mib,
-        }
-        self._server.stdin.write(json.dumps(asked) + "\n")
-        self._server.stdin.flush()
-        return Took(**json.loads(self._server.stdout.readline()))
+        given = [str(argument) for argument in arguments]
+        return Took(**self.ask(arguments=given, max_cpu_s=max_cpu_s, max_mib=max_mib))
 
 
 def serve() -> None:

@@ -56,9 +56,7 @@ def cases_of(log: Log) -> dict[str, list[Step]]:
 
 
 def event_batch(
-    log: Log,
-    index: Sequence[int] | None = None,
-    individuals: Sequence[str | None] | None = None,
+    log: Log, index: Sequence[int] | None = None, individuals: Sequence[str | None] | None = None
 ) -> pa.RecordBatch:
     """Canonical events with their numbers, by default their places in the list.
 
@@ -78,9 +76,7 @@ def event_batch(
 
 
 def trace_batch(
-    log: Log,
-    names: Iterable[str] | None = None,
-    individuals: Mapping[str, str] | None = None,
+    log: Log, names: Iterable[str] | None = None, individuals: Mapping[str, str] | None = None
 ) -> TraceBatch:
     """Whole cases in the order in which they first appear; built without `TraceBatch.from_events`.
 

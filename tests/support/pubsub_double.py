@@ -110,10 +110,7 @@ class PubSubDouble:
     """
 
     def __init__(
-        self,
-        port: int = 0,
-        empty_pull_seconds: float = 0.5,
-        clock: Callable[[], float] = time.time,
+        self, port: int = 0, empty_pull_seconds: float = 0.5, clock: Callable[[], float] = time.time
     ) -> None:
         """Takes the port; nothing answers yet.
 

@@ -12,7 +12,6 @@ import importlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ import pytest
 import sqlalchemy as sa
 import yaml
 
+from tests.support.limited import ForkServer
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.budget.registry import ReleaseRegistry
@@ -282,26 +282,11 @@ class Ended:
     pid: int
 
 
-class Commands:
-    """Runs commands, each in a process of its own, and kills or stops them at a step.
-
-    One process imports everything once and forks the others: a start takes 3 seconds, a fork none.
-    """
+class Commands(ForkServer):
+    """Runs commands, each in a process of its own, and kills or stops them at a step."""
 
     def __init__(self) -> None:
-        self._server = subprocess.Popen(
-            [sys.executable, "-c", "from tests.support.releasing import serve; serve()"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
-        )
-
-    def __enter__(self) -> Commands:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.communicate()
+        super().__init__("tests.support.releasing")
 
     def run(self, *arguments: object, at: str = "", secret: bytes = b"k" * 32) -> Ended:
         """Runs the command; releases begin a ledger where there is none.
@@ -312,24 +297,17 @@ class Commands:
                 the number of its call, as in `kill before write 2`. Empty: nowhere.
             secret: The key of a release that is reserved in it.
         """
-        return self._ask(
-            arguments=[str(a) for a in with_new_ledger(arguments)], at=at, secret=secret.hex()
-        )
+        given = [str(argument) for argument in with_new_ledger(arguments)]
+        return Ended(**self.ask(arguments=given, at=at, secret=secret.hex()))
 
     def resume(self, stopped: Ended) -> Ended:
         """Lets a stopped command go on, and returns how it ends."""
-        return self._ask(resume=stopped.pid)
+        return Ended(**self.ask(resume=stopped.pid))
 
     def kill(self, stopped: Ended) -> Ended:
         """Kills a stopped command."""
         os.kill(stopped.pid, signal.SIGKILL)
         return self.resume(stopped)
-
-    def _ask(self, **request: Any) -> Ended:
-        assert self._server.stdin is not None and self._server.stdout is not None
-        self._server.stdin.write(json.dumps(request) + "\n")
-        self._server.stdin.flush()
-        return Ended(**json.loads(self._server.stdout.readline()))
 
 
 def _any(*_: Any, **__: Any) -> bool:

@@ -16,15 +16,7 @@ from tracecloak.anonymizers.trees.process_tree import (
     ProcessTreeParams,
     TreeDecision,
 )
-from tracecloak.schemas.models import (
-    SILENT,
-    ProcessTree,
-    exclusive,
-    leaf,
-    loop,
-    parallel,
-    sequence,
-)
+from tracecloak.schemas.models import SILENT, ProcessTree, exclusive, leaf, loop, parallel, sequence
 from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

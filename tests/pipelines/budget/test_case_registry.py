@@ -96,7 +96,6 @@ def test_a_case_that_another_window_counted_is_left_out_and_told(world: World) -
 
 
 def test_a_release_keeps_what_it_claimed_also_of_another_lake(world: World) -> None:
-    """Catches a rerun that counts other cases with the same noise."""
     first = world.claim(1, "2026-11", units(["c1", "c2"]))
     for _ in range(2):
         again = book_at(world.folder / "book", world.ledger).claim("/out", "r1", "k", units(["c3"]))
@@ -149,7 +148,6 @@ def test_only_what_was_given_back_before_it_drew_is_free_again(world: World, end
 
 
 def test_what_was_claimed_before_a_void_is_not_of_the_next_reservation(world: World) -> None:
-    """Catches a draw of a release that was reserved again, on units that others have by now."""
     world.claim(1, "2026-11", units(["c1", "c2"]))
     world.ledger.void("/out", "r1", "k")
     world.claim(2, "2026-12", units(["c1"]))
@@ -216,7 +214,6 @@ def test_individuals_without_a_cap_are_refused_but_where_their_price_adds_up(fol
 def test_a_claim_of_a_release_that_is_ended_meanwhile_counts_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches a release that goes on with units which the ledger does not know as its own."""
     monkeypatch.setattr(CaseRegistry, "frozen", lambda *_: None)
     with pytest.raises(UsageError, match=r"was ended in .* while it claimed its"):
         world.claim(1, "2026-11", units(["c1"]))
@@ -229,7 +226,6 @@ def _fail(*_: object) -> None:
 def test_a_file_is_of_the_window_that_the_ledger_names_it_for(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches a file of another window in the place of one, and what is no file of the book."""
     world.claim(1, "2026-11", units(["c1"]))
     [file] = world.files()
     data = file.read_bytes()
@@ -253,7 +249,6 @@ def test_a_file_is_of_the_window_that_the_ledger_names_it_for(
 def test_a_book_that_cannot_be_written_claims_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches a claim in the ledger of units that no file has."""
     monkeypatch.setattr(case_registry, "write_anew", _fail)
     with pytest.raises(CaseRegistryError, match=r"cannot be written: .*run again"):
         world.claim(1, "2026-11", units(["c1"]))
@@ -305,7 +300,6 @@ def test_a_file_that_the_ledger_does_not_name_means_nothing(
 
 
 def test_a_part_of_a_file_that_a_run_left_is_in_nobodys_way(world: World) -> None:
-    """Catches a claim of a file that was there before, and was not whole."""
     world.claim(1, "2026-11", units(["c1"]))
     [path] = world.files()
     world.ledger.void("/out", "r1", "k")
@@ -327,7 +321,6 @@ def test_a_release_that_is_reserved_for_another_window_is_refused(world: World) 
 
 @pytest.mark.parametrize("change", ["a bit", "cut", "another's", "empty", "gone"])
 def test_a_file_that_was_changed_or_is_gone_stops_the_scope(world: World, change: str) -> None:
-    """Catches cases that count again since nobody knows that they did."""
     world.claim(1, "2026-11", units(["c1"]))
     [path] = world.files()
     world.claim(2, "2026-12", units(["c2"]))
@@ -379,7 +372,6 @@ def test_a_claim_that_was_changed_in_the_ledger_stops_all(world: World) -> None:
 
 
 def test_a_key_that_was_lost_stops_the_schedule_and_is_not_made_anew_unseen(world: World) -> None:
-    """Catches a book that begins again under a fresh key, and knows nothing of what was counted."""
     world.claim(1, "2026-11", units(["c1"]))
     fresh = release_key(8)
     lost = CaseRegistry(str(world.folder / "book"), fresh, world.ledger, None)
@@ -401,7 +393,6 @@ def test_a_key_that_was_lost_stops_the_schedule_and_is_not_made_anew_unseen(worl
 
 
 def test_the_key_of_the_book_is_made_once_and_wrapped_as_the_others(tmp_path: Path) -> None:
-    """Catches a key that is rotated with the key that encrypts it, or lies in clear beside it."""
     keys, path = tmp_path / "keys", tmp_path / "keys" / "book.secret"
     store = KeyStore(keys)
     key = store.book_key().resolve().hex()
@@ -419,7 +410,6 @@ def test_the_key_of_the_book_is_made_once_and_wrapped_as_the_others(tmp_path: Pa
 
 
 def test_a_scope_that_is_a_path_leads_nowhere(world: World) -> None:
-    """Catches a text of a ledger that makes a book read or write beside its folder."""
     world.ledger.reserve(of_window(1, "2026-11", scope="../../elsewhere"))
     with pytest.raises(CaseRegistryError, match="of the book with key none"):
         world.book.claim("/out", "r1", "k", units(["c1"]))
@@ -544,7 +534,6 @@ def test_an_index_that_says_something_else_is_told_by_who_verifies(kept: World) 
 @pytest.mark.parametrize("at", ["_insert", "note_complete", "has"])
 @pytest.mark.parametrize("way", [at_night("an interrupt"), "a kill"])
 def test_a_run_that_is_cut_off_leaves_what_was_there(kept: World, at: str, way: str) -> None:
-    """Catches an index that takes itself for complete, and lacks the units of a file."""
     code = (
         "import os\n"
         "from pathlib import Path\n"

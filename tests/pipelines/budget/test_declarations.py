@@ -36,7 +36,6 @@ def ledger(url: str) -> Ledger:
 
 
 def test_a_cap_in_the_ledger_binds_who_names_no_accounts_file(ledger: Ledger, url: str) -> None:
-    """Catches a cap that is lifted by leaving out a flag."""
     ledger.declare_account(account("1"), *OFFICER)
     ledger.reserve(reservation(0, "0.6"))
     with pytest.raises(BudgetExhausted, match=r"epsilon cap 1, spent 0\.6.*asked 0\.6"):
@@ -49,7 +48,6 @@ def test_a_cap_in_the_ledger_binds_who_names_no_accounts_file(ledger: Ledger, ur
 
 
 def test_once_an_account_is_declared_no_other_pays(ledger: Ledger) -> None:
-    """Catches a cap that is got round by the name of an account that has none."""
     ledger.reserve(reservation(0, account="b"))
     ledger.declare_account(account("1"), *OFFICER)
     with pytest.raises(UsageError, match="account 'b' is not declared in the"):
@@ -99,7 +97,6 @@ def test_nobody_declares_anything_without_name_and_reason(
 
 
 def test_a_second_account_is_refused_for_a_bound_data_set(ledger: Ledger) -> None:
-    """Catches one file that is released under two accounts, each with a budget of its own."""
     ledger.reserve(reservation(0, account="b", dataset="claims"))
     ledger.bind_dataset("claims", "a", *OFFICER)
     with pytest.raises(UsageError, match=r"dataset 'claims' belongs to account 'a'"):

@@ -119,7 +119,6 @@ def test_no_release_changes_by_how_its_key_is_kept(
 def test_neither_key_nor_service_can_be_read_where_keys_lie(
     hospital: Hospital, tmp_path: Path
 ) -> None:
-    """Catches a key in clear in a file, above all in the folder that workers read."""
     (tmp_path / "shared").mkdir()
     hospital.drew("r", hospital.first, "--worker_keys", tmp_path / "shared")
     (copy,) = (tmp_path / "shared").iterdir()
@@ -186,7 +185,6 @@ def test_a_wrapped_store_without_its_key_releases_nothing(
 def test_a_program_that_makes_keys_up_is_refused_before_it_wraps_anything(
     hospital: Hospital, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Catches a store that nobody opens again."""
     service = hospital.folder / "service"
     service.write_text('#!/bin/sh\necho x >> "$0.calls"\nprintf %064d "$(wc -l < "$0.calls")"\n')
     service.chmod(0o700)
@@ -226,7 +224,6 @@ def test_keys_are_wrapped_anew_while_no_release_is_at_work(
 def test_who_opened_the_store_before_its_keys_were_wrapped_anew_makes_none(
     hospital: Hospital, key: str | None
 ) -> None:
-    """Catches a key that is wrapped by what nobody will ask for."""
     named = key and hospital.first
     store = hospital.store(named)
     store.identity()
@@ -317,7 +314,6 @@ def test_a_receipt_that_cannot_be_read_is_told() -> None:
 def test_who_was_cut_off_while_a_release_was_forgotten_left_no_receipt_alone(
     store: KeyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches a receipt without its key, which says that the release was committed."""
     for n_removed in range(5):
         store.reserve("out", "r", "in", "conf")
         with monkeypatch.context() as patch:

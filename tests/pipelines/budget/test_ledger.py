@@ -22,15 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.ledgers import (
-    account,
-    contend,
-    execute,
-    faults,
-    in_memory,
-    python,
-    reservation,
-)
+from tests.support.ledgers import account, contend, execute, faults, in_memory, python, reservation
 from tests.support.tiers import at_night
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import database as ledger_database

@@ -91,7 +91,6 @@ def spent(ledger: Ledger) -> Fraction | None:
 def test_a_ledger_from_an_old_backup_is_noticed_and_what_it_forgot_counts_again(
     world: World,
 ) -> None:
-    """Catches a budget that is there again because a backup was played back."""
     ledger = world.opened()
     ledger.declare_account(account("1"), *OFFICER)
     ledger.reserve(reservation(0, "0.1"))
@@ -175,7 +174,6 @@ def test_a_second_ledger_where_caps_are_declared_in_the_first_is_the_officers_to
 def test_an_older_copy_of_a_ledger_at_another_place_is_noticed_and_counts_again(
     world: World,
 ) -> None:
-    """Catches a backup that a configuration names in place of the ledger."""
     world.opened().reserve(reservation(0, "0.1"))
     world.copy_file()
     world.opened().reserve(reservation(1, "0.2"))
@@ -290,7 +288,6 @@ def test_a_copy_of_an_earlier_version_is_taken_over_and_a_line_that_was_cut_off_
 
 
 def test_a_key_store_from_an_old_backup_or_in_two_places_is_noticed(world: World) -> None:
-    """Catches receipts and keys that are those of an earlier day."""
     world.opened().reserve(reservation(0))
     shutil.copytree(world.folder / "keys", world.folder / "clone")
     for number in (1, 2):
@@ -407,7 +404,6 @@ def test_neither_a_ledger_nor_a_backup_is_replaced(backed_up: World) -> None:
 def test_a_restore_that_is_killed_leaves_no_entry(
     backed_up: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches a ledger that has half of what was spent."""
     run = sa.Connection.execute
 
     def cut_off(connection: sa.Connection, asked: Any, *rows: Any) -> Any:
@@ -565,7 +561,6 @@ def test_entries_that_others_wrote_since_are_checked(paid: World) -> None:
 
 
 def test_a_key_store_that_lost_its_copy_says_so_until_it_is_accepted(paid: World) -> None:
-    """Catches a ledger of an earlier day whose copy was deleted with what it knew."""
     paid.copy_file()
     paid.opened().reserve(reservation(4))
     paid.play_back()
@@ -582,7 +577,6 @@ def test_a_key_store_that_lost_its_copy_says_so_until_it_is_accepted(paid: World
 def test_a_copy_that_says_something_else_is_told_and_one_of_another_version_computed_again(
     paid: World,
 ) -> None:
-    """Catches sums that do not follow from the entries."""
     execute(paid.copy, "UPDATE charges SET epsilon = '0'")
     assert paid.opened().complaints() == []
     text, is_sound = reading.verify(paid.opened())

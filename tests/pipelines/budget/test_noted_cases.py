@@ -81,7 +81,6 @@ def place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Ward:
 
 
 def test_a_copy_is_recognised_whatever_its_file(place: Ward) -> None:
-    """Catches the same data released under two accounts without a word."""
     (elsewhere := place.folder / "elsewhere").mkdir()
     in_another_order = csv_log(elsewhere / "renamed.csv", ROWS[::-1])
     in_another_format = elsewhere / "log.jsonl"

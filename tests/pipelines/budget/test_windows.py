@@ -193,7 +193,6 @@ def test_a_release_fits_where_the_worst_unit_stays_within_the_cap(
 
 
 def test_a_release_of_a_window_draws_after_its_claim_alone(ledger: Ledger) -> None:
-    """Catches noise on counts of units of which nobody knows whether they count elsewhere."""
     ledger.reserve(of_window(1, "2026-11"))
     with pytest.raises(UsageError, match="window 2026-11 and has not claimed the"):
         ledger.draw("/out", "r1", "k")
@@ -320,7 +319,6 @@ def forgotten(tmp_path: Path) -> tuple[Ledger, Path]:
 
 
 def test_claims_that_a_restored_ledger_forgot_are_in_it_again(tmp_path: Path) -> None:
-    """Catches units that count again because a backup was played back."""
     ledger, file = forgotten(tmp_path)
     book = book_at(tmp_path / "book", ledger)
     ledger.reserve(of_window(1, "w1", "1"))

@@ -100,7 +100,6 @@ STEPS = [(KeyStore, "commit"), (ReleaseFolder, "withdraw"), (ReleaseFolder, "_po
 def test_what_was_cut_off_is_finished_by_the_same_command(
     ward: Ward, owner: type, step: str, when: str
 ) -> None:
-    """Catches files that stay and are taken for a release, or go and nobody says why."""
     for name in ("r1", "r2"):
         assert ward.made(name) == 0
     original = getattr(owner, step)
@@ -122,7 +121,6 @@ def test_what_was_cut_off_is_finished_by_the_same_command(
 
 
 def test_a_key_that_is_played_back_goes_as_the_release_was_withdrawn(ward: Ward) -> None:
-    """Catches a key of a withdrawn release, of which nobody will ever ask again."""
     ward.cut_off()
     shutil.copytree(ward.keys / "releases", ward.folder / "backup")
     assert ward.made("r") == ward.end("withdraw", "r") == 0
@@ -135,7 +133,6 @@ def test_a_key_that_is_played_back_goes_as_the_release_was_withdrawn(ward: Ward)
 def test_an_epoch_of_a_stream_is_withdrawn_with_all_its_steps_and_not_begun_again(
     ward: Ward, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Catches steps that stay, a key with which more are drawn, and another epoch that goes too."""
     monkeypatch.setattr("tracecloak.pipelines.stream.run._run", lambda *_: None)  # stopped early
     for epoch in ("1", "2"):
         run(stream_config(ward.folder, epoch=epoch), ())
@@ -198,7 +195,6 @@ def test_what_waits_is_listed_with_what_to_do(
 
 
 def test_what_is_given_up_stays_spent_and_leaves_nothing_behind(ward: Ward) -> None:
-    """Catches a way to draw again for nothing, and noisy values that lie about."""
     ward.drew("r")
     assert ward.end("forfeit", "r") == 0
     assert ward.actions == ["reserve", "draw", "forfeit"]
@@ -215,7 +211,6 @@ def test_what_is_given_up_stays_spent_and_leaves_nothing_behind(ward: Ward) -> N
 def test_what_is_cut_off_while_it_is_given_up_is_given_up_by_the_same_command(
     ward: Ward, step: str
 ) -> None:
-    """Catches a key, and noisy values, of a release of which the ledger says that it is over."""
     ward.drew("r")
     unlink = Path.unlink
 

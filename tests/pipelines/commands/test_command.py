@@ -258,7 +258,6 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
 
 
 def test_the_published_digest_tells_no_filters_value(tmp_path: Path, out: Path) -> None:
-    """Catches a digest with which whoever has the release could try values of the data out."""
     log = csv_log(tmp_path / "log.csv", [(f"c{i}", "AB"[i % 2], "2026-01-01") for i in range(9)])
     said = []
     for number, where in enumerate(([], ["--where", "activity = A"], ["--where", "activity = B"])):

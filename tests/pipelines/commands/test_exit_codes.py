@@ -92,7 +92,6 @@ def test_an_error_of_nobody_says_its_class_and_never_its_text(
 def test_2_is_an_output_that_cannot_be_written_and_nothing_is_paid_for_it(
     common: list[object], tmp_path: Path, flag: str, runner: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Catches a budget that is taken, and cases that are read, for a release with no place."""
     (tmp_path / "file").write_text("in the way")
     place = tmp_path / "file" / "out"
     assert tracecloak(*common, "--runner", runner, flag, place) == 2

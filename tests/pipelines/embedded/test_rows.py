@@ -220,7 +220,6 @@ def _variants(traces: TraceBatch) -> set[tuple[str, ...]]:
 
 
 def test_an_order_column_orders_whatever_a_collection_holds() -> None:
-    """Catches an order that is lost on the way through the shuffle, or that its type decides."""
     steps = ("Register", "Check", "Pay")
     numbered: list[dict[str, Any]] = [
         {"claim": f"c-{case}", "step": step, "at": "2026-03-01T09:00:00Z", "line": line}

@@ -90,7 +90,6 @@ def test_rows_are_written_as_the_command_writes_their_file(
 def test_names_are_joined_and_duplicates_dropped_as_the_command_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches a setting that this door takes and passes over."""
     fix_key(monkeypatch)
     rows = [
         {**row, "step": row["step"].lower()} if n % 3 else row for n, row in enumerate(claims(60))

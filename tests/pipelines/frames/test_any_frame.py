@@ -48,7 +48,6 @@ FRAMES = {
 
 @pytest.mark.parametrize("kind", FRAMES)
 def test_columns_come_in_and_a_table_goes_out_as_the_same_kind(kind: str) -> None:
-    """Catches a library that is read otherwise, or whose user gets another kind back."""
     given = FRAMES[kind](TABLE)
     frame = AnyFrame.of(given)
     columns, unread = frame.columns(["n", "case"])
@@ -93,7 +92,6 @@ def test_a_value_has_no_say_in_the_type_of_another_one() -> None:
 
 @pytest.mark.parametrize("kind", [pl.Categorical, pl.Enum(["2024-01-02", "10", "9"])])
 def test_categories_of_polars_are_times_and_order_events(kind: Any) -> None:
-    """Catches categories, which polars keeps as views, that end the reading of a frame."""
     frame = pl.DataFrame({"c": ["2024-01-02", "10", None, "9"]}).with_columns(
         pl.col("c").cast(kind)
     )
@@ -105,7 +103,6 @@ def test_categories_of_polars_are_times_and_order_events(kind: Any) -> None:
 
 
 def test_no_value_ends_the_reading_of_the_others() -> None:
-    """Catches what one record of a frame could refuse a whole release with."""
     uuid_text = "12345678-1234-5678-1234-567812345678"
     odd = [decimal.Decimal("sNaN"), decimal.Decimal("1e300000"), 10**5000, uuid.UUID(uuid_text)]
     objects = pd.DataFrame({"c": pd.Series([*odd, "x"], dtype=object)})
@@ -121,7 +118,6 @@ def test_a_type_of_another_library_is_refused_by_its_column() -> None:
 
 
 def test_times_that_serve_as_texts_are_iso_8601_in_columns_of_any_type() -> None:
-    """Catches a date that names something else in a typed column than among objects."""
     day, moment = datetime.date(2026, 1, 2), pd.Timestamp("2026-01-02T03:04:05Z")
     clock = np.datetime64("2026-01-02T03:04:05.123456789")
     mixed = pd.DataFrame({"t": pd.Series([day, moment, "2026-01-03", clock], dtype=object)})
@@ -151,7 +147,6 @@ def test_times_that_serve_as_texts_are_iso_8601_in_columns_of_any_type() -> None
 
 
 def test_what_is_no_frame_is_refused_by_its_type_and_never_shown() -> None:
-    """Catches a traceback of a library, and a value in an error."""
     with pytest.raises(InputSchemaError, match=r"got builtins\.list") as refused:
         AnyFrame.of(["secret"])
     assert "secret" not in str(refused.value)
@@ -188,7 +183,6 @@ def test_a_date_and_a_time_of_day_of_a_frame_are_one_time(frame: Any) -> None:
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
-    """Catches the choice of one of them."""
     doubled = pd.DataFrame([[1, 2]], columns=["a", "a"])
     with pytest.raises(InputSchemaError, match="share a name"):
         AnyFrame.of(doubled)

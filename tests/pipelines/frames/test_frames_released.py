@@ -125,7 +125,6 @@ def test_the_same_events_are_the_same_whatever_holds_them() -> None:
 def test_a_cell_that_is_run_again_finds_its_release_and_pays_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Catches a second payment for the same question, and one that goes unsaid."""
     df = events(least_days=1)
     with pytest.raises(UsageError, match="new_ledger=True"):
         tracecloak.release(df, **GRAPH)
@@ -151,7 +150,6 @@ def test_a_cell_that_is_run_again_finds_its_release_and_pays_nothing(
 
 
 def test_the_account_has_the_last_word() -> None:
-    """Catches a door beside the privacy officer's cap."""
     assert command("ledger", "begin") == 0
     caps = ("--epsilon", "3", "--delta", "0.1", "--unit", "case")
     assert command("ledger", "declare", "default", *caps, "--by", "me", "--reason", "r") == 0
@@ -164,7 +162,6 @@ def test_the_account_has_the_last_word() -> None:
 
 
 def test_a_log_goes_out_as_it_came_in_and_the_command_verifies_it(place: Path) -> None:
-    """Catches names or kinds of the program's own, and a release that is none for the command."""
     df = events()
     released = tracecloak.release(
         df, method="private-log", epsilon=4, vocabulary=NAMES, max_trace_length=6,
@@ -184,7 +181,6 @@ def test_a_log_goes_out_as_it_came_in_and_the_command_verifies_it(place: Path) -
 
 
 def test_a_plan_reads_no_more_than_first_rows_and_pays_nothing() -> None:
-    """Catches a plan that needs a ledger, or names files that there are not."""
     plan = tracecloak.plan(events(), **GRAPH)
     whole = "\n".join(plan.lines)
     assert "of the first" in whole and "the frame: case:concept:name" in whole
@@ -209,7 +205,6 @@ def test_a_plan_reads_no_more_than_first_rows_and_pays_nothing() -> None:
 
 
 def test_a_vocabulary_lists_what_a_frame_has() -> None:
-    """Catches names that are left out, or that a filter should have left out."""
     df = events()
     assert tracecloak.vocabulary(df) == NAMES
     for one_or_more in ("org:resource = nobody", ["org:resource = nobody"]):
@@ -221,7 +216,6 @@ def test_a_vocabulary_lists_what_a_frame_has() -> None:
 
 
 def test_keys_of_files_are_refused_by_name() -> None:
-    """Catches a key that is taken and has no effect."""
     calls: tuple[Callable[..., Any], ...] = (
         functools.partial(tracecloak.release, **GRAPH),
         functools.partial(tracecloak.plan, **GRAPH),
@@ -265,7 +259,6 @@ def test_what_was_left_out_is_in_the_folder_of_the_operator_alone(place: Path) -
 
 
 def test_flags_are_keywords_but_in_commands() -> None:
-    """Catches a mend that Python does not take."""
     assert of_frame("give --release_id, or `tracecloak plan --log x`, or --new_ledger") == (
         "give release_id=, or `tracecloak plan --log x`, or new_ledger=True"
     )

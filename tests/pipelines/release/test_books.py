@@ -57,7 +57,6 @@ def actions(keys: Path) -> list[str]:
 def test_a_second_run_at_the_same_time_is_refused_and_leaves_one_release_and_one_spend(
     commands: Commands, common: list[object], out: Path, keys: Path, step: str
 ) -> None:
-    """Catches a second process that draws, charges, or clears away what the first one writes."""
     first = commands.run(*common, at=f"stop {step}", secret=b"1" * 32)
     assert first.code is None
     before = actions(keys)
@@ -76,7 +75,6 @@ def test_a_second_run_at_the_same_time_is_refused_and_leaves_one_release_and_one
 def test_another_spelling_of_the_output_is_the_same_release(
     commands: Commands, common: list[object], tmp_path: Path, keys: Path
 ) -> None:
-    """Catches locks, receipts and charges that depend on how a folder is written."""
     (tmp_path / "link").symlink_to(tmp_path / "out", target_is_directory=True)
     first = commands.run(*common, at="stop before commit")
     for spelled in (tmp_path / "link", f"{tmp_path}/x/../out/"):
@@ -98,7 +96,6 @@ def test_of_two_key_stores_with_one_ledger_the_first_to_reserve_releases(
     commands: Commands, common: list[object], tmp_path: Path, out: Path, step: str, code: int,
     ends: str,
 ) -> None:  # fmt: skip
-    """Catches a second spend, and a release that another key store's replaces."""
     url = f"sqlite:///{tmp_path / 'shared.db'}"
     common += ["--ledger", url]
     others = [*common, "--key_store", tmp_path / "keys2"]
@@ -134,7 +131,6 @@ def test_a_folder_of_another_key_is_not_replaced(
     capsys: pytest.CaptureFixture[str],
     output: str,
 ) -> None:
-    """Catches a run that is given up at its last step, and moves its files over another's."""
     monkeypatch.setattr(ObjectStore, "root", tmp_path / "objects")
     there = output if "://" in output else str(tmp_path / output)
     url = f"sqlite:///{tmp_path / 'shared.db'}"
@@ -159,7 +155,6 @@ def test_a_folder_of_another_key_is_not_replaced(
 
 
 def test_a_key_that_belongs_to_no_receipt_is_replaced(tmp_path: Path) -> None:
-    """Catches noise under a key that the receipt, and so the ledger, does not name."""
     store = KeyStore(tmp_path)
     old = store.reserve("out", "r", "in", "conf").resolve()
     store.commit("out", "r")
@@ -195,7 +190,6 @@ def test_a_commit_cut_off_where_files_are_moved_one_by_one_stays_spent(
     fail_at: str,
     shows_files: bool,
 ) -> None:
-    """Catches a spend given back, and a second draw, while files of the first one can be read."""
     monkeypatch.setattr(ObjectStore, "root", tmp_path / "objects")
     there = [*common, "--output", "objects://out"]
     fix_key(monkeypatch, b"1" * 32)
@@ -227,7 +221,6 @@ def test_a_commit_cut_off_where_files_are_moved_one_by_one_stays_spent(
 def test_a_release_in_a_store_of_objects_is_withdrawn_object_by_object(
     common: list[object], tmp_path: Path, keys: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches files that stay where there are no folders to remove."""
     monkeypatch.setattr(ObjectStore, "root", tmp_path / "objects")
     there = [*common, "--output", "objects://out"]
     for name in ("r", "s"):

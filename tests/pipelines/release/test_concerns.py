@@ -10,13 +10,7 @@ from typing import NoReturn
 
 import pytest
 
-from tests.support.releasing import (
-    key_files,
-    ledger_entries,
-    manifest,
-    small_release,
-    tracecloak,
-)
+from tests.support.releasing import key_files, ledger_entries, manifest, small_release, tracecloak
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.release.values import CONCERNS
@@ -64,7 +58,6 @@ def test_a_concern_is_one_file_and_one_line_of_a_table(
 def test_what_fails_while_a_release_is_claimed_fails_before_it_is_paid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: TracecloakError
 ) -> None:
-    """Catches a charge or a key that stays, of which nobody says what to do with it."""
     monkeypatch.setitem(CONCERNS, "lot", ("", "tests.support.toys.toy_concern:LotConcern"))
     flags = ["--method", "k-anonymous-variants", "--k", 2]
     command = [*line(tmp_path)[:7], *flags, *line(tmp_path)[11:]]

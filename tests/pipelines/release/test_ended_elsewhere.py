@@ -43,7 +43,6 @@ def place(tmp_path: Path) -> Place:
 def test_what_an_officer_gives_up_meanwhile_does_not_appear(
     place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Catches a commit without a fence: the officer's key store has no key to destroy."""
     remove = ReleaseFolder.remove
 
     def slow(self: ReleaseFolder, names: list[str]) -> None:
@@ -72,11 +71,7 @@ def test_what_an_officer_gives_up_meanwhile_does_not_appear(
     [("forfeit", ReleaseFolder, "commit"), ("withdraw", KeyStore, "commit")],
 )
 def test_an_officer_with_another_key_store_is_told_which_one_has_the_key(
-    place: Place,
-    capsys: pytest.CaptureFixture[str],
-    action: str,
-    owner: type,
-    step: str,
+    place: Place, capsys: pytest.CaptureFixture[str], action: str, owner: type, step: str
 ) -> None:
     """Catches "its key is destroyed" of a key that lies elsewhere, and a copy that outlives it."""
     for workers in ("workers", "others"):  # of which nobody names the folders any more
@@ -125,7 +120,6 @@ def built(place: Place) -> list[Path]:
 def test_a_job_elsewhere_does_not_commit_what_is_given_up(
     place: Place, job: Callable[[], None], monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """Catches a release that appears after all: workers ask no ledger, and may have the key."""
     remove = ReleaseFolder.remove
 
     def slow(self: ReleaseFolder, names: list[str]) -> None:
@@ -169,7 +163,6 @@ def test_what_is_visible_is_noted_whatever_became_of_its_input(
 
 
 def test_a_release_of_which_files_vanished_does_not_appear(tmp_path: Path) -> None:
-    """Catches half a release: a job that goes on while another run removes what it wrote."""
     folder = ReleaseFolder(str(tmp_path / "out"), "r")
     folder.prepare()
     folder.write("dfg.json", lambda stream: None)

@@ -303,7 +303,6 @@ def test_a_run_that_fails_leaves_nothing_or_all_and_the_next_one_finishes_it_for
     monkeypatch: Patch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Catches noise for nothing, a charge for nothing, a second charge, and a key that stays."""
     fault, place = FAULTS[name], Faulty(tmp_path / "place", *FLAGS)
     impatient = functools.partial(Ledger, patience_seconds=0.2)
     monkeypatch.setattr(opening_module, "Ledger", impatient)

@@ -65,7 +65,6 @@ def test_files_that_came_later_are_not_read(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Catches the same noise on other sums, and a release that a growing folder keeps waiting."""
     other = ("--output", tmp_path / "o", "--key_store", tmp_path / "k")
     assert folder.run(*other) == 0
     folder.cut_off()
@@ -135,7 +134,6 @@ def cut_off_before_it_drew(folder: Folder, *flags: object) -> None:
 def test_what_cannot_be_given_back_is_not_paid_twice(
     folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches a key that two accounts pay for, as the ledger did not answer for a moment."""
     cut_off_before_it_drew(folder)
 
     def busy(*_: object) -> None:
@@ -158,7 +156,6 @@ def test_what_cannot_be_given_back_is_not_paid_twice(
 def test_what_was_cut_off_before_it_drew_forgets_where_it_was(
     folder: Folder, tmp_path: Path, change: str
 ) -> None:
-    """Catches a receipt with places of the first run, by which a third one finds nothing."""
     cut_off_before_it_drew(folder, "--staging_area", tmp_path / "first")
     flags: tuple[object, ...] = ("--staging_area", tmp_path / "first")
     if change == "moved":
@@ -230,7 +227,6 @@ def test_a_finished_release_is_recognised_by_a_later_version_with_other_defaults
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Catches an explicit command that fails once its value is the default, or no longer is."""
     assert folder.run(*then) == 0
     before = digests(folder.release)
     method = type(METHODS["variant-histogram"])
@@ -256,7 +252,6 @@ def test_a_finished_release_is_recognised_by_a_later_version_with_other_defaults
 
 @each_row("name", METHODS)
 def test_a_configuration_was_given_then_what_it_is_given_now_if_nothing_changed(name: str) -> None:
-    """Catches a parameter whose value in a manifest is read back as another."""
     for example in examples_of(METHODS[name]):
         body = {"log": "a.csv", "output": "out", "method": name}
         config = ReleaseConfig(**body, params=json.loads(json.dumps(example)))
@@ -273,7 +268,6 @@ def test_a_configuration_was_given_then_what_it_is_given_now_if_nothing_changed(
 def test_on_another_file_system_it_is_refused_before_anything_is_paid(
     folder: Folder, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Catches a release that appears file by file, or fails at its last step."""
     area = Path("/dev/shm") / f"tracecloak-{os.getpid()}"
     if area.parent.stat().st_dev == folder.log.stat().st_dev:
         pytest.skip("needs a second file system")
@@ -286,7 +280,6 @@ def test_on_another_file_system_it_is_refused_before_anything_is_paid(
 
 
 def test_a_workplace_of_somebody_else_is_not_used(tmp_path: Path) -> None:
-    """Catches noisy values written where another user put a link."""
     area = tmp_path / "area"
     area.mkdir()
     folder = ReleaseFolder(str(tmp_path / "out"), "r", str(area))

@@ -166,7 +166,6 @@ def stream(**changes: Any) -> StreamConfig:
 def test_every_key_is_in_the_digest_or_says_why_not(
     kind: type[pydantic.BaseModel], changes: Mapping[str, Any], in_digest: tuple[str, ...]
 ) -> None:
-    """Catches a new key that changes what is released, and that nobody thought of."""
     assert set(changes) == set(kind.model_fields)
     assert set(changes) - set[str]().union(*BESIDE_IT.values()) == set(in_digest)
 
@@ -219,7 +218,6 @@ PARTS: Mapping[type[pydantic.BaseModel], tuple[str, Mapping[str, Any]]] = {
 
 @each_row("kind", PARTS)
 def test_every_key_of_a_section_is_in_the_digest(kind: type[pydantic.BaseModel]) -> None:
-    """Catches one that is left out of what is dumped."""
     section, changes = PARTS[kind]
     assert set(changes) == set(kind.model_fields)
     method = {"method": "private-log"}  # which releases starts
@@ -268,7 +266,6 @@ FILLED_IN = {"amun-rigorous": {"epsilon"}, "pripel-rigorous": {"max_trace_length
 
 @each_row("name", METHODS)
 def test_what_is_given_as_by_default_is_as_if_it_were_left_out(name: str) -> None:
-    """Catches a default in another form than what is read, and a key that is not neutral."""
     method = METHODS[name]
     for example in examples_of(method):
         params = method.Params(**example)
@@ -282,7 +279,6 @@ def test_what_is_given_as_by_default_is_as_if_it_were_left_out(name: str) -> Non
 
 
 def test_the_defaults_of_a_part_are_given_with_it() -> None:
-    """Catches a build whose default of a part is another, and whose noise is the same."""
     params: dict[str, Any] = {"epsilon": "1", "max_prefix_length": 3, "p_harmful": 1}
 
     def given(**more: Any) -> Any:
@@ -338,7 +334,6 @@ _OF_LOG: dict[str, Any] = {
 def test_two_spellings_of_a_value_are_one(
     method: str, one: dict[str, Any], other: dict[str, Any]
 ) -> None:
-    """Catches a release that is not recognised, as the same is written in another way."""
     first = _OF_LOG if method == "private-log" else {}
     configs = [release(method=method, params={**first, **more}) for more in (one, other)]
     assert configs[0].digest == configs[1].digest
@@ -348,7 +343,6 @@ def test_two_spellings_of_a_value_are_one(
 
 
 def test_defaults_that_follow_from_other_keys_of_a_stream_may_be_given() -> None:
-    """Catches an epoch that does not go on because a derived default was written out."""
     assert stream(max_trace_length=12).digest == stream(max_trace_length=12, l2_clip="4.2").digest
     assert stream(max_trace_length=12).digest != stream(max_trace_length=12, l2_clip="4.3").digest
     assert stream(**PEOPLE).digest == stream(**PEOPLE, max_cases_per_individual=1).digest
@@ -374,7 +368,6 @@ def test_one_format_of_stamps_is_the_same_release_however_it_is_given() -> None:
 def test_another_version_is_the_same_configuration_and_other_noise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Catches the same noise on other counts, and a finished release that is not recognised."""
     config, steps = release(method="amun", params={}, columns={}), stream()
     before = (config.digest, steps.digest, config.noise_digest, steps.noise_digest)
     assert len(set(before)) == 4
@@ -415,7 +408,6 @@ WITH_MINE: dict[str, Any] = {
 def test_the_version_of_a_generator_reaches_every_noise_that_it_is_part_of(
     mine: type[VariantGenerator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches a pipeline, or a step of a stream, with the noise of another version."""
     of_log = {n: WITH_MINE["params"][n] for n in ("variants", "first_date", "last_date")}
     steps = stream(product="log", log_params=of_log)
     drawn: list[str] = []
@@ -453,7 +445,6 @@ def test_the_version_of_a_generator_reaches_every_noise_that_it_is_part_of(
 def test_noise_is_bound_to_how_files_are_read_where_that_changed(
     keys: dict[str, Any], is_bound: bool
 ) -> None:
-    """Catches the noise of an earlier build that meets the events as they are read now."""
     usual = {"method": "variant-histogram", "epsilon": "1", "log": "log.csv", "output": "out"}
     config = release_module.load(None, {**usual, "release_id": "x", **keys})
     inner = method_named(config.method).inner_versions(config.method_params)

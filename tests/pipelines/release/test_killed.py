@@ -218,12 +218,8 @@ def test_a_killed_release_is_all_or_nothing_paid_once_and_completed_by_the_next_
 
 
 def test_a_run_killed_again_and_again_is_one_draw_and_one_charge(
-    commands: Commands,
-    inputs: Path,
-    expected: Expected,
-    tmp_path: Path,
+    commands: Commands, inputs: Path, expected: Expected, tmp_path: Path
 ) -> None:
-    """Catches a step that is right to repeat once and not twice."""
     releases = Releases(commands, inputs, tmp_path, "variant-histogram")
     assert releases.run(FIRST, "kill after key").code == -signal.SIGKILL
     for kill in ("after insert 1", "after charge", "after decide variants", "after rename 1",

@@ -134,7 +134,6 @@ def database(path: str, records: list[tuple[Any, ...]]) -> None:
 
 
 def test_shuffled_rows_with_an_order_are_the_release_of_the_original() -> None:
-    """Catches an order that what is released does not follow."""
     made = []
     for name, records in (("first", ROWS), ("shuffled", SHUFFLED)):
         made.append(released(["--log", write(f"{name}.csv", records)], name, **ORDER))
@@ -218,7 +217,6 @@ VALUES = st.lists(
 def test_no_value_of_an_order_makes_a_record_malformed_or_moves_another(
     values: list[Any], data: st.DataObject
 ) -> None:
-    """Catches a value that is told by the type of its column, in files, frames and rows."""
     mapping = ColumnMapping(order="n")
 
     def orders(given: list[tuple[int, Any]]) -> list[list[str]]:

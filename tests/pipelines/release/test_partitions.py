@@ -68,7 +68,6 @@ def test_so_is_a_missing_partition_on_every_runner(
 def test_missing_partitions_of_two_days_are_two_releases_and_a_partition_that_comes_is_a_change(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Catches a day that counts as released because another day was as empty."""
     for day in (1, 2):
         source = f"{tmp_path}/day={day}/"
         assert release(tmp_path, "laplace-dfg", {"epsilon": 1}, source, release_id=None) == 0
@@ -100,7 +99,6 @@ def test_what_is_not_there_ends_with_3_before_anything_is_paid(
 
 
 def test_what_does_not_pass_is_not_opened_and_is_no_part_of_the_input(tmp_path: Path) -> None:
-    """Catches a file that a filter leaves out, and that is read or digested for all that."""
     days = ("2026-11-01", "2026-11-02", "2026-11-03")
     for day in days:
         part = tmp_path / "claims" / f"day={day}"

@@ -59,7 +59,6 @@ def receipts(folder: Path) -> list[Receipt]:
 def test_it_is_the_release_of_the_rows_that_the_table_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches deleted rows that come back to life, and rows in another order."""
     # By an order of its own: without one, the release of a table says that names order its events.
     by_time = {"columns": {"order": "timestamp"}}
     deleted = [0, 1, 2, 7, 50]
@@ -158,9 +157,7 @@ SCHEDULE = {
 }  # fmt: skip
 
 
-def test_windows_read_the_partitions_that_they_need_each_at_its_version(
-    tmp_path: Path,
-) -> None:
+def test_windows_read_the_partitions_that_they_need_each_at_its_version(tmp_path: Path) -> None:
     table = tmp_path / "t"
     for day in ("2026-11-03", "2026-11-10"):
         rows = log_rows(20, day, prefix=day)

@@ -57,7 +57,6 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
 
 
 def test_two_outputs_that_share_a_staging_area_do_not_mix(places: Places, tmp_path: Path) -> None:
-    """Catches files of one release in another of the same id, and a run that removes another's."""
     area = tmp_path / "area"
     one, two = tmp_path / "o1", tmp_path / "o2"
     commit = ReleaseFolder.commit
@@ -102,7 +101,6 @@ BUILT = "releases are built before they are seen, {}; name another folder"
 def test_a_place_among_releases_is_refused(
     places: Places, flag: str, folders: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Catches a release that goes with another, and rejects among what is published."""
     assert places.released("out") == places.released("other") == 0
     shutil.copytree(places.folder / "out" / "run_id=a", places.folder / "renamed")
     for folder in folders:
@@ -148,12 +146,8 @@ def grown(log: Path) -> None:
     [(rewritten, "InMemory"), (grown, "InMemory"), at_night(rewritten, "FnApiRunner")],
 )
 def test_an_input_that_changes_before_it_is_read_ends_the_run_and_costs_nothing(
-    places: Places,
-    capsys: pytest.CaptureFixture[str],
-    change: Callable[[Path], None],
-    runner: str,
+    places: Places, capsys: pytest.CaptureFixture[str], change: Callable[[Path], None], runner: str
 ) -> None:
-    """Catches a release of the new log under a receipt of the old one."""
     before = places.log.read_bytes()
     with read_after(lambda: change(places.log)):
         assert places.released("out", "--runner", runner) == 75
@@ -166,7 +160,6 @@ def test_an_input_that_changes_before_it_is_read_ends_the_run_and_costs_nothing(
 
 
 def test_an_input_that_changes_after_the_first_round_decided_ends_nothing(places: Places) -> None:
-    """Catches a run that drew, and would wait for an input that it no longer reads."""
     once = DrawGuard.__call__
 
     def twice(self: DrawGuard) -> None:
@@ -182,7 +175,6 @@ def test_an_input_that_changes_after_the_first_round_decided_ends_nothing(places
 
 
 def test_a_release_that_drew_looks_at_digests_alone(places: Places) -> None:
-    """Catches a release that nobody can finish because its input was written anew, as it was."""
     places.failed("out")
     with read_after(places.log.touch):
         assert places.released("out") == 0
@@ -193,7 +185,6 @@ def test_a_release_that_drew_looks_at_digests_alone(places: Places) -> None:
 def test_another_spelling_of_an_input_is_the_same_file(
     places: Places, spelled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches 'is gone' of a file that is there."""
     (places.folder / "link").symlink_to(places.folder, target_is_directory=True)
     places.failed("out")
     assert places.released("out", log=spelled) == 0

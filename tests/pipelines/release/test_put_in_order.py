@@ -48,7 +48,6 @@ def graph(folder: Path) -> dict[tuple[str, str], int]:
 def test_names_are_joined_and_duplicates_dropped_and_the_left_side_is_nowhere(
     common: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Catches a name of the data in what is published, and a border of files that counts."""
     assert tracecloak(*common, *IN_ORDER, "--output", "one", "--key_store", "k1") == 0
     counts = graph(tmp_path / "one")
     way = ["▶", "Aufnahme", "Pflege", "Ende", "■"]
@@ -73,7 +72,6 @@ def test_names_are_joined_and_duplicates_dropped_and_the_left_side_is_nowhere(
 def test_a_runner_gives_the_same_bytes_for_any_number_of_shards(
     common: list[Any], tmp_path: Path, shards: int
 ) -> None:
-    """Catches duplicates that one driver drops before a case is whole."""
     for name, more in (("one", ()), ("two", ("--runner", "FnApiRunner", "--shards", shards))):
         command = [*common, *IN_ORDER, *more, "--output", name, "--key_store", f"keys-{name}"]
         assert tracecloak(*command) == 0

@@ -143,7 +143,6 @@ def waiting(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
 def test_a_result_that_nothing_was_reserved_for_is_known_and_goes(
     tmp_path: Path, visits: Path, asked: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Catches raw data that lies about after a kill between the answer and the reservation."""
     given = {"database": f"sqlite:///{visits}"}
 
     def killed(**changes: Any) -> None:

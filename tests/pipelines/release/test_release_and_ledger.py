@@ -74,7 +74,6 @@ def test_a_ledger_or_keys_on_this_machine_are_refused_for_a_runner_that_leaves_i
     place: Unread, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     is_shared: bool, given: list[str], told: str,
 ) -> None:  # fmt: skip
-    """Catches spending that no other machine sees, and a paid job that fails on its workers."""
     monkeypatch.setattr(Ledger, "is_shared", is_shared)
     place.refused(2, "--runner", "DataflowRunner", *given)
     assert told in capsys.readouterr().err
@@ -86,7 +85,6 @@ def test_a_ledger_or_keys_on_this_machine_are_refused_for_a_runner_that_leaves_i
 def test_charges_add_up_to_the_cap_and_no_further(
     place: Unread, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Catches a cap that is passed, and one that a re-run or a refused run uses up."""
     accounts = place.folder / "accounts.yaml"
     accounts.write_text(
         "accounts:\n"
@@ -162,7 +160,6 @@ def check_numbers(name: str, params: Mapping[str, Any]) -> None:
 def test_a_release_promises_what_it_spends_and_is_charged(
     name: str, params: Mapping[str, Any]
 ) -> None:
-    """Catches a share that is rounded, forgotten, or charged otherwise than it is promised."""
     check_numbers(name, params)
 
 

@@ -125,7 +125,6 @@ def test_it_is_in_memory_unless_a_runner_or_flags_of_beam_are_given(tmp_path: Pa
 def test_both_drivers_end_and_are_measured_alike(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Catches an exit code, an error, a row or a metric that tells which driver it was."""
     rows = [(f"c{n // 2}", "A", f"2026-01-01T00:00:{n:02d}Z") for n in range(40)]
     logs = {"good": rows, "bad": [*rows, *(("x", "A", "soon") for _ in range(40))], "empty": []}
     told = []

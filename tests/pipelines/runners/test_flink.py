@@ -12,14 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.flink import KIND_PARAMS, flags, job_server
-from tests.support.releasing import (
-    digests,
-    fix_key,
-    hospital_files,
-    manifest,
-    tracecloak,
-    visible,
-)
+from tests.support.releasing import digests, fix_key, hospital_files, manifest, tracecloak, visible
 from tests.support.tiers import at_night
 from tracecloak.pipelines.ledger.ledger import Ledger
 

@@ -83,7 +83,6 @@ def options(runner: str, *arguments: str, must_end: bool = True) -> PipelineOpti
 @pytest.mark.parametrize("flag", [TEMPLATE, DRY, "--no_wait_until_finish"])
 @pytest.mark.parametrize("runner", ["DataflowRunner", "FnApiRunner"])
 def test_a_run_that_must_end_is_not_only_built_or_handed_over(runner: str, flag: str) -> None:
-    """Catches a release that is booked as made, and of which nothing was made."""
     name = flag.split("=")[0].strip("-")
     with pytest.raises(UsageError, match=f"with {name} nothing has run"):
         options(runner, *SERVICE, flag)
@@ -279,10 +278,6 @@ BUILD: dict[str, Callable[[beam.Pipeline, Path], None]] = {
     "batch": lambda pipeline, folder: build_release(pipeline, job_of(folder)),
     "window": build_window, "stream": build_stream,
 }  # fmt: skip
-    "batch": lambda pipeline, folder: build_release(pipeline, job_of(folder)),
-    "window": build_window,
-    "stream": build_stream,
-}
 
 
 def check_graph(graph: beam_runner_api_pb2.Pipeline) -> None:

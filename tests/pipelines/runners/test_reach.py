@@ -11,10 +11,7 @@ import pytest
 from tests.engines.processes import free_port
 from tests.support.flink import job_server
 from tracecloak.pipelines.runners import on_beam
-from tracecloak.pipelines.runners.on_beam import (
-    check_workers,
-    pipeline_options,
-)
+from tracecloak.pipelines.runners.on_beam import check_workers, pipeline_options
 from tracecloak.schemas.errors import RetryLater, UsageError
 
 

@@ -164,7 +164,6 @@ def test_a_manifest_that_is_damaged_is_told(tmp_path: Path) -> None:
 def test_another_version_of_its_product_does_not_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches other noise under the same key, whose difference tells of cases."""
     config = stream_config(tmp_path)
     begin(config)
     store = open_store(config)

@@ -15,14 +15,7 @@ import pytest
 
 from tests.support.local_streams import NAME, Script, state_files
 from tests.support.releasing import counting_charges, fix_key, key_files
-from tests.support.stream_runs import (
-    STREAMS,
-    Happening,
-    made,
-    script,
-    steps_of,
-    stream_config,
-)
+from tests.support.stream_runs import STREAMS, Happening, made, script, steps_of, stream_config
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.stream.config import StreamConfig

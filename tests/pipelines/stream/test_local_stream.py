@@ -128,7 +128,6 @@ def damages(path: Path) -> Iterator[list[tuple[str, tuple[Any, ...]]]]:
 
 
 def test_a_state_that_is_damaged_is_refused(tmp_path: Path) -> None:
-    """Catches a stream that goes on with what is left, and a seal that names no record."""
     with pytest.MonkeyPatch.context() as patch:
         fix_key(patch)
         config = stream_config(tmp_path, view="total")
@@ -259,7 +258,6 @@ def test_a_signal_ends_it_and_a_second_one_at_once(number: signal.Signals) -> No
 def test_an_epoch_has_one_subscription_of_its_topic_until_it_is_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches two epochs that take messages from each other, and one that forgets where it was."""
     opened: list[str] = []
     deleted: list[str] = []
     fails = [True]

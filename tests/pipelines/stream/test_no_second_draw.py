@@ -94,7 +94,6 @@ def test_steps_that_were_moved_away_are_not_drawn_again(
     state: str,
     known_by: str,
 ) -> None:
-    """Catches a second release of the same steps, with other numbers, for one spend."""
     config, path, old = cut
     last = max(release.step for release in published(config))
     move_away(config)
@@ -130,7 +129,6 @@ def test_steps_are_not_drawn_again_where_the_key_is_gone_as_well(
 def test_a_running_epoch_keeps_its_key_of_identities(
     cut: tuple[StreamConfig, Path, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Catches cases that closed and count again, as they are remembered under another key."""
     config, _, _ = cut
     store = KeyStore(tmp_path / "keys")
     store._path(config.output, "ward@", ".key").unlink()
@@ -167,7 +165,6 @@ def test_a_ledger_that_is_away_is_waited_for_and_nothing_is_visible(
 
 
 def test_two_epochs_that_begin_at_once_make_one_key_of_identities(tmp_path: Path) -> None:
-    """Catches one that goes on under a key that the other replaced."""
     config = stream_config(tmp_path)
     with KeyStore(tmp_path / "keys").alone(config.output, "ward@"):
         with pytest.raises(RetryLater):
@@ -177,7 +174,6 @@ def test_two_epochs_that_begin_at_once_make_one_key_of_identities(tmp_path: Path
 
 
 def test_an_epoch_whose_files_are_taken_as_they_come_ends(tmp_path: Path) -> None:
-    """Catches a key that stays for ever, since the last file is not there at the end."""
     config = stream_config(tmp_path)
 
     class Taking(Topic):

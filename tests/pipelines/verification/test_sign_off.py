@@ -57,7 +57,6 @@ def page_of(release: Path) -> bytes:
 def test_every_kind_of_release_holds_and_its_page_has_the_numbers_of_the_manifest(
     tmp_path: Path, method: str, number: int
 ) -> None:
-    """Catches a promise, a parameter or a limit that whoever signs would not see."""
     release = made(tmp_path, method, number)
     found = verify(str(release))
     assert failed(found) == {} and found.holds and tuple(states(found)) == CHECKS
@@ -97,7 +96,6 @@ def test_every_kind_of_release_holds_and_its_page_has_the_numbers_of_the_manifes
 
 
 def test_nothing_of_the_original_is_needed_or_shown(tmp_path: Path) -> None:
-    """Catches a page that reads the log, the key store or the ledger."""
     release = made(tmp_path, "private-dfg", 0)
     log = log_file(tmp_path).read_text()
     alone = shutil.move(release, tmp_path / "received")

@@ -235,9 +235,7 @@ def steps_of(n_windows: int) -> list[Step]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("looks", list(itertools.product(LOOKS, LOOKS)), ids=str)
-def test_of_any_two_tries_a_case_counts_in_one_window(
-    looks: tuple[Case, Case],
-) -> None:
+def test_of_any_two_tries_a_case_counts_in_one_window(looks: tuple[Case, Case]) -> None:
     n_counted = 0
     for first, second in itertools.product(steps_of(3), steps_of(3)):
         second = replace(second, name="again" if first.window == second.window else "r")

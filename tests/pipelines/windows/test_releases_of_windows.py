@@ -148,7 +148,6 @@ def test_on_beam_a_window_has_the_bytes_of_the_in_memory_driver(
 def test_a_process_that_is_killed_is_told_and_the_next_run_makes_its_windows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Catches a command that waits for a process which a machine without memory has killed."""
     program = tmp_path / "key-service"
     killing = f'[ "$PPID" = {os.getpid()} ] || kill -9 "$PPID"'
     program.write_text(f"#!/bin/sh\n{killing}\necho {'c0' * 32}\n")
