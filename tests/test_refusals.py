@@ -121,7 +121,9 @@ def kept_positions(folder: Path) -> None:
 
 def database(error: Exception) -> None:
     query = like(query="SELECT 1", database="sqlite:///x")
-    patched(databases, "connected", Mock(side_effect=error), lambda: list(sources._of_query(query)))
+    patched(
+        databases, "connected", Mock(side_effect=error), lambda: list(sources._check_query(query))
+    )
 
 
 def ended_miner() -> None:

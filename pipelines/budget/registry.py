@@ -355,8 +355,11 @@ class ReleaseRegistry:
         except Exception as error:
             from tracecloak.pipelines.runners.failures import reason_of
 
-            told = "nothing was released, and its budget stays spent until you run it again: %s"
-            _LOG.warning(told, reason_of(error))
+            _LOG.warning(
+                "nothing was released, but that could not be recorded: %s. Run the command again, "
+                "or its budget may stay spent",
+                reason_of(error),
+            )
         return True
 
     def keyed_release(self, key_fingerprint: str) -> KeyedRelease:

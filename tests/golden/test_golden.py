@@ -84,7 +84,7 @@ def test_every_choice_of_a_parameter_is_in_a_release() -> None:
     Methods that have a parameter of the same class take the same steps for it.
     """
     declared, released = set(), set()
-    for name, method in METHODS.ours.items():
+    for name, method in METHODS.builtins.items():
         first, *others = examples_of(method)
         further = [{**first, **change} for change in releases.FURTHER.get(name, ())]
         params = [method.Params(**example).resolved() for example in (first, *others, *further)]

@@ -45,7 +45,7 @@ def test_a_name_that_a_table_had_is_there_or_removed(table: Plugins[Any]) -> Non
 
     One that goes is named in `removed` of its table; one that comes is recorded.
     """
-    assert table.ours.keys() | table.removed == set(names_given()[table.group])
+    assert table.builtins.keys() | table.removed == set(names_given()[table.group])
 
 
 def test_every_table_is_recorded() -> None:

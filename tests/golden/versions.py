@@ -61,7 +61,7 @@ def current(digests: Mapping[str, Mapping[str, list[str]]]) -> Versions:
         digests: Of the releases, as golden.json has them.
     """
     found: Versions = {}
-    for name, method in METHODS.ours.items():
+    for name, method in METHODS.builtins.items():
         examples = [method.Params(**example).resolved() for example in examples_of(method)]
         body = {
             "defaults": _defaults(method.Params),
@@ -72,11 +72,11 @@ def current(digests: Mapping[str, Mapping[str, list[str]]]) -> Versions:
             "resolved": examples,
         }
         if name in _WITH_GENERATORS:
-            body["steps"] = {n: getattr(g, "version", 1) for n, g in GENERATORS.ours.items()}
+            body["steps"] = {n: getattr(g, "version", 1) for n, g in GENERATORS.builtins.items()}
         body["released"] = _released({n: d for n, d in digests.items() if _is_of(name, n)})
         found[name] = {str(method.version): body}
     of_config = {n: v for n, v in _defaults(StreamConfig).items() if n in IN_DIGEST}
-    for name, product in STREAM_PRODUCTS.ours.items():
+    for name, product in STREAM_PRODUCTS.builtins.items():
         # The vocabulary had a default once, which was refused.
         defaults = {"vocabulary": None, **_defaults(product.Params), **of_config}
         body: dict[str, Any] = {"defaults": defaults}
@@ -135,7 +135,7 @@ def record(digests: Mapping[str, Mapping[str, list[str]]]) -> None:
     body = merged(recorded(), current(digests))
     RECORDED.write_text(json.dumps(body, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     known = names_given()
-    names = {t.group: sorted({*known.get(t.group, ()), *t.ours}) for t in TABLES}
+    names = {t.group: sorted({*known.get(t.group, ()), *t.builtins}) for t in TABLES}
     NAMES.write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
 
 

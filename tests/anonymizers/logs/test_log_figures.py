@@ -19,10 +19,10 @@ from tests.support.logs import MINUTE, Variant, histogram, trace_batch
 from tracecloak.anonymizers.logs.log_figures import (
     OF_CORRECTION,
     Estimate,
+    clipped_estimate,
     figure_within,
     flow_figures,
     groups_of_log,
-    of_clipped,
     time_figures,
     wait_figures,
 )
@@ -68,8 +68,10 @@ def test_the_interval_is_that_of_the_estimate_and_reaches_to_the_released_number
 def test_of_cases_that_nothing_is_left_of_the_sum_says_what_it_says() -> None:
     """Catches a division by what is left: nothing is if the clip is below every case."""
     row = Measure(sums.EVENTS, (), 50.0, 6.0)
-    assert of_clipped(row, 8.0, 0.0).value == 50 and of_clipped(row, 8.0, 4.0).value == 100
-    assert of_clipped(row, 8.0, 0.0).variance == 6**2 + (OF_CORRECTION * 8) ** 2
+    assert (
+        clipped_estimate(row, 8.0, 0.0).value == 50 and clipped_estimate(row, 8.0, 4.0).value == 100
+    )
+    assert clipped_estimate(row, 8.0, 0.0).variance == 6**2 + (OF_CORRECTION * 8) ** 2
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.integers(0, 10**6))

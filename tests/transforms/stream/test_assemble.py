@@ -67,7 +67,7 @@ class Pane(NamedTuple):
 def named(cases: Iterable[str]) -> dict[str, str]:
     """What the cases are called in the output."""
     ids = pa.array(sorted(set(cases)), pa.string())
-    keys = Identities(KEY.resolve())._of["case"].of_text(ids)
+    keys = Identities(KEY.resolve())._of["case"].text_blocks(ids)
     return dict(zip(hex_names(keys).to_pylist(), ids.to_pylist(), strict=True))
 
 

@@ -60,7 +60,7 @@ def test_who_has_no_region_or_no_credentials_is_told_the_mend(
         signer = SimpleNamespace(generate_auth_token=refuse)
         monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", ModuleType("signer"))
         monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer.MSKAuthTokenProvider", signer)
-    with pytest.raises(UsageError, match=r"no region.*sasl\.oauthbearer\.config=region=REGION"):
+    with pytest.raises(UsageError, match=r"region.*sasl\.oauthbearer\.config=region=REGION"):
         token_of("msk", "broker:1", "")
     with pytest.raises(UsageError, match=r"gives no token \(.*\): give this"):
         token_of("msk", SERVERS, "")
