@@ -18,12 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.distributions import VariantDistribution
+from tests.support.distributions import variants_apart
 from tests.support.keys import release_key
 from tests.support.real_logs import real_log
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.pretsa.method import Pretsa
-from tracecloak.examination.measure.measures import variant_emd
 from tracecloak.examination.measure.utility import aligned_variants, total_variation
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -50,10 +49,7 @@ def released(folder: Path, name: str, number: int = 0, **params: Any) -> tuple[f
     assert batch.n_cases == traces.n_cases
     assert not made.protect_ends or after.counts.min() >= made.k
     sums = [float(side.durations.sum(dtype=np.float64)) for side in (traces, batch)]
-    own = VariantDistribution(before.offsets, before.codes, before.counts)
-    others = VariantDistribution(after.offsets, after.codes, after.counts)
-    emd = variant_emd(own, others)
-    assert emd is not None
+    emd = variants_apart(before, after)
     result = total_variation(counts, found), emd, abs(sums[1] / sums[0] - 1)
     print(name, params, after.n_variants, *result)  # noqa: T201
     return result

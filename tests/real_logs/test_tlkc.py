@@ -12,13 +12,12 @@ from typing import Any
 
 import pytest
 
-from tests.support.distributions import VariantDistribution
+from tests.support.distributions import variants_apart
 from tests.support.real_logs import sepsis
 from tests.support.tlkc_logs import release_of, values_of
 from tracecloak.anonymizers.tlkc.method import Tlkc
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.verify import count_violations
-from tracecloak.examination.measure.measures import variant_emd
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -33,17 +32,6 @@ def params(log: TraceBatch, **more: Any) -> TlkcParams:
         {DIAGNOSE: {"values": values_of(log, DIAGNOSE)}} if DIAGNOSE in log.attributes else {}
     )
     return TlkcParams(**{"k": 20, "confidence": 0.5, "sensitive": sensitive, **more})
-
-
-def distribution(traces: TraceBatch) -> VariantDistribution:
-    variants = VariantHistogram.from_traces(traces)
-    return VariantDistribution(variants.offsets, variants.codes, variants.counts)
-
-
-def distance(log: TraceBatch, released: TraceBatch) -> float:
-    found = variant_emd(distribution(log), distribution(released))
-    assert found is not None
-    return found
 
 
 @pytest.mark.parametrize(
@@ -65,7 +53,7 @@ def test_sepsis_keeps_at_least_what_the_authors_code_keeps(
     [released] = release_of([log], Tlkc(), given)
     assert any(count_violations([log_as_released(log)], given))
     Tlkc().verify([released], given)
-    found = distance(log, released)
+    found = variants_apart(*map(VariantHistogram.from_traces, (log, released)))
     print(f"{kind}: {released.n_events} events, distance {found:.4f}")  # noqa: T201
     assert released.n_cases == log.n_cases == 1050
     assert released.n_events >= authors_events

@@ -17,6 +17,7 @@ from scipy import optimize, stats
 from tests.support import broken_noise
 from tests.support.broken_noise import BROKEN, Sampler
 from tests.support.chi_square import ALPHA
+from tests.support.privacy_loss import gaussian_delta
 from tests.support.tiers import at_night
 from tracecloak.examination.attack.bounds import epsilon_lower_bound
 
@@ -83,15 +84,9 @@ def test_a_threshold_that_delta_allows_is_passed_and_the_one_below_is_not() -> N
     assert epsilon_lower_bound(a, b, delta).epsilon > 1
 
 
-def gaussian_delta(deviation: float, epsilon: float) -> float:
-    """Balle and Wang, 2018: the exact delta of Gaussian noise at sensitivity 1."""
-    half, drift = 1 / (2 * deviation), epsilon * deviation
-    return float(stats.norm.cdf(half - drift) - math.exp(epsilon) * stats.norm.cdf(-half - drift))
-
-
 @pytest.mark.parametrize("delta", [0.01, 0.1])
 def test_gaussian_noise_is_passed_at_its_delta_and_condemned_at_less_noise(delta: float) -> None:
-    deviation = optimize.brentq(lambda s: gaussian_delta(s, 1.0) - delta, 0.1, 20)
+    deviation = optimize.brentq(lambda s: gaussian_delta(1 / s, 1.0) - delta, 0.1, 20)
     rng = np.random.default_rng(14)
     for factor in (1.0, 0.7):
         a, b = (rng.normal(mean, factor * deviation, (N, 1)) for mean in (1, 0))

@@ -27,6 +27,7 @@ import pyarrow as pa
 import pytest
 
 from tests.support.coupled_noise import SPLITS, Coupled, Sum, loss_of_split
+from tests.support.privacy_loss import gaussian_delta, normal_below
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
@@ -472,7 +473,7 @@ class _Spent:
             losses = dict(after)
         mu = math.sqrt(sum(self.squared.values()))
         mean = sum(
-            weight * _gaussian_delta(mu, epsilon * _SLACK - loss) for loss, weight in losses.items()
+            weight * gaussian_delta(mu, epsilon * _SLACK - loss) for loss, weight in losses.items()
         )
         return mean + sum(self.passing.values())
 
@@ -495,22 +496,11 @@ class _Spent:
         return ", ".join(text for own, text in parts if own)
 
 
-def _gaussian_delta(mu: float, epsilon: float) -> float:
-    """Of the Gaussian mechanism (Balle and Wang 2018, Theorem 8); of none at all with mu 0."""
-    if mu == 0:
-        return -math.expm1(min(epsilon, 0.0))
-    return _below(mu / 2 - epsilon / mu) - math.exp(epsilon) * _below(-mu / 2 - epsilon / mu)
-
-
-def _below(x: float) -> float:
-    return math.erfc(-x / math.sqrt(2)) / 2
-
-
 def _tail(own: Sum, least: int, cut_off_at: int | None) -> float:
     """An upper bound of the probability that the noise is so large."""
     scale = float(own.scale)
     if own.law != "laplace":
-        return _below(-(least - 1) / scale)
+        return normal_below(-(least - 1) / scale)
     if cut_off_at is not None:
         weights = np.exp(-np.abs(np.arange(-cut_off_at, cut_off_at + 1)) / scale)
         return float(weights[max(least + cut_off_at, 0) :].sum() / weights.sum())

@@ -166,6 +166,16 @@ def as_released(counts: Mapping[Any, int]) -> ReleasedVariants:
     )
 
 
+def read_released(variants: ReleasedVariants) -> dict[Variant, int]:
+    """Released variants, in their order; checks their shape on the way."""
+    names, counts = variants.names.to_pylist(), variants.counts
+    assert variants.offsets.dtype == counts.dtype == np.int64 and variants.codes.dtype == np.int32
+    assert (counts > 0).all() and (np.diff(counts) <= 0).all() and names == sorted(names)
+    found = {tuple(row["variant"]): row["count"] for row in variants.to_table().to_pylist()}
+    assert len(found) == len(counts)
+    return found
+
+
 def log_of(counts: Mapping[str, int], names: str | None = None) -> TraceBatch:
     """Cases of variants whose activities are letters."""
     texts = itertools.chain.from_iterable([variant] * n for variant, n in counts.items())

@@ -7,6 +7,7 @@ the code that calibrates the noise; exponentials come from mpmath's interval ari
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -140,3 +141,16 @@ def delta_between(p: Law, q: Law, epsilon: Fraction) -> tuple[Fraction, Fraction
     """Encloses the larger of both directions: the delta of this pair of neighbours."""
     there, back = hockey_stick(p, q, epsilon), hockey_stick(q, p, epsilon)
     return max(there[0], back[0]), max(there[1], back[1])
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """Of Gaussian noise at a change of mu deviations (Balle and Wang 2018, Theorem 8)."""
+    if mu == 0:
+        return -math.expm1(min(epsilon, 0.0))
+    cut = epsilon / mu
+    return normal_below(mu / 2 - cut) - math.exp(epsilon) * normal_below(-mu / 2 - cut)
+
+
+def normal_below(x: float) -> float:
+    """The probability that a standard normal number is below."""
+    return math.erfc(-x / math.sqrt(2)) / 2

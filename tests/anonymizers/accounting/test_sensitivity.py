@@ -33,8 +33,6 @@ from tracecloak.anonymizers.logs.attributes import (
     clipped_sums,
 )
 from tracecloak.anonymizers.rigorous.clips import sums_sensitivity, whole_sums_sensitivity
-from tracecloak.anonymizers.times.case_spans import count_granularities, count_spans
-from tracecloak.anonymizers.times.case_starts import count_starts
 from tracecloak.anonymizers.times.step_durations import count_durations, whole_norm
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.anonymizers.trees.cuts import PAIR_UNITS, cases_by_ends, clipped_pairs
@@ -300,15 +298,6 @@ def test_steps_count_a_third_time_where_the_variant_is_a_class():
         (activities(1), sensitivity.of_distinct_cells(1)),
         at_night(activities(2), sensitivity.of_distinct_cells(2)),
         (activities(3), sensitivity.of_distinct_cells(3)),
-        (
-            counted_by(Counted(ClippedCells, count_starts, (ALWAYS,))),
-            sensitivity.of_distinct_cells(2),
-        ),
-        (counted_by(Counted(ClippedCells, count_spans, (ALWAYS, 16))), sensitivity.of_one_cell()),
-        (
-            counted_by(Counted(ClippedCells, count_granularities, ("UTC",))),
-            sensitivity.of_one_cell(),
-        ),
         (
             counted_by(Counted(ClippedCells, count_durations, (ALWAYS, 4, whole_norm(3), 1))),
             sensitivity.of_steps(3),

@@ -22,9 +22,6 @@ from tracecloak.anonymizers.indicators.declared import PERIODS, OneIndicator
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 
-HOUR = 3_600_000_000
-
-
 READ = pydantic.TypeAdapter(OneIndicator)
 
 

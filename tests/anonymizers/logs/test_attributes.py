@@ -18,6 +18,7 @@ import pyarrow as pa
 import pydantic
 import pytest
 
+from tests.anonymizers.logs.test_private_log import params_of as public_log
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
 from tests.support.logs import as_released
@@ -25,7 +26,6 @@ from tests.support.silence import MeasureRecorder
 from tracecloak.anonymizers.logs import attributes
 from tracecloak.anonymizers.logs.attributes import AttributeDecision, HandoverDecision
 from tracecloak.anonymizers.logs.params import PrivateLogParams
-from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS
@@ -126,19 +126,8 @@ def test_vectors_of_cases_are_those_of_a_loop(cells_of, attribute, cases, naive,
     assert max(map(max, filter(None, found))) < cells.n_keys
 
 
-PUBLIC: dict[str, Any] = {
-    "epsilon": "1",
-    "vocabulary": ("A", "B", "C"),
-    "max_trace_length": 6,
-    "first_date": "2024-01-01",
-    "last_date": "2024-12-31",
-    "l2_clip": "4",
-    "attributes": {"x": {"values": ["v", "w"], "handovers": True}},
-}
-
-
 def params_of(**changes: Any) -> PrivateLogParams:
-    return PrivateLog.Params(**{**PUBLIC, **changes})
+    return public_log(**{"attributes": {"x": {"values": ["v", "w"], "handovers": True}}, **changes})
 
 
 def test_counters_look_at_what_was_bought() -> None:

@@ -43,7 +43,6 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 
 END = "end"  # as a symbol of naive prefixes
 ZERO, MILLIONTH = Fraction(0), Fraction(1, 10**6)
-NOT_SEEN = -(10**6)
 
 
 def no_noise(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:

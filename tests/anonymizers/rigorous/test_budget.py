@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 
+from tests.anonymizers.rigorous.test_parts import RIGOROUS
 from tests.support.examples import examples_of
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.calibration import exact
@@ -221,15 +222,9 @@ def check(spends: tuple[Spend, ...], epsilon: Fraction, delta: Fraction) -> None
     assert 0.97 * epsilon <= found <= 1.001 * epsilon + slack
 
 
-RIGOROUS = [
-    (name, k)
-    for name, method in sorted(METHODS.items())
-    if method.guarantee_kind == "rigorous"
-    for k in range(len(examples_of(method)))
-]
-
-
-@pytest.mark.parametrize(("name", "k"), RIGOROUS)
+@pytest.mark.parametrize(
+    ("name", "k"), [own for own in RIGOROUS if METHODS[own[0]].guarantee_kind == "rigorous"]
+)
 def test_every_example_keeps_its_claim_and_uses_it(name: str, k: int) -> None:
     method = METHODS[name]
     params = method.Params(**examples_of(method)[k])

@@ -112,10 +112,7 @@ def test_a_large_delta_is_permitted_by_a_flag_that_the_statement_repeats(
             method.Params(**given, **permission)
     params = method.Params(**given, allow_large_delta=True)
     said = method.guarantee(params).not_covered[0]
-    text = decimal_text(Fraction(delta))
-    assert said.startswith(
-        f"Delta {text} is above 1e-5: the promise allows that with probability up to {text} "
-    )
+    assert said.startswith(f"Delta {decimal_text(Fraction(delta))} is above 1e-5")
     assert params.resolved()["allow_large_delta"] is True
 
     # Where it permits nothing, it says nothing, and what was released before stays as it was.
@@ -163,14 +160,7 @@ LISTED = ("private-log", "private-dfg", "process-tree", "markov-log", "privtree"
 @pytest.mark.parametrize("name", LISTED)
 @pytest.mark.parametrize(
     ("epsilon", "found"),
-    [
-        (
-            "1",
-            "finds activities of about [0-9]+ cases or more where a case has 16 distinct ones, and "
-            "of [0-9]+ where it has 4, and counts all others",
-        ),
-        ("1e-13", "buy_vocabulary: it finds no activity at this epsilon and delta, and counts"),
-    ],
+    [("1", "finds activities of about [0-9]+ .* and of [0-9]+"), ("1e-13", "finds no activity")],
 )
 def test_a_vocabulary_that_is_not_declared_is_refused_at_any_epsilon(
     name: str, epsilon: str, found: str

@@ -21,7 +21,7 @@ from scipy import signal, stats
 from tests.support import privacy_loss
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
-from tests.support.privacy_loss import Law, delta_between
+from tests.support.privacy_loss import Law, delta_between, gaussian_delta
 from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise, variant_noise
@@ -349,12 +349,6 @@ def test_a_unit_that_counts_more_often_pays_for_laplace_noise_so_often() -> None
         assert of.budget_at(4, Strategy.repeated_norm) == (4, 4 * delta)  # type: ignore[arg-type]
 
 
-def delta_at(epsilon: float, ratio: float) -> float:
-    """The delta of Gaussian noise at a change of so many deviations (Balle and Wang 2018)."""
-    below = stats.norm.cdf(ratio / 2 - epsilon / ratio)
-    return float(below - math.exp(epsilon) * stats.norm.cdf(-ratio / 2 - epsilon / ratio))
-
-
 @pytest.mark.parametrize("length", [None, 1, 4])
 def test_a_unit_that_changes_more_pays_for_its_norm(length: int | None) -> None:
     """All of the horizon of w-events, and cases that count again (Balle and Wang 2018)."""
@@ -372,7 +366,7 @@ def test_a_unit_that_changes_more_pays_for_its_norm(length: int | None) -> None:
             epsilon, delta = noise.budget_at(2, norm)
             ratio = float(norm(noise.strategy)) * 1000 / noise.deviation
             assert delta == MILLIONTH
-            assert delta_at(float(epsilon), ratio) == pytest.approx(1e-6, rel=1e-3)
+            assert gaussian_delta(ratio, float(epsilon)) == pytest.approx(1e-6, rel=1e-3)
             assert epsilon > found[-1]
             found.append(epsilon)
     if length == 1:  # as much as that many cases in other steps

@@ -258,13 +258,6 @@ def test_the_bound_by_products_is_what_it_is_defined_to_be(
     assert strategy.squared_norm(n_times, gap) == bound_by_products(largest, n_times, gap)
 
 
-def test_exactly_as_long_as_one_where_it_counts_once() -> None:
-    strategy = Strategy(20, None, COLUMN_UNITS)
-    once = strategy.norm(Participation())
-    assert strategy.repeated_norm(1, 3) == strategy.repeated_norm(9, 20) == once
-    assert strategy.repeated_norm(2, 19) > once
-
-
 STRATEGY = Strategy(3, None)
 
 

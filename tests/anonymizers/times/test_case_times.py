@@ -39,7 +39,6 @@ BORDERS = time_borders(N_BINS, N_TICKS).tolist()
 PERIODS = Periods(np.array([10 * DAY, 50 * DAY]), np.array([0, 0.5, 0.75, 1]))
 RELEASED = as_released({"AB": 50, "A": 30, "ABB": 20})
 VARIANTS = ["AB", "A", "ABB"]
-CLASSES = CaseClasses.of(RELEASED, WORDS)
 WIDE = np.arange(N_BINS)
 SPANS = SpansDecision(np.array(BORDERS), np.ones(N_BINS), N_TICKS, np.zeros(N_BINS), 1.0, WIDE)
 DECISIONS: dict[str, Any] = {

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.anonymizers.tlkc.test_method import known, words_of
+from tests.anonymizers.tlkc.test_method import HALF, RESOURCE_DECLARED, known, words_of
 from tests.support import tlkc_logs
 from tests.support.logs import read_cases
 from tests.support.tlkc_logs import (
@@ -29,7 +29,7 @@ from tests.support.tlkc_logs import (
     release_of,
     traces_with,
 )
-from tests.support.tlkc_naive import RESOURCES, small_logs
+from tests.support.tlkc_naive import small_logs
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.tlkc import method, subtrace_groups
 from tracecloak.anonymizers.tlkc.k_anonymous_variants import (
@@ -49,9 +49,8 @@ from tracecloak.schemas.statistics.background_knowledge import (
 )
 
 DISEASES = ["Cancer", "Infection", "Corona", "Flu", "HIV", "Poisoning"]
-Rows = Mapping[str, tuple[str, str]]
 CORRECTED_8 = {**tlkc_logs.TABLE_8, "5": (tlkc_logs.TABLE_8["5"][0], "HIV")}
-HALF = Fraction(1, 2)
+OF_TABLE_3 = {RESOURCE: {"values": [*RESOURCE_OF.values(), ZERO[1]]}}
 
 
 def params(**given: Any) -> TlkcParams:
@@ -63,9 +62,7 @@ def params(**given: Any) -> TlkcParams:
         "theta": 0.25,
         "knowledge_kind": "relative",
         "perspective": "activity_resource",
-        "resources": {
-            tlkc_logs.RESOURCE: {"values": [*tlkc_logs.RESOURCE_OF.values(), tlkc_logs.ZERO[1]]}
-        },
+        "resources": OF_TABLE_3,
         "sensitive": {tlkc_logs.DISEASE: {"values": DISEASES}},
     }
     return TlkcParams(**{**values, **given})
@@ -93,7 +90,7 @@ class Names:
 def test_table_6_follows_from_the_corrected_table_3() -> None:
     """The printed 0.16 of (VI, D1, 8) is a sixth, cut off."""
     given = params()
-    traces = tlkc_logs.hours_log(tlkc_logs.CORRECTED, hour_zero=True)
+    traces = hours_log(tlkc_logs.CORRECTED, hour_zero=True)
     names, cases = Names(traces, given), known(traces, given)
     labels = method.labels_of(cases, given.sensitive_attributes)
     violating = method.minimal_violations(cases, labels, "relative", PatternCriteria(2, HALF), 2)
@@ -119,9 +116,7 @@ def steps(traces: TraceBatch) -> list[tuple[tuple[str, int], ...]]:
 
 def test_the_corrected_table_3_is_released_as_table_8() -> None:
     given = params(algorithm="frequent_traces")
-    [released] = tlkc_logs.release_of(
-        [tlkc_logs.hours_log(tlkc_logs.CORRECTED, hour_zero=True)], Tlkc(), given
-    )
+    [released] = release_of([hours_log(tlkc_logs.CORRECTED, hour_zero=True)], Tlkc(), given)
     assert sorted(steps(released)) == sorted(steps(hours_log(CORRECTED_8, hour_zero=True)))
     assert sorted(
         released.attributes[tlkc_logs.DISEASE].take(released.offsets[:-1]).to_pylist()
@@ -132,15 +127,10 @@ VARIANTS, SUBTRACES = KAnonymousVariants(), KAnonymousSubtraces()
 BASELINE_DISEASES = [disease for _, disease in TABLE_3.values()]
 
 
-def baseline_params(k: int, **more: Any) -> KAnonymousParams:
-    return KAnonymousParams(k=k, **more)
-
-
 def of_everything(k: int) -> KAnonymousParams:
     """All that a trace of Table 3 has is known."""
-    declared = {RESOURCE: {"values": [*RESOURCE_OF.values(), ZERO[1]]}}
-    return baseline_params(
-        k, perspective="activity_resource", knowledge_kind="relative", resources=declared
+    return KAnonymousParams(
+        k=k, perspective="activity_resource", knowledge_kind="relative", resources=OF_TABLE_3
     )
 
 
@@ -189,11 +179,11 @@ def test_a_release_is_k_anonymous_and_invents_nothing(
     method: Anonymizer, kind: str, log: Mapping[str, Case], k: int
 ) -> None:
     """Each case is a part of its own; one that k cases share stays whole."""
-    given_ = baseline_params(
-        k,
+    given_ = KAnonymousParams(
+        k=k,
         knowledge_kind=kind,
         perspective="activity_resource",
-        resources={RESOURCE: {"values": list(RESOURCES)}},
+        resources=RESOURCE_DECLARED,
     )
     known = {
         case: tuple((a, r, t - events[0][2] if kind == "relative" else 0) for a, r, t in events)

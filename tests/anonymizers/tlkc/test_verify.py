@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.anonymizers.tlkc import test_method
+from tests.anonymizers.tlkc.test_method import DISEASE_DECLARED, RESOURCE_DECLARED
 from tests.support.tlkc_logs import (
     DISEASE,
     HOUR_US,
@@ -60,15 +62,9 @@ def test_what_is_found_is_what_plain_python_finds(
     assert verify.count_violations(batches, asked) == (len(too_few), len(too_sure))
 
 
-def params(kind: Any, perspective: str, k: int = 3, **more: Any) -> TlkcParams:
-    return TlkcParams(
-        k=k,
-        knowledge_kind=kind,
-        perspective=perspective,
-        resources={} if perspective == "activity" else {RESOURCE: {"values": list(RESOURCES)}},
-        sensitive={DISEASE: {"values": list(VALUES)}},
-        **{"confidence": 0.7, **more},
-    )
+def params(kind: str, perspective: str, k: int = 3, **more: Any) -> TlkcParams:
+    given_ = {"confidence": 0.7, "sensitive": DISEASE_DECLARED, **more}
+    return test_method.params(kind, perspective, k=k, **given_)
 
 
 def some_log() -> TraceBatch:
@@ -141,17 +137,9 @@ def test_a_release_is_verified_as_it_is_read_again() -> None:
         )
         for i in range(24)
     }
-    sensitive = {
-        DISEASE: {"values": list(VALUES)},
-        "case:age": {"bounds": [0, 99], "n_bins": 20, "whole": True},
-    }
-    given_ = TlkcParams(
-        k=3,
-        perspective="activity_resource",
-        resources={RESOURCE: {"values": list(RESOURCES)}},
-        sensitive=sensitive,
-        confidence=0.6,
-    )
+    age = {"case:age": {"bounds": [0, 99], "n_bins": 20, "whole": True}}
+    sensitive = {**DISEASE_DECLARED, **age}
+    given_ = params("relative", "activity_resource", sensitive=sensitive, confidence=0.6)
     [released] = release_of([traces_with(cases)], Tlkc(), given_)
     known = naive(released, "relative", "activity_resource", 2).cases
     matching = min((cases for piece, cases in known.items() if piece), key=len)
@@ -186,7 +174,7 @@ def test_k_anonymity_is_counted_as_plain_python_counts(
         k=k,
         knowledge_kind="relative" if timed else "sequence",
         perspective="activity_resource",
-        resources={RESOURCE: {"values": list(RESOURCES)}},
+        resources=RESOURCE_DECLARED,
     )
     if min(alike.values()) < k:
         with pytest.raises(GuaranteeError, match=f"k={k}: a variant has fewer cases"):

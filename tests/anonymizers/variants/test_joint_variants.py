@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.generators import answer_of, budget
 from tests.support.keys import randomness
-from tests.support.logs import Variant, histogram
+from tests.support.logs import Variant, histogram, read_released
 from tests.support.recording import Drawn, Recording
 from tests.support.silence import Silence
 from tracecloak.anonymizers.accounting.composition import rough_gaussian_delta
@@ -60,9 +60,7 @@ def domain(max_units: int = 1) -> Domain:
 
 
 def variants_of(made: ReleasedVariants) -> Counter[Variant]:
-    rows = made.to_table().to_pylist()
-    assert len({tuple(row["variant"]) for row in rows}) == len(rows)
-    return Counter({tuple(row["variant"]): row["count"] for row in rows})
+    return Counter(read_released(made))
 
 
 LOGS: dict[str, dict[Variant, int]] = {
@@ -307,7 +305,7 @@ def test_without_noise_the_sums_are_those_of_the_log() -> None:
     """The clip takes a little of the arcs, and of nothing else."""
     made, sums = noted(Silence())
     assert {row.value for row in sums.rows(figures.CASES)} == {801.0}
-    released = {tuple(row["variant"]): row["count"] for row in made.to_table().to_pylist()}
+    released = read_released(made)
     arcs, expected = {row.of: row.value for row in sums.rows(figures.ARC)}, arcs_of(LOG)
     assert set(arcs) == set(arcs_of(released))
     assert all(0.5 * expected[ends] <= value <= expected[ends] for ends, value in arcs.items())

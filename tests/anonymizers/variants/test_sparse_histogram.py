@@ -35,7 +35,6 @@ from tracecloak.anonymizers.variants.sparse_histogram import (
     _numbers,
 )
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
-from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 ZERO = Fraction(0)
@@ -61,18 +60,7 @@ def released(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sparse_histogram, "JUNK", Fraction(junk))
         made = answer_of(SparseHistogram(), counted, of, epsilon, ZERO, randomness(number))
-    return read(made)
-
-
-def read(variants: ReleasedVariants) -> dict[Variant, int]:
-    assert variants.offsets.dtype == variants.counts.dtype == np.int64
-    assert variants.codes.dtype == np.int32
-    assert (variants.counts > 0).all() and (np.diff(variants.counts) <= 0).all()
-    assert sorted(variants.names.to_pylist()) == variants.names.to_pylist()
-    rows = variants.to_table().to_pylist()
-    found = {tuple(row["variant"]): row["count"] for row in rows}
-    assert len(found) == len(rows)
-    return found
+    return logs.read_released(made)
 
 
 @pytest.mark.by_day(8)

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.keys import randomness, release_key
-from tests.support.logs import Log, Variant, histogram, trace_batch
+from tests.support.logs import Log, Variant, histogram, read_released, trace_batch
 from tests.support.rounds import run_rounds
 from tests.support.silence import Silence
 from tracecloak.anonymizers.accounting.calibration import (
@@ -41,16 +41,6 @@ METHOD = VariantHistogramMethod()
 
 def params_of(epsilon: str = "1", **given_: Any) -> VariantHistogramParams:
     return VariantHistogramParams(epsilon=epsilon, **given_)
-
-
-def counts_of(variants: ReleasedVariants) -> dict[Variant, int]:
-    """A released histogram as a dict, in its order; checks its shape on the way."""
-    assert variants.offsets.dtype == variants.counts.dtype == np.int64
-    assert variants.codes.dtype == np.int32
-    rows = variants.to_table().to_pylist()
-    found = {tuple(row["variant"]): row["count"] for row in rows}
-    assert len(found) == len(rows) == variants.n_variants
-    return found
 
 
 def decided(
@@ -106,7 +96,7 @@ def test_the_published_thresholds_reach_the_release(
         statistics = {"variants": many, "names": ActivityVocabulary.of("ABC")}
         keyed = randomness().with_noise(silent)
         made = METHOD.decide("variants", statistics, {}, params, keyed).variants
-        assert counts_of(made) == {("C",): 10**6, ("B",): params.threshold}
+        assert read_released(made) == {("C",): 10**6, ("B",): params.threshold}
         assert silent.draws == [(law, 3, 1 / Fraction(epsilon))]
 
 
@@ -138,8 +128,8 @@ def test_the_interval_is_the_smallest_that_holds_the_noise(
 def test_a_variants_count_does_not_depend_on_the_others(others: set[Variant], number: int) -> None:
     """Same key, same names: alone and among others a variant gets the same noise."""
     params = params_of("2")
-    alone = counts_of(decided({("A", "B"): 30}, params, number))
-    among = counts_of(decided({**dict.fromkeys(others, 9), ("A", "B"): 30}, params, number))
+    alone = read_released(decided({("A", "B"): 30}, params, number))
+    among = read_released(decided({**dict.fromkeys(others, 9), ("A", "B"): 30}, params, number))
     assert among["A", "B"] == alone["A", "B"]
 
 
@@ -156,7 +146,7 @@ def test_a_variants_count_does_not_depend_on_the_others(others: set[Variant], nu
 def test_no_variant_is_ever_invented(counts: dict[Variant, int], number: int, noise: str) -> None:
     params = params_of("3", delta="1e-5", noise=noise)
     made = decided(counts, params, number)
-    found = counts_of(made)
+    found = read_released(made)
     assert set(found) <= set(counts)
     assert all(count >= params.threshold for count in found.values())
     assert list(found.values()) == sorted(found.values(), reverse=True)
