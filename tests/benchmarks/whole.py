@@ -21,7 +21,7 @@ _BEAM = Work("import apache_beam", ("-c", "import apache_beam"))
 
 def counted(name: str, log: Path, n_cases: int) -> Work:
     """Returns a way of counting, see `work`."""
-    arguments = ("-m", "tests.benchmarks.work", name, str(log), "16")
+    arguments = ("-m", "tests.benchmarks.work", name, str(log))
     return Work(name, arguments, N_EVENTS[n_cases], says_seconds=True)
 
 

@@ -1,6 +1,6 @@
 """Counting of a log in several ways, which the benchmarks compare; each in a process of its own.
 
-`python -m tests.benchmarks.work NAME LOG [SHARDS]` prints what it took of the processor, and what
+`python -m tests.benchmarks.work NAME LOG` prints what it took of the processor, and what
 was counted. Imports are not timed; reading the Parquet file is.
 """
 
@@ -30,6 +30,7 @@ from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource
 
 Counts = dict[str, int]
+_SHARDS = 16
 # What a stage counted, in this process.
 _found: Counts = {}
 
@@ -52,7 +53,7 @@ def finish(variants: VariantHistogram, graph: DirectlyFollows) -> Counts:
     }
 
 
-def bare_kernels(path: str, shards: int) -> Counts:
+def bare_kernels(path: str) -> Counts:
     """No Beam: read, sort, variants, directly-follows, DAFSA, contingency table."""
     source = source_of(path)
     batches = [events for file in source.files for events, _ in source.read(file)]
@@ -72,11 +73,11 @@ def _finish(once: None, totals: Iterable[Chunk]) -> None:
     _found.update(finish(found["variants"], found["graph"]))
 
 
-def columnar_beam(path: str, shards: int) -> Counts:
+def columnar_beam(path: str) -> Counts:
     """The same on Beam, as tracecloak does it."""
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         read = pipeline | ReadFiles(source_of(path))
-        grouped = read["events"] | GroupIntoTraces(shards)
+        grouped = read["events"] | GroupIntoTraces(_SHARDS)
         kinds: dict[str, Any] = {"variants": VariantHistogram, "graph": DirectlyFollows}
         totals = grouped | "Count" >> CountStatistics(kinds, _count)
         _ = (
@@ -126,7 +127,7 @@ def _finish_per_event(
     _found.update(finish(histogram, DirectlyFollows(none, none, counts)))
 
 
-def per_event_beam(path: str, shards: int) -> Counts:
+def per_event_beam(path: str) -> Counts:
     """The same counting per event on Beam."""
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         variants = (
@@ -150,7 +151,7 @@ def per_event_beam(path: str, shards: int) -> Counts:
 # --- The same by other libraries --------------------------------------------------------------
 
 
-def polars_counts(path: str, shards: int) -> Counts:
+def polars_counts(path: str) -> Counts:
     """Variants and directly-follows pairs by polars, from the same file."""
     import polars as pl
 
@@ -171,7 +172,7 @@ def polars_counts(path: str, shards: int) -> Counts:
     }
 
 
-def duckdb_counts(path: str, shards: int) -> Counts:
+def duckdb_counts(path: str) -> Counts:
     """Variants and directly-follows pairs by DuckDB, from the same file."""
     import duckdb
 
@@ -199,7 +200,7 @@ def duckdb_counts(path: str, shards: int) -> Counts:
 _CASE, _ACTIVITY, _STAMP = "case_id", "activity", "timestamp"
 
 
-WORK: dict[str, Callable[[str, int], Counts]] = {
+WORK: dict[str, Callable[[str], Counts]] = {
     "bare kernels": bare_kernels,
     "columnar Beam": columnar_beam,
     "per-event Beam": per_event_beam,
@@ -213,9 +214,8 @@ if __name__ == "__main__":
     from tests.benchmarks import work
 
     name, path = sys.argv[1], sys.argv[2]
-    shards = int(sys.argv[3]) if len(sys.argv) > 3 else 16
     sys.argv[1:] = []  # which Beam would read
     keep_freed_memory()  # as the command does
     began = time.process_time()
-    counts = work.WORK[name](path, shards)
+    counts = work.WORK[name](path)
     print(json.dumps({"seconds": time.process_time() - began, "counts": counts}))

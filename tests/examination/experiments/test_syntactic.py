@@ -220,11 +220,6 @@ def test_the_page_shows_every_perspective(path: Path, capsys: pytest.CaptureFixt
     sizes = ("4", "4", "2", "5", "6", "5")
     own = "".join(f"<td>{int(size):.3f}</td>" for size in sizes)
     assert f"<td>the log itself</td>{own}" in table_10
-    [left] = values_of(rows, "distinct_elements", arm="TLKC, set", level="hours/3/4/0.4")
-    assert left < 4
-    section = page.split("<h3>Figures 5 and 7")[1].split("<h3>")[0]
-    [cells] = re.findall(r"<td>TLKC, set</td><td>hours/3/4/0.4</td>(.*?)</tr>", section)
-    assert cells.endswith(f"<td>{format_figure(left)}</td>")
     [value] = values_of(rows, "resource_data_utility", arm="TLKC-EXT, set, resources",
                         level="hours/3/4/0.4")  # fmt: skip
     section = page.split("<h3>Figure 10")[1].split("<h3>")[0]

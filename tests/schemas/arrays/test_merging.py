@@ -230,10 +230,9 @@ def _move(pieces: Pieces[Any], move: str) -> None:
 
 @dataclass(frozen=True)
 class Names:
-    """A statistic that shows how it was merged: distinct names, and how deep."""
+    """A statistic of distinct names."""
 
     names: frozenset[int]
-    depth: int = 0
 
     @property
     def weight(self) -> int:
@@ -241,8 +240,7 @@ class Names:
 
     @classmethod
     def merge(cls, pieces: Sequence[Names]) -> Names:
-        names: frozenset[int] = frozenset().union(*(piece.names for piece in pieces))
-        return cls(names, 1 + max((piece.depth for piece in pieces), default=0))
+        return cls(frozenset().union(*(piece.names for piece in pieces)))
 
 
 def names(*values: int) -> Names:

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import zoneinfo
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -89,23 +90,21 @@ def zone_files(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]
         yield folder
 
 
-class only_zone_files:  # noqa: N801 - reads as a statement
+@contextmanager
+def only_zone_files(folders: tuple[Path, ...]) -> Iterator[None]:
     """Lets `zoneinfo`, and what was made of it, see some folders and the package alone."""
 
-    def __init__(self, folders: tuple[Path, ...]) -> None:
-        self._folders = folders
-
-    def __enter__(self) -> None:
-        self._before = zoneinfo.TZPATH
-        self._see(tuple(map(str, self._folders)))
-
-    def __exit__(self, *_: object) -> None:
-        self._see(self._before)
-
-    def _see(self, paths: tuple[str, ...]) -> None:
+    def see(paths: tuple[str, ...]) -> None:
         zoneinfo.reset_tzpath(paths)
         zoneinfo.ZoneInfo.clear_cache()
         local_time._clock.cache_clear()
+
+    before = zoneinfo.TZPATH
+    see(tuple(map(str, folders)))
+    try:
+        yield
+    finally:
+        see(before)
 
 
 @pytest.mark.slow

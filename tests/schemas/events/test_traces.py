@@ -25,7 +25,6 @@ from tests.support.logs import (
 from tests.support.record_files import canonical
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import ActivityVocabulary, attribute_column, event_schema
@@ -67,32 +66,6 @@ def test_concat_needs_batches_of_one_vocabulary(batches):
 
 
 # --- shards ---------------------------------------------------------------------------------------
-
-
-def rows_of(batch: pa.RecordBatch) -> list[tuple[object, ...]]:
-    return [tuple(row.values()) for row in batch.to_pylist()]
-
-
-@settings(deadline=None)
-@given(event_logs(n_cases=12), st.sampled_from([1, 2, 3, 7, 64, 65_536]))
-def test_shards_are_a_partition_of_the_events_by_case(log, n_shards):
-    batch = event_batch(log)
-    parts = list(split_by_shard(batch, n_shards))
-    numbers = [shard for shard, _ in parts]
-    assert numbers == sorted(set(numbers))
-    for shard, part in parts:
-        part.validate(full=True)
-        assert part.schema.equals(batch.schema) and part.num_rows
-        ids = part.column("case_id")
-        assert set((hash_text(ids.dictionary) % np.uint64(n_shards)).tolist()) == {shard}
-        # Just the shard's own ids, each of which some row has.
-        assert sorted(ids.dictionary.to_pylist()) == sorted(set(ids.to_pylist()))
-        # In their order: the event index was ascending.
-        assert part.column("event_index").to_pylist() == sorted(
-            part.column("event_index").to_pylist()
-        )
-    together = itertools.chain(*(rows_of(part) for _, part in parts))
-    assert sorted(together, key=lambda row: row[3]) == rows_of(batch)
 
 
 def of_individuals(log: list[Event], whose: list[str]) -> dict[tuple[str, str], object]:

@@ -135,7 +135,8 @@ WRONG = {
     "time_zone": [{"time_zone": "Europe/Atlantis"}, {"time_zone": ""}],
     "origin": [
         *({"origin": o} for o in ("January", "2026-01-01T00:00Z", "2026-01-31", "1812-01-01")),
-        *({"period": "hour", "origin": f"2026-01-01T{clock}"} for clock in ("08:00", "08:30Z")),
+        *({"period": "hour", "origin": o}
+          for o in ("2026-01-01T08:00", "2026-01-01T08:30Z", "1812-01-01T08:00Z")),
         {"period": "hour", "origin": "2026-01-01", "time_zone": "Asia/Kolkata"},
     ],
     "horizon": [

@@ -86,12 +86,10 @@ def by_characters(
     ]
 
 
-SIGNS = st.sampled_from(
-    [
-        "a", "\\", "\\", '"', "'", ",", ";", "\n", "\r", "\r\n", "\n#", "#", "/", "\n//", "N", "é",
-        "\ufdd0",
-    ]
-)  # fmt: skip
+SIGNS = st.sampled_from([
+    "a", "\\", "\\", '"', "'", ",", ";", "\n", "\r", "\r\n", "\n#", "#", "/", "\n//", "N", "é",
+    "\ufdd0",
+])  # fmt: skip
 
 
 @given(
@@ -115,13 +113,8 @@ def test_every_dialect_is_what_its_characters_say(
     options: Any = {"delimiter": delimiter, "quote_char": quote, "escape_char": escape}
     options |= {"comment": comment, "header": ("x", "y")}
     no_escape = escape is None or escape == quote
-    expected = by_characters(
-        text,
-        delimiter,
-        "" if quote == "none" else quote,
-        "" if no_escape else str(escape),
-        comment,
-    )
+    own_quote = "" if quote == "none" else quote
+    expected = by_characters(text, delimiter, own_quote, "" if no_escape else str(escape), comment)
     data = text.encode()
     with mock.patch.multiple(csv_format, BLOCK_BYTES=max(8, n_bytes), _CHUNK_BYTES=chunk):
         found = read(data, **options)

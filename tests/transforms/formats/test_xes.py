@@ -173,12 +173,6 @@ def test_depth_is_bounded():
         batches(nested(257))
 
 
-def test_xml_names_are_bounded():
-    names = "".join(f"<n{i} a{i}=''/>" for i in range(20_000))
-    with pytest.raises(InputSchemaError, match="different XML names"):
-        batches(f"<log>{names}</log>")
-
-
 @pytest.mark.parametrize("odd", ["", "<odd/>"])  # which is not regular
 @pytest.mark.parametrize("names", [("1", "x" * 2_000), ("x" * 1_000, "a", "b")])
 def test_wide_events_leave_before_the_batch_is_full(names, odd, monkeypatch):
