@@ -217,8 +217,8 @@ def test_the_page_shows_every_perspective(path: Path, capsys: pytest.CaptureFixt
                   "Figure 13", "Beside the paper: activities with"):  # fmt: skip
         assert f"<h3>{title}" in page
     table_10 = page.split("<h3>Tables 9 and 10")[1].split("</table>")[0]
-    sizes = ("4", "4", "2", "5", "6", "5")
-    own = "".join(f"<td>{int(size):.3f}</td>" for size in sizes)
+    sizes = (4, 4, 4 / 30, 2, 5, 5 / 30, 6, 5, 5 / 30)
+    own = "".join(f"<td>{size:.3f}</td>" for size in sizes)
     assert f"<td>the log itself</td>{own}" in table_10
     [value] = values_of(rows, "resource_data_utility", arm="TLKC-EXT, set, resources",
                         level="hours/3/4/0.4")  # fmt: skip

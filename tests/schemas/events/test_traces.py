@@ -103,6 +103,8 @@ def test_cases_do_not_depend_on_shards_batches_or_their_order(
         for shard, part in split_by_shard(batch, n_shards, key):
             part.validate(full=True)
             assert part.schema.equals(batch.schema)
+            index = part.column("event_index").to_pylist()
+            assert index == sorted(index)  # in their order
             for name in {key, "case_id"}:  # just the shard's own
                 column = part.column(name)
                 assert sorted(column.dictionary.to_pylist()) == sorted(set(column.to_pylist()))
