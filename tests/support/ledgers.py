@@ -64,18 +64,11 @@ def windowed(entries: Iterable[Entry]) -> dict[Charge, ChargeState]:
 def reservation(number: int = 0, epsilon: str | None = "0.1", **changes: Any) -> Reservation:
     """Returns what release `r<number>` asks of the account `a`."""
     values: dict[str, Any] = {
-        "account": "a",
-        "release_id": f"r{number}",
-        "output": "/out",
-        "epsilon": None if epsilon is None else Fraction(epsilon),
-        "delta": Fraction(0),
-        "unit": "case",
-        "adjacency": "add_remove",
-        "method": "m",
+        "account": "a", "release_id": f"r{number}", "output": "/out", "unit": "case",
+        "epsilon": None if epsilon is None else Fraction(epsilon), "delta": Fraction(0),
+        "adjacency": "add_remove", "method": "m", "config_digest": "c", "key_fingerprint": "k",
         "spends": ({"for": "all", "epsilon": "0.1"},),
-        "config_digest": "c",
-        "key_fingerprint": "k",
-    }
+    }  # fmt: skip
     return Reservation(**{**values, **changes})
 
 

@@ -50,17 +50,13 @@ def rewritten(release: Path, name: str, data: bytes) -> None:
     row = rb'[0-9.]+ [kM]?B(</td><td class="digest"><code>)' + before
     new = rb"%s\g<1>%s" % (_size(len(data)).encode(), digest_of(release / name))
     (release / "report.html").write_bytes(re.sub(row, new, page))
-    edited(
-        release,
-        lambda body: [
-            output.update(
-                sha256=digest_of(release / output["path"]).decode(),
-                n_bytes=(release / output["path"]).stat().st_size,
-            )
-            for output in body["outputs"]
-            if output["path"] in (name, "report.html")
-        ],
-    )
+    edited(release, lambda body: [
+        output.update(
+            sha256=digest_of(release / output["path"]).decode(),
+            n_bytes=(release / output["path"]).stat().st_size,
+        )
+        for output in body["outputs"] if output["path"] in (name, "report.html")
+    ])  # fmt: skip
 
 
 def _size(n_bytes: int) -> str:

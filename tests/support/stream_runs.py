@@ -128,26 +128,14 @@ def stream_keys(folder: Path, **changes: Any) -> dict[str, Any]:
     vocabulary = folder / "vocabulary.txt"
     vocabulary.write_text("\n".join(VOCABULARY))
     given: dict[str, Any] = {
-        "release_id": "ward",
-        "epoch": "1",
-        "input_subscription": "projects/p/subscriptions/s",
-        "output": str(folder / "out"),
-        "key_store": str(folder / "keys"),
-        "new_ledger": True,
-        "epsilon": "1",
-        "vocabulary": str(vocabulary),
-        "max_trace_length": 5,
-        "period": f"{PERIOD}s",
-        "horizon": 6,
-        "start": "1970-01-01",
-        "gap": "12s",
-        "max_lifetime": "60s",
-        "max_disorder": "3s",
-        "end_activity": ["END"],
+        "release_id": "ward", "epoch": "1", "input_subscription": "projects/p/subscriptions/s",
+        "output": str(folder / "out"), "key_store": str(folder / "keys"), "new_ledger": True,
+        "epsilon": "1", "vocabulary": str(vocabulary), "max_trace_length": 5, "shards": 2,
+        "period": f"{PERIOD}s", "horizon": 6, "start": "1970-01-01", "gap": "12s",
+        "max_lifetime": "60s", "max_disorder": "3s", "end_activity": ["END"],
         "release_delay": "10s",  # the local runner holds no watermark, which may jump this far
         "timestamp_unit": "us",
-        "shards": 2,
-    }
+    }  # fmt: skip
     if changes.get("product", "dfg") == "dfg" and changes.get("delta") != "0":
         given["l2_clip"] = "5"  # as large as a case: loops count in full
     given |= changes

@@ -405,9 +405,7 @@ class Model:
             or self.spent("delta") + delta > self.delta_cap
         ):
             return 4
-        self.charges.append(
-            {"identity": identity, "epsilon": epsilon, "delta": delta, "state": "open"}
-        )
+        self.charges.append({**price, "state": "open"})
         return 0
 
     def end(self, action: str, release: str, key: str | None = None) -> int:

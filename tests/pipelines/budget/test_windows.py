@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.books import book_at, of_window, scope, units
 from tests.support.ledgers import account, faults, reservation, windowed
-from tracecloak.pipelines.budget.draw_guard import draw_guard_of
+from tracecloak.pipelines.budget.draw_guard import Unchanged, draw_guard_of
 from tracecloak.pipelines.budget.registry import ledger_state
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import reading
@@ -267,7 +267,7 @@ def test_what_a_run_asks_takes_a_claim_for_what_it_is(
         raise RetryLater("it changed")
 
     monkeypatch.setattr("tracecloak.pipelines.budget.draw_guard.Unchanged.__call__", look)
-    gate = draw_guard_of(store, ("/out", "r1", "k"), ledger.url, _unchanged())
+    gate = draw_guard_of(store, ("/out", "r1", "k"), ledger.url, Unchanged(()))
     with pytest.raises(RetryLater):
         gate()
     assert ledger.state("/out", "r1", "k") == "claim"
@@ -275,12 +275,6 @@ def test_what_a_run_asks_takes_a_claim_for_what_it_is(
     gate()
     gate.check_open()
     assert ledger_state(ledger.states("/out", "r1"), "k") == "drawn"
-
-
-def _unchanged() -> Any:
-    from tracecloak.pipelines.budget.draw_guard import Unchanged
-
-    return Unchanged(())
 
 
 # What is shown

@@ -267,11 +267,3 @@ def test_the_published_digest_tells_no_filters_value(tmp_path: Path, out: Path) 
         ) == 0  # fmt: skip
         said.append(json.loads((out / f"run_id=r{number}" / "manifest.json").read_text()))
     assert len({body["config_digest"] for body in said}) == 1
-
-
-def test_a_release_of_another_key_store_cannot_be_compared_and_is_refused(
-    common: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tracecloak(*common, "--release_id", "r1")
-    assert tracecloak(*common, "--release_id", "r1", "--key_store", tmp_path / "other") == 2
-    assert "key_store of that run" in capsys.readouterr().err

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -31,13 +30,6 @@ def common(tmp_path: Path) -> list[object]:
         "--release_id", "r", "--runner", "InMemory",
         "--account", "a", "--accounts", tmp_path / "accounts.yaml",
     ]  # fmt: skip
-
-
-def _raises(error: BaseException) -> Callable[..., object]:
-    def failing(*_: object, **__: object) -> object:
-        raise error
-
-    return failing
 
 
 @pytest.mark.parametrize(
@@ -76,7 +68,11 @@ def test_an_error_of_nobody_says_its_class_and_never_its_text(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Catches the traceback of Python, which ends with 1 and quotes what the error quotes."""
-    monkeypatch.setattr("tracecloak.pipelines.planning.plan.source_of", _raises(KeyError(SECRET)))
+
+    def failing(*_: object, **__: object) -> object:
+        raise KeyError(SECRET)
+
+    monkeypatch.setattr("tracecloak.pipelines.planning.plan.source_of", failing)
     arguments = ["plan", "--log", "x", "--output", "o", "--method", "private-dfg"]
     arguments.append("--buy_vocabulary")
     assert tracecloak(*arguments, "--epsilon", 1) == 6

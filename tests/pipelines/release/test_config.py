@@ -31,6 +31,7 @@ from tracecloak.pipelines.configuration.shared_keys import (
     check_ends_are_read,
 )
 from tracecloak.pipelines.runners.flags import beam_flags
+from tracecloak.pipelines.stream.config import stream_json_schema
 from tracecloak.schemas.calendar.local_time import DAY_US
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import Guarantee
@@ -65,21 +66,27 @@ BAD: list[dict[str, Any]] = [
 ]
 
 
-WRITTEN = json.loads((ROOT / "schemas" / "files" / "release.schema.json").read_text())
+def written_schema(name: str) -> dict[str, Any]:
+    return json.loads((ROOT / "schemas" / "files" / f"{name}.schema.json").read_text())
+
+
+WRITTEN = written_schema("release")
 
 
 def described(schema: dict[str, Any]) -> dict[str, dict[str, str]]:
     """The keys with their descriptions, of the configuration and of all that it refers to."""
-    parts = {"": schema, **schema["$defs"]}
+    parts = {"": schema, **schema.get("$defs", {})}
     return {
         name: {key: found.get("description", "") for key, found in part["properties"].items()}
         for name, part in parts.items()
+        if "properties" in part
     }
 
 
-def test_the_json_schema_in_the_tree_is_that_of_the_code() -> None:
-    """By its keys: how a library words a type may change between its versions."""
-    assert described(WRITTEN) == described(json_schema()), "run: make schema"
+def test_the_json_schemas_in_the_tree_are_those_of_the_code() -> None:
+    """By their keys: how a library words a type may change between its versions."""
+    for name, schema in (("release", json_schema()), ("stream", stream_json_schema())):
+        assert described(written_schema(name)) == described(schema), "run: make schema"
 
 
 @each_row("body", GOOD)
@@ -202,14 +209,12 @@ class Some(pydantic.BaseModel):
 FIELDS = Some.model_fields
 
 
-@given(st.lists(st.text()))
-def test_a_list_of_texts_comes_back_from_its_flag(names: list[str]) -> None:
-    assert given_value("names", flag_text(names), FIELDS["names"]) == names
-
-
-@given(st.dictionaries(st.text(), JSON))
-def test_a_mapping_comes_back_from_its_flag(parts: dict[str, Any]) -> None:
-    assert given_value("parts", flag_text(parts), FIELDS["parts"]) == parts
+@given(st.lists(st.text()), st.dictionaries(st.text(), JSON))
+def test_texts_and_mappings_come_back_from_their_flags(
+    names: list[str], parts: dict[str, Any]
+) -> None:
+    for name, value in (("names", names), ("parts", parts)):
+        assert given_value(name, flag_text(value), FIELDS[name]) == value
 
 
 @each_row(

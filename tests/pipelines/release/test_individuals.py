@@ -152,13 +152,6 @@ def test_the_release_says_whom_it_protects_in_all_its_papers(tmp_path: Path) -> 
 # --- Records without an individual ----------------------------------------------------------------
 
 
-def with_missing(n_missing: int) -> list[Row]:
-    """As many records as the cases, the last ones without their person."""
-    rows = rows_of(N_PEOPLE, 1)
-    cut = len(rows) - n_missing
-    return [*rows[:cut], *(("", *row[1:]) for row in rows[cut:])]
-
-
 @pytest.mark.parametrize("runner", ["InMemory", at_night("FnApiRunner")])
 def test_a_record_without_individual_is_listed_and_left_out(
     tmp_path: Path, runner: str, capsys: pytest.CaptureFixture[str]
@@ -167,7 +160,8 @@ def test_a_record_without_individual_is_listed_and_left_out(
 
     The last person loses the last event only, and then has the variant A.
     """
-    log = individual_log(tmp_path / "log.csv", with_missing(1))
+    *rows, last = rows_of(N_PEOPLE, 1)
+    log = individual_log(tmp_path / "log.csv", [*rows, ("", *last[1:])])
     flags = ("--max_error_ratio", "0.1", "--runner", runner, "--max_cases_per_individual", 9)
     made = release(tmp_path, log, *HISTOGRAM, *flags)
     assert variants(made)["AB"] == N_PEOPLE - 1

@@ -89,22 +89,14 @@ def long_case(n_events: int = 4_000) -> list[Record]:
     ]
 
 
-def wide_case(n_names: int = 600) -> list[Record]:
-    """A case that alone has more activities than any list."""
-    return [record("wide", f"w{i}", "2020-05-01T00:00:00Z") for i in range(n_names)]
-
-
-def one_person(n_cases: int = 100) -> list[Record]:
-    """Many cases of one person."""
-    return [{**event, "person": "p"} for event in plain(n_cases)]
-
-
 LOGS: dict[str, list[Record]] = {
     "empty": [],
     "one": plain(1),
     "all": [
-        *plain(40), *case_of_odd_names(), *case_of_odd_times(), *long_case(), *wide_case(),
-        *one_person(),
+        *plain(40), *case_of_odd_names(), *case_of_odd_times(), *long_case(),
+        # A case that alone has more activities than any list, and many cases of one person.
+        *(record("wide", f"w{i}", "2020-05-01T00:00:00Z") for i in range(600)),
+        *({**event, "person": "p"} for event in plain(100)),
     ],
 }  # fmt: skip
 

@@ -97,7 +97,8 @@ def test_the_file_has_no_name_and_is_for_nobody_else(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
 def test_a_full_disk_is_told_with_the_mend(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resources.tempfile, "TemporaryFile", _full)
+    full = lambda dir, buffering: open("/dev/full", "w+b", buffering)  # noqa: E731
+    monkeypatch.setattr(resources.tempfile, "TemporaryFile", full)
     with (
         Hold(0, "/some/place") as hold,
         pytest.raises(TracecloakError, match="/some/place, whose disk is full") as told,
@@ -108,10 +109,6 @@ def test_a_full_disk_is_told_with_the_mend(monkeypatch: pytest.MonkeyPatch) -> N
     assert "secret" not in str(told.value)
     cause = told.value.__cause__
     assert isinstance(cause, OSError) and cause.errno == errno.ENOSPC
-
-
-def _full(dir: str, buffering: int) -> Any:
-    return open("/dev/full", "w+b", buffering)
 
 
 # --- Workers --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.pipelines.windows.test_releases_of_windows import ROWS, Lake
+from tests.pipelines.windows.test_releases_of_windows import Lake
 from tests.support.ledgers import windowed
 from tests.support.releasing import Commands, Ended, check_whole, ledger_entries, manifest
 from tests.support.tiers import at_night
@@ -94,8 +94,7 @@ def test_before_the_draw_other_input_begins_anew(
 ) -> None:
     windows = Windows(tmp_path, commands)
     assert windows.run("2026-01", FIRST, f"kill {at}").code == -9
-    windows.lake.write(1, [row for row in ROWS[1] if row[0] != "b"])
-    windows.lake.write(2, [*ROWS[2], ("b", "A", "2026-02-09T08:00Z")])
+    windows.lake.move_a_case()
     assert windows.run("2026-02", OTHER).code == 0
     assert windows.run("2026-01", SECOND).code == 0
     windows.check()
@@ -106,8 +105,7 @@ def test_after_the_claim_what_moved_meanwhile_is_not_counted_elsewhere_until_it_
 ) -> None:
     windows = Windows(tmp_path, commands)
     assert windows.run("2026-01", FIRST, "kill after claim").code == -9
-    windows.lake.write(1, [row for row in ROWS[1] if row[0] != "b"])
-    windows.lake.write(2, [*ROWS[2], ("b", "A", "2026-02-09T08:00Z")])
+    windows.lake.move_a_case()
     ended = windows.run("2026-02", OTHER)
     assert ended.code == 0
     [kept] = (windows.lake.folder / "keys" / "operator").glob("ward-2026-02-*/operator.log")

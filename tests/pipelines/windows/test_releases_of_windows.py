@@ -68,6 +68,11 @@ class Lake:
     def write(self, month: int, rows: list[tuple[str, str, str]]) -> None:
         csv_log(self.folder / "lake" / f"month-{month}.csv", rows)
 
+    def move_a_case(self) -> None:
+        """A correction moves a case of January into February."""
+        self.write(1, [row for row in ROWS[1] if row[0] != "b"])
+        self.write(2, [*ROWS[2], ("b", "A", "2026-02-09T08:00Z")])
+
     def release(self, window: str, *flags: object) -> int:
         return tracecloak("release", self.config, "--window", window, *flags)
 
@@ -204,9 +209,7 @@ def test_what_was_counted_and_moved_is_left_out(
     if is_watched:
         watch(monkeypatch)
     assert lake.release("2026-01") == 0
-    # A correction moves a case of January into February.
-    lake.write(1, [row for row in ROWS[1] if row[0] != "b"])
-    lake.write(2, [*ROWS[2], ("b", "A", "2026-02-09T08:00Z")])
+    lake.move_a_case()
     capsys.readouterr()
     assert lake.release("2026-02") == 0
     printed = capsys.readouterr()
