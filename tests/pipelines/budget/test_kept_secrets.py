@@ -353,18 +353,6 @@ def test_the_fingerprint_is_of_the_bytes_and_of_the_store(tmp_path: Path, store:
     assert base != fingerprint(KeyStore(tmp_path / "other"), a="1", b="2")
 
 
-def test_key_references_show_no_key_when_they_fail(tmp_path: Path) -> None:
-    path = tmp_path / "k"
-    path.write_text("not a key at all")
-    for wrong in (f"file:{path}", "env:TRACECLOAK_NO_SUCH_VARIABLE"):
-        with pytest.raises(UsageError) as raised:
-            KeyReference(wrong).resolve()
-        assert "not a key" not in str(raised.value)
-    for wrong in ("k", "file:", "ftp:x"):
-        with pytest.raises(UsageError):
-            KeyReference(wrong)
-
-
 def test_workers_elsewhere_find_the_key_in_use_and_no_other(tmp_path: Path) -> None:
     shared = tmp_path / "shared"
     shared.mkdir()

@@ -58,10 +58,6 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def typed(line: str) -> list[str]:
-    return ["LOG.csv" if word == "LOG" else word for word in line.split()]
-
-
 @pytest.mark.parametrize(("line", "module", "extra"), LACKING)
 def test_a_missing_library_is_told_before_a_log_is_opened(
     folder: Path,
@@ -75,7 +71,8 @@ def test_a_missing_library_is_told_before_a_log_is_opened(
     monkeypatch.setitem(sys.modules, module, None)
     for table in ("delta", "iceberg"):  # which import their libraries at once
         monkeypatch.delitem(sys.modules, f"tracecloak.transforms.lakes.{table}", raising=False)
-    assert tracecloak(*typed(line)) == 2
+    typed = ["LOG.csv" if word == "LOG" else word for word in line.split()]
+    assert tracecloak(*typed) == 2
     told = capsys.readouterr().err
     assert f"(the extra {extra})" in told and "Traceback" not in told
     assert not opened

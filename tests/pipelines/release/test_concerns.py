@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -61,20 +60,17 @@ def test_what_fails_while_a_release_is_claimed_fails_before_it_is_paid(
     monkeypatch.setitem(CONCERNS, "lot", ("", "tests.support.toys.toy_concern:LotConcern"))
     flags = ["--method", "k-anonymous-variants", "--k", 2]
     command = [*line(tmp_path)[:7], *flags, *line(tmp_path)[11:]]
+
+    def fail(*_: object) -> NoReturn:
+        raise error
+
     with monkeypatch.context() as patch:
-        patch.setattr(step, failing(error))
+        patch.setattr(step, fail)
         assert tracecloak(*command) == error.exit_code
     assert ledger_entries(tmp_path / "keys") == key_files(tmp_path / "keys") == []
     assert not list((tmp_path / "keys" / "releases").glob("*.json"))
     assert not list(tmp_path.glob("_incomplete-*"))
     assert tracecloak(*command) == 0
-
-
-def failing(error: Exception) -> Callable[..., NoReturn]:
-    def fail(*_: object) -> NoReturn:
-        raise error
-
-    return fail
 
 
 # What a plain release loads nothing of: windows, extensions, streams, the wiring of Beam.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 import yaml
 
 from tests.golden.releases import example_config
-from tests.support.releasing import csv_log, operator_folder, release_of, tracecloak
+from tests.support.releasing import check_whole, csv_log, operator_folder, release_of, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.configuration.config import load_log
@@ -29,12 +28,6 @@ def release(
     body = {**example_config(folder, method, example, Path("x")), "log": str(source), **changes}
     (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
     return tracecloak("release", folder / "release.yaml")
-
-
-def check_released(folder: Path) -> None:
-    made = folder / "out" / "run_id=golden"
-    said = json.loads((made / "manifest.json").read_text())
-    assert said["outputs"] and all((made / o["path"]).is_file() for o in said["outputs"])
 
 
 # Every source once, every method, and Beam with a folder that is there and one that is not.
@@ -60,7 +53,7 @@ def test_so_is_a_missing_partition_on_every_runner(
     example = METHODS[method].examples[0]
     source = f"{tmp_path}/claims/{source}"
     assert release(tmp_path, method, example, source, runner=runner) == 0
-    check_released(tmp_path)
+    check_whole(tmp_path / "out" / "run_id=golden")
     internal = operator_folder(tmp_path / "keys") / "statement.md"
     assert source in internal.read_text()
 

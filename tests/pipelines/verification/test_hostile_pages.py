@@ -23,13 +23,6 @@ from tracecloak.transforms.publish.report import report_html
 URL = "http://127.0.0.1:9"
 
 
-def with_page(release: Path, page: bytes) -> None:
-    rewritten(release, "report.html", page)
-
-
-# --- What verify says -----------------------------------------------------------------------------
-
-
 # --- Other files ----------------------------------------------------------------------------------
 
 
@@ -55,7 +48,7 @@ def test_a_file_that_no_release_has_does_not_pass(
     entry = {"path": name, "sha256": "0" * 64, "n_bytes": 0}
     edited(release, lambda body: body["outputs"].append(entry))
     rewritten(release, name, path.read_bytes())
-    with_page(release, page_made_again(release))  # which lists it
+    rewritten(release, "report.html", page_made_again(release))  # which lists it
     found = verify(str(release))
     wrong = [f for f in found.findings if f.state in ("failed", "unsure")]
     assert [(f.check, f.state) for f in wrong] == [("pictures", state)]
