@@ -32,11 +32,9 @@ from tracecloak.schemas.errors import UsageError
 COUNTS = {("A", "B", "C"): 200, ("A", "C"): 100, ("B", "A", "C"): 60, ("A",) * 9: 1}
 
 
-def original(counts: dict[Variant, int] = COUNTS, name: str = "log") -> Original:
-    repeated = itertools.chain(*([variant] * n for variant, n in counts.items()))
-    return Original(
-        name, trace_batch({f"c{i}": " ".join(v) for i, v in enumerate(repeated)}, "ABC")
-    )
+def original(counts: dict[Variant, int] = COUNTS) -> Original:
+    repeated = itertools.chain(*([" ".join(variant)] * n for variant, n in counts.items()))
+    return Original("log", trace_batch({f"c{i}": text for i, text in enumerate(repeated)}, "ABC"))
 
 
 @pytest.fixture

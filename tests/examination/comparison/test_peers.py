@@ -108,8 +108,8 @@ LOGS = {log.name: log for log in COMPARED.logs}
 ROW = "| palsyn (recorded) |"
 
 
-def page_of(log: LogResults, compared: Results = COMPARED) -> str:
-    return "\n".join(log_lines(compared, log, "## Epsilon"))
+def page_of(log: LogResults) -> str:
+    return "\n".join(log_lines(COMPARED, log, "## Epsilon"))
 
 
 def section_of(page: str, heading: str) -> str:

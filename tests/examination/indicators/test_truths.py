@@ -75,22 +75,13 @@ TINY = [
         # 30, 90, 6000 and 0 minutes, of which one is beyond the bound of an hour.
         ("throughput at_most=1h", [None], [6120 * 60 / 4]),
         ("throughput of=0.25|0.75|0.9 at_most=1h", ["0.25", "0.75", "0.9"], [0, 5400, 360_000]),
-        (
-            "throughput of=histogram n_bins=2 at_most=1h",
-            ["0 seconds to 30 minutes", "30 minutes to 1 hour"],
-            [1, 3],
-        ),
+        ("throughput of=histogram n_bins=2 at_most=1h",
+         ["0 seconds to 30 minutes", "30 minutes to 1 hour"], [1, 3]),
         # The longest time was chosen on the log, and stands in the last bin.
-        (
-            "throughput of=histogram n_bins=2",
-            ["0 seconds to 1 day 2 hours", "1 day 2 hours to 2 days 4 hours"],
-            [3, 1],
-        ),
-        (
-            "throughput of=0.5|0.75 by=case:kind groups=web|shop at_most=1h",
-            ["web, 0.5", "web, 0.75", "shop, 0.5", "shop, 0.75"],
-            [1800, 5400, 360_000, 360_000],
-        ),
+        ("throughput of=histogram n_bins=2",
+         ["0 seconds to 1 day 2 hours", "1 day 2 hours to 2 days 4 hours"], [3, 1]),
+        ("throughput of=0.5|0.75 by=case:kind groups=web|shop at_most=1h",
+         ["web, 0.5", "web, 0.75", "shop, 0.5", "shop, 0.75"], [1800, 5400, 360_000, 360_000]),
         ("within limit=30m", [None], [0.5]),
         ("rework", [None], [0.25]),
         ("rework by=activity groups=A|B|C", ["A", "B", "C"], [0.25, 0.25, 0]),

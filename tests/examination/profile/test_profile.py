@@ -17,6 +17,7 @@ from tests.support.releasing import as_typed
 from tests.support.terminal import watch
 from tracecloak.pipelines.configuration.config import load
 
+NAMED = ("--case_id", "id", "--activity", "what", "--timestamp", "at")
 SPELT = ["Aufnahme", "Untersuchung", "Ende"]
 
 
@@ -114,8 +115,7 @@ def test_it_is_for_the_operator_alone(capsys: pytest.CaptureFixture[str], place:
     assert "secret-" not in json.dumps(body) and "secret-" not in shown
     assert "not covered by epsilon" in shown and "not for publication" in shown
     assert stat.S_IMODE(Path("p.json").stat().st_mode) == 0o600
-    assert as_typed("profile", "--log", "log.csv", "--case_id", "id", "--activity", "what",
-                    "--timestamp", "at", "--quiet") == 0  # fmt: skip
+    assert as_typed("profile", "--log", "log.csv", *NAMED, "--quiet") == 0
     (default,) = (place / "keys" / "operator").glob("profile-*.json")
     assert stat.S_IMODE(default.stat().st_mode) == 0o600
     Path("releases/run_id=r").mkdir(parents=True)
@@ -132,7 +132,7 @@ def test_no_more_is_read_than_was_asked_for() -> None:
     Path("more").mkdir()
     for name in ("a", "b"):
         write(Path(f"more/{name}.csv"))
-    flags = ["--case_id", "id", "--activity", "what", "--timestamp", "at", "--output", "q.json"]
+    flags = [*NAMED, "--output", "q.json"]
     for n, is_whole in ((242, False), (484, True)):
         assert as_typed("profile", "--log", "more", "--max_records", n, *flags) == 0
         body = json.loads(Path("q.json").read_text())
@@ -143,9 +143,8 @@ def test_no_more_is_read_than_was_asked_for() -> None:
 def test_a_plan_names_it_where_it_sees_such_a_thing(capsys: pytest.CaptureFixture[str]) -> None:
     """Catches a hint that is never given, one that is always given, and one with a name in it."""
     write(Path("log.csv"))
-    command = ["plan", "--log", "log.csv", "--case_id", "id", "--activity", "what", "--timestamp",
-               "at", "--output", "o", "--method", "private-dfg", "--epsilon", "1",
-               "--vocabulary", '["Aufnahme"]']  # fmt: skip
+    method = ("--method", "private-dfg", "--epsilon", "1", "--vocabulary", '["Aufnahme"]')
+    command = ["plan", "--log", "log.csv", *NAMED, "--output", "o", *method]
     assert as_typed(*command) == 0
     (line,) = (x for x in capsys.readouterr().out.splitlines() if "tracecloak profile" in x)
     assert "case, blanks or signs" in line and "equal an earlier one" in line and "5.0" in line
@@ -176,7 +175,7 @@ def test_it_says_how_stamps_can_be_read(stamp: str) -> None:
     """Also where one in ten says something else; what is suggested reads them."""
     rows = [f"c{n},A,{stamp if n % 20 else 'open'}" for n in range(200)]
     Path("log.csv").write_text("\n".join(["id,what,at", *rows]) + "\n")
-    flags = ["--case_id", "id", "--activity", "what", "--timestamp", "at", "--output", "p.json"]
+    flags = [*NAMED, "--output", "p.json"]
     assert as_typed("profile", "--log", "log.csv", *flags) == 0
     body = json.loads(Path("p.json").read_text())
     expected = [f"{key}: {value}" for one in STAMPS[stamp] for key, value in one.items()]
@@ -194,7 +193,7 @@ def test_it_says_how_stamps_can_be_read(stamp: str) -> None:
 def test_a_record_without_its_individual_is_told_as_in_a_release() -> None:
     lines = ["id,what,at,who", *(f"c{n},A,2026-01-01,{n % 4 or ''}" for n in range(80))]
     Path("log.csv").write_text("\n".join(lines) + "\n")
-    flags = ["--case_id", "id", "--activity", "what", "--timestamp", "at", "--output", "p.json"]
+    flags = [*NAMED, "--output", "p.json"]
     assert as_typed("profile", "--log", "log.csv", *flags, "--individual_id", "who") == 0
     body = json.loads(Path("p.json").read_text())
     assert body["cases"]["n_events"] == 60

@@ -47,13 +47,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def run(place: Path, name: str, *flags: object) -> int:
+    keys = ("--log", place / "log.csv", "--key_store", place / "keys")
+    return tracecloak("report", place / "out" / f"run_id={name}", *keys, *flags)
+
+
 def report(place: Path, name: str, *flags: object) -> tuple[dict[str, Any], str]:
     """The data and the text of a page."""
     page = place / f"{name}.html"
-    assert tracecloak(
-        "report", place / "out" / f"run_id={name}", "--log", place / "log.csv",
-        "--key_store", place / "keys", "--output", page, *flags,
-    ) == 0  # fmt: skip
+    assert run(place, name, "--output", page, *flags) == 0
     return json.loads(data_of(page.read_bytes())), page.read_text(encoding="utf-8")
 
 
@@ -134,10 +136,8 @@ def test_the_curve_has_a_point_for_each_epsilon_and_spends_nothing(
     assert rows[-1]["error"] < rows[0]["error"]
     assert spent() == before
     assert report(place, "tree", "--no_linkage", "--curve", "4")[0]["curve"] is None
-    assert tracecloak(
-        "report", place / "out" / "run_id=graph", "--log", place / "log.csv", "--no_linkage",
-        "--key_store", place / "keys", "--output", place / "x.html", "--curve", "0.5,x",
-    ) == 2  # fmt: skip
+    wrong = ("--output", place / "x.html", "--curve", "0.5,x")
+    assert run(place, "graph", "--no_linkage", *wrong) == 2
 
 
 def test_what_an_attack_measured_is_shown(place: Path) -> None:
@@ -152,18 +152,12 @@ def test_what_an_attack_measured_is_shown(place: Path) -> None:
         attack_of(str(place / "none.json"))
     for text in ("{}", "[" * 100_000, "9" * 10_000):
         (place / "none.json").write_text(text)
-        assert tracecloak(
-            "report", place / "out" / "run_id=graph", "--log", place / "log.csv",
-            "--key_store", place / "keys", "--attack", place / "none.json",
-        ) == 2  # fmt: skip
+        assert run(place, "graph", "--attack", place / "none.json") == 2
 
 
 def test_it_lies_with_the_keys_and_only_its_owner_reads_it(place: Path) -> None:
     before = {path for path in (place / "out").rglob("*")}
-    assert tracecloak(
-        "report", place / "out" / "run_id=graph", "--log", place / "log.csv",
-        "--key_store", place / "keys",
-    ) == 0  # fmt: skip
+    assert run(place, "graph") == 0
     [page] = (place / "keys" / "operator").glob("graph-*/report.html")
     assert stat.S_IMODE(os.stat(page).st_mode) == 0o600
     assert "Not for publication" in page.read_text(encoding="utf-8")

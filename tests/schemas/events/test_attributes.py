@@ -293,9 +293,7 @@ def carried(log: Log) -> pa.RecordBatch:
     )
 
 
-def naive(
-    log: Log,
-) -> dict[str, tuple[list[str | None], str | None]]:
+def naive(log: Log) -> dict[str, tuple[list[str | None], str | None]]:
     """Resources in the order of time, and the first age, of each case."""
     cases: dict[str, list[tuple[int, str | None, str | None]]] = {}
     for case, second, who, age in log:

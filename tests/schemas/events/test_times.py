@@ -240,11 +240,8 @@ def test_numbers_with_a_fraction_are_rounded_to_microseconds(unit):
     expected = [round(number * factor) for number in numbers]
     assert read_us(numbers, timestamp_unit=unit) == expected
     bad = [float("nan"), float("inf"), float("-inf"), 1e300, -1e300, 1e19, None]
-    assert read_us([1.0, *bad, 2.0], timestamp_unit=unit) == [
-        factor,
-        *[None] * len(bad),
-        2 * factor,
-    ]
+    expected = [factor, *[None] * len(bad), 2 * factor]
+    assert read_us([1.0, *bad, 2.0], timestamp_unit=unit) == expected
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

@@ -67,10 +67,6 @@ def test_a_pipeline_is_built_without_the_key(monkeypatch: pytest.MonkeyPatch) ->
 Way = Callable[[MergeStatisticsFn, list[Statistics]], Any]
 
 
-def fresh_then_merged(fn: MergeStatisticsFn, batches: list[Statistics]) -> Any:
-    return fn.merge_accumulators([fn.add_input(fn.create_accumulator(), b) for b in batches])
-
-
 def merged_and_compacted_over_the_wire(fn: MergeStatisticsFn, batches: list[Statistics]) -> Any:
     coder = fn.get_accumulator_coder()
     sent = [
@@ -92,15 +88,7 @@ def in_another_order_and_grouping(fn: MergeStatisticsFn, batches: list[Statistic
     return fn.merge_accumulators([fn.create_accumulator(), *halves, fn.create_accumulator()])
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        fresh_then_merged,
-        merged_and_compacted_over_the_wire,
-        one_after_the_other,
-        in_another_order_and_grouping,
-    ],
-)
+@pytest.mark.parametrize("way", [merged_and_compacted_over_the_wire, in_another_order_and_grouping])
 def test_the_combiner_gives_one_result_in_every_way(way: Way) -> None:
     batches = counted(events(60))
     whole = group_into_traces(events(60), 1)[0]

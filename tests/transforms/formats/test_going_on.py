@@ -222,12 +222,9 @@ def test_what_the_encoding_does_not_have_costs_the_record_that_asks_for_it(
 def test_text_of_parquet_that_is_no_utf_8_costs_its_record(kind: str) -> None:
     values = [b"A", b"\xff", b"C", None, b"\xc3", b"F"]
     table = pa.table({"case": pa.array(list("abcdef")), "step": pa.array(values, pa.binary())})
-    as_text = table.set_column(
-        1, "step", pa.array(values, pa.binary()).view(pa.string())
-    )  # as writers do that do not look
-    if kind == "large":
-        large = pa.array(values, pa.large_binary()).view(pa.large_string())
-        as_text = table.set_column(1, "step", large)
+    plain, large = pa.array(values, pa.binary()), pa.array(values, pa.large_binary())
+    text = large.view(pa.large_string()) if kind == "large" else plain.view(pa.string())
+    as_text = table.set_column(1, "step", text)  # as writers do that do not look
     stream = io.BytesIO()
     pq.write_table(as_text, stream, use_dictionary=kind == "dictionary")
     data = stream.getvalue()
@@ -239,20 +236,14 @@ def test_text_of_parquet_that_is_no_utf_8_costs_its_record(kind: str) -> None:
         list(ParquetReader().read(io.BytesIO(data), FIELDS, (), 4))
 
 
-SCHEMA: Any = {
-    "type": "record",
-    "name": "Event",
-    "fields": [
-        {"name": "case", "type": "string"},
-        {"name": "step", "type": ["null", "string"]},
-        {"name": "other", "type": "string"},
-    ],
-}
+KINDS = {"case": "string", "step": ["null", "string"], "other": "string"}
+AVRO_FIELDS = [{"name": name, "type": kind} for name, kind in KINDS.items()]
+SCHEMA: Any = {"type": "record", "name": "Event", "fields": AVRO_FIELDS}
 
 
 def avro(rows: Sequence[tuple[str, str | None, str]], sync_interval: int) -> bytes:
     stream = io.BytesIO()
-    records = [dict(zip(("case", "step", "other"), row, strict=True)) for row in rows]
+    records = [dict(zip(KINDS, row, strict=True)) for row in rows]
     fastavro.writer(stream, SCHEMA, records, sync_interval=sync_interval)
     return stream.getvalue()
 

@@ -244,19 +244,11 @@ VALUES = [
 KEYS = ["concept:name", "time:timestamp", "n", "m", "ключ"]
 TAGS = ["string", "date", "int", "float", "boolean", "id"]
 ODD = [
-    "<!-- <trace> -->",
-    "<![CDATA[</trace>]]>",
-    "<list key='x'/>",
-    "<odd/>",
-    "text",
-    "<?pi </trace>?>",
-    '<string key="n" value="1"><string key="n" value="2"/></string>',
-    "<event/>",
-    "<event></event>",
-    '<string value="1" key="n"/>',
-    '<string key="n"/>',
+    "<!-- <trace> -->", "<![CDATA[</trace>]]>", "<list key='x'/>", "<odd/>", "text",
+    "<?pi </trace>?>", '<string key="n" value="1"><string key="n" value="2"/></string>', "<event/>",
+    "<event></event>", '<string value="1" key="n"/>', '<string key="n"/>',
     '<container key="c"><event/></container>',
-]
+]  # fmt: skip
 BYTES = [
     b"<", b">", b"&", b'"', b"'", b"/", b"\xff", b"\0", b"\n", b"\r", b"\t", b" ", b"<event>",
     b"</event>", b"<trace>", b"</trace>", b"</log>", b"-->", b"<!--", b"<![CDATA[", b"]]>",

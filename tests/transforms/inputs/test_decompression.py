@@ -75,15 +75,12 @@ def test_one_that_is_cut_off_anywhere_is_refused(ending: str, codec: str, tmp_pa
         content(path, damaged[0])
 
 
-class _Failing(io.RawIOBase):
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        raise self.error
-
+class _Failing(io.BytesIO):
     def __init__(self, error: Exception) -> None:
         self.error = error
+
+    def read(self, size: int | None = -1) -> bytes:
+        raise self.error
 
 
 @pytest.mark.parametrize("codec", CODECS.values())

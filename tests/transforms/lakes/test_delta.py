@@ -179,8 +179,6 @@ def test_deleted_rows_of_a_file_that_the_table_does_not_have(
 
 
 def test_a_table_and_files_are_one_log_and_a_table_twice_is_none(tmp_path: Path) -> None:
-    import pyarrow.parquet as pq
-
     write(tmp_path / "t", ROWS)
     pq.write_table(log_rows(1, prefix="file"), tmp_path / "more.parquet")
     both = load_log({"log": f"delta:{tmp_path / 't'},{tmp_path / 'more.parquet'}"})
