@@ -127,6 +127,14 @@ def test_a_value_with_gaussian_noise_seldom_reaches_its_threshold(
     assert tail(Fraction(*scale), threshold - value - 2)[0] > exact(passing) * exact("0.999")
 
 
+@pytest.mark.parametrize("g", [0.2, 0.3, 0.4])
+def test_the_advantage_inverts_the_epsilons_of_amun(g: float) -> None:
+    """ln((1 + g) / (1 - g)) add/remove is .405, .619, .847; twice that for replace-one."""
+    epsilon = Fraction(math.log((1 + g) / (1 - g)))
+    assert guessing_advantage_of(epsilon, 0, "add_remove").any_prior == pytest.approx(g)
+    assert guessing_advantage_of(2 * epsilon, 0, "replace_one").any_prior == pytest.approx(g)
+
+
 @given(epsilons, deltas)
 def test_advantages_are_rounded_up(epsilon: Fraction, delta: Fraction) -> None:
     found = guessing_advantage_of(epsilon, delta, "replace_one")
