@@ -114,6 +114,7 @@ MANY = tuple(f"A{n}" for n in range(most_names_of_pairs(1) + 1))
 OF_NUMBERS, OF_TEXTS = {"bounds": [0, 1000]}, {"values": ["1", "2"]}
 RIGOROUS = {"epsilon": "1", "delta": "1e-6", "vocabulary": NAMES}
 PURE = {"delta": "0", "max_trace_length": 5}
+COUNTS = {"delta": None, "indicators": ["cases"]}
 NEW_YEAR = {"first_date": "2024-01-01", "last_date": "2024-01-02"}
 STREAM = {"epsilon": "1", "vocabulary": NAMES, "max_trace_length": 5, "horizon": 3}
 
@@ -290,6 +291,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
             ("dpim", {"size_bounds": (5, 4)}, "the smaller first"),
             ("dpim", {"size_bounds": (0, 4)}, "from 1 up"),
             ("dpim", {"size_bounds": (1, 4), "bounds_from_log": True}, "exclude each other"),
+            ("pappi", {**COUNTS, "indicators": ["throughput of=median at_most=1d"]}, "counts,"),
+            ("pappi", {**COUNTS, "indicators": ["cases", "cases by=month"]}, "rs.1: where and by"),
+            ("pappi", {**COUNTS, "indicators": ["throughput"]}, "at_most must be declared"),
+            ("pappi", {**COUNTS, "max_cases_per_individual": 2}, "the paper protects cases"),
+            ("pappi", {"delta": "1e-6"}, "delta"),
             ("process-tree", {"vocabulary": None, "delta": "0"}, "delta 0 needs a public"),
             ("process-tree", {"min_size": "3", "max_size": "2"}, "must be at most max_size"),
             ("pretsa", {"rho_addition": 3.5}, "above rho_addition, got 3 and 3.5"),

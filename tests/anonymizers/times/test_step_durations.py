@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, as_released, cases_of, event_logs, trace_batch
+from tests.support.timed_logs import EXACT
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.randomness import cell_numbers, uniform
@@ -50,7 +51,6 @@ SECOND = MINUTE // 60
 ALWAYS = LogTime(WorkingCalendar(), TimeRange(0, 10_000 * DAY))
 N_TICKS = 10_000 * 86_400
 WORDS = ActivityVocabulary.public("AB")
-EXACT = SumNoise((1, 2**40), UNITS, False)  # so narrow that 0 is drawn
 NO_CLIP = 10**9
 
 Cell = tuple[str | None, str, int]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.anonymizers.times.test_step_durations import public
 from tests.support.keys import randomness
 from tests.support.logs import Event, trace_batch
-from tests.support.timed_logs import variants_of
+from tests.support.timed_logs import LITTLE, variants_of
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.noise.sums import SumNoise
@@ -198,7 +198,6 @@ def test_where_a_holiday_leaves_no_work_in_the_range_it_is_all_of_time():
 SECOND, MINUTE = 1_000_000, 60_000_000
 MILLISECOND = 1_000
 GRIDS = (1, MILLISECOND, SECOND, MINUTE, HOUR_US, DAY_US)
-LITTLE = SumNoise((1, 10**6), 1, True)  # so narrow that 0 is drawn
 
 
 def counts_of(log: list[Event], time_zone: str = "UTC") -> list[int]:
