@@ -297,7 +297,7 @@ def _stream(changes: Mapping[str, Any]) -> Callable[[Path], dict[str, Digests]]:
             sent = [s._replace(individual=f"p{s.case[:2]}") for s in sent]
         config = stream_runs.stream_config(folder, **changes)
         with pytest.MonkeyPatch.context() as patch:
-            stream_runs.one_key(patch)
+            fix_key(patch)
             stream_runs.run(config, stream_runs.in_time(sent, 80))
         return digests_of(stream_runs.files_of(config))
 
