@@ -68,8 +68,9 @@ def mined(folder: Path, name: str, number: int, **given: Any) -> ReleasedTree:
 def published(folder: Path, name: str, number: int, **given: Any) -> ReleasedTree:
     """With the log's own names."""
     traces = log(folder, name).traces
-    variants = VariantHistogram.from_traces(traces)
-    return Dpim().mined(variants, traces.vocabulary, DpimParams(**given), randomness(number))
+    counted = {"variants": VariantHistogram.from_traces(traces), "names": traces.vocabulary}
+    decided: Any = Dpim().decide("tree", counted, {}, DpimParams(**given), randomness(number))
+    return decided.tree  # type: ignore[no-any-return]
 
 
 def of_every_pair(folder: Path, name: str) -> ReleasedTree:
