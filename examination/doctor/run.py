@@ -104,7 +104,8 @@ def _version_of_flink(address: str, known: Sequence[str]) -> CheckResult:
             theirs = str(json.load(answer)["flink-version"])
     except (OSError, ValueError, KeyError) as error:
         raise RetryLater(
-            f"Flink does not answer at flink_master {address!r} ({type(error).__name__})"
+            f"Flink does not answer at flink_master {address!r} ({type(error).__name__}); start "
+            "it, or correct the address of its REST port"
         ) from None
     if any(theirs.startswith(f"{one}.") for one in known):
         return "ok", f"Flink is {theirs}, with which this Beam goes"
@@ -118,7 +119,8 @@ def _require_answer(name: str, address: str) -> None:
         socket.create_connection((host, port), _ASK_SECONDS).close()
     except (OSError, ValueError) as error:
         raise RetryLater(
-            f"nobody answers at {name} {address!r} ({type(error).__name__}); start it there"
+            f"nobody answers at {name} {address!r} ({type(error).__name__}); start it there, or "
+            "correct the address"
         ) from None
 
 
@@ -221,7 +223,8 @@ def _port(address: str, port: int) -> Iterator[CheckResult]:
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise UsageError(
-                f"operator_port {port} cannot be opened: {os.strerror(error.errno or 0)}"
+                f"operator_port {port} cannot be opened: {os.strerror(error.errno or 0)}; choose "
+                "another port"
             ) from None
         text = f"operator_port {port} is in use, by this stream if it runs; else choose another"
         yield "warning", text

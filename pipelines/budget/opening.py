@@ -287,9 +287,9 @@ def _entries_of(path: str) -> list[Entry]:
         *lines, end = [json.loads(line) for line in text.decode().splitlines()]
         entries = [Entry(**line) for line in lines]
         whole = {"backup_of": _WHAT, "entries": len(entries), "hash": entries[-1].hash}
-        faults = problems(entries) if end == whole else ["its last line is another's"]
+        faults = problems(entries) if end == whole else ["its last line does not match its entries"]
     except (ValueError, TypeError, KeyError, IndexError):
-        faults = ["it is no JSON lines of entries"]
+        faults = ["it does not consist of entries as JSON lines"]
     if faults:
         raise UsageError(f"backup {path!r} is not complete: {faults[0]}; use another backup")
     return entries

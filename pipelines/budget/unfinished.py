@@ -119,8 +119,8 @@ def forfeit(
             if books.shows(entry.key_fingerprint) == "this release":
                 books.finish(entry.key_fingerprint)
                 raise UsageError(
-                    f"release {release_id!r} in {place} is complete, which the ledger says now, "
-                    "too; take it back with `tracecloak ledger withdraw`"
+                    f"release {release_id!r} in {place} is complete, and the ledger contains "
+                    "that now; take it back with `tracecloak ledger withdraw`"
                 )
             books.note_cases(entry.key_fingerprint)
             # The ledger first: what draws meanwhile is stopped there.

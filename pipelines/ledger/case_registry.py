@@ -56,7 +56,7 @@ _SCOPE_DIGITS = 32
 _N_FILES, _N_UNITS, _N_READERS = 64, 1 << 20, 8
 _MEND = (
     "Nothing of this schedule is released until the book is restored from a backup; if it is lost, "
-    "release under another schedule, whose windows are paid beside those of this one"
+    "release under another schedule, whose windows are charged in addition"
 )
 
 
@@ -380,7 +380,7 @@ class CaseRegistry:
             file = Claimed(path, sha256, **said, units=CountedUnits.from_bytes(body))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CaseRegistryError(
-                f"{path}, which {self._ledger.place} names, is no file of a book of counted units "
+                f"{path}, which {self._ledger.place} names, is not a file of counted units "
                 f"({type(error).__name__}); use the version that wrote it, or a later one"
             ) from None
         if (file.scope, file.label) != (scope, label):

@@ -146,7 +146,9 @@ class Ledger:
             self.make_tables()
         _LOG.info("made a new ledger, in which nothing is spent: %s", self.place)
         if others:
-            _LOG.warning("%s knows nothing of what this key store spent in another", self.place)
+            _LOG.warning(
+                "%s does not contain what this key store spent in another ledger", self.place
+            )
 
     def make_tables(self) -> None:
         """Makes the tables that are not there.

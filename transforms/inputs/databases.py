@@ -237,7 +237,8 @@ def query_text(query: str) -> str:
             text = Path(query[1:]).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError, ValueError) as error:
             raise UsageError(
-                f"query {query!r} names a file that cannot be read ({type(error).__name__})"
+                f"query {query!r} names a file that cannot be read ({type(error).__name__}); "
+                "correct its path, or write the query itself"
             ) from None
     if not text.strip():
         raise UsageError("query is empty; write a SELECT, or @ and the name of a file that has it")

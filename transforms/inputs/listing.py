@@ -176,6 +176,6 @@ def check_no_table(
     table = next(iter([*(one for one in listed if one.folder in folders), *around]), None)
     if table is not None:
         raise InputSchemaError(
-            f"log {pattern!r} lies in a table of {table.kind} ({table.marker}), whose files "
+            f"log {pattern!r} is in a table of {table.kind} ({table.marker}), whose files "
             f"hold deleted rows, too. {_MENDS[table.kind].format(folder=table.folder or '.')}"
         )

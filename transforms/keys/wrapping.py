@@ -174,7 +174,8 @@ class KeyReference:
         key = ReleaseKey(opened(text, self.text, other))
         if self.fingerprint and key.fingerprint != self.fingerprint:
             raise UsageError(
-                f"the release key at {shown(self.text)} is not that of this abandoned run"
+                f"the release key at {shown(self.text)} is not that of this run, whose release was "
+                "abandoned; run the command again, which reserves anew"
             )
         return key
 

@@ -239,7 +239,7 @@ def test_a_file_is_of_the_window_that_the_ledger_names_it_for(
     with pytest.raises(CaseRegistryError, match=r"is of window 2026-11 of scope .* names"):
         verified(data, "x")
     for wrong in (b"", b"{}\n", b"[]", data.partition(b"\n")[2]):
-        with pytest.raises(CaseRegistryError, match="is no file of a book of counted units"):
+        with pytest.raises(CaseRegistryError, match="is not a file of counted units"):
             verified(wrong, "2026-11")
     monkeypatch.setattr(case_registry, "read_if_there", _fail)
     with pytest.raises(CaseRegistryError, match="cannot be read"):

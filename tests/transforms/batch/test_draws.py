@@ -106,7 +106,7 @@ def test_what_somebody_wrote_there_is_no_decision(kept: Kept) -> None:
 def test_with_the_key_gone_or_another_one_nothing_is_drawn(kept: Kept, tmp_path: Path) -> None:
     """Catches a run that goes on, on a cluster say, after its release was given up."""
     (tmp_path / "key").write_text("ab" * 32)
-    with pytest.raises(UsageError, match="of this abandoned run"):
+    with pytest.raises(UsageError, match="whose release was abandoned"):
         kept.once(decision("A"))
     (tmp_path / "key").unlink()
     with pytest.raises(UsageError, match="no key of 64 hex digits"):

@@ -140,5 +140,5 @@ def test_a_reference_travels_without_the_key(monkeypatch: pytest.MonkeyPatch) ->
     reference = KeyReference("env:TEST_KEY", wrapped_by="command:service")
     reference.resolve()
     assert KEY.encode() not in pickle.dumps(reference)
-    with pytest.raises(UsageError, match="of this abandoned run"):
+    with pytest.raises(UsageError, match="whose release was abandoned"):
         KeyReference("env:TEST_KEY", "1" * 64).resolve()
