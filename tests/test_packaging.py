@@ -117,6 +117,7 @@ def imported_libraries() -> Iterator[tuple[str, str, bool]]:
                     yield path, name, node in tree.body
 
 
+@pytest.mark.slow
 def test_what_is_imported_is_what_is_asked_for() -> None:
     """Only what every installation has is imported where a file begins; extras are within calls."""
     core = {canonicalize_name(Requirement(need).name) for need in SETUP.install_requires}

@@ -10,7 +10,6 @@ import pytest
 
 from tests.golden.elsewhere import digests_elsewhere, expected_of, move, other_code
 from tests.golden.releases import scenarios
-from tests.support.tiers import at_night
 
 # Floats matter most to these: times, and weights of cases that agree with noisy counts.
 FEW = ("private-log 1", "joint-variants 0")
@@ -24,10 +23,11 @@ SAY_ALL = ("manifest.json", "report.html", "statement.md")
     ("names", "ways", "has_other_code"),
     [
         (FEW, ["numbers"], True),
-        *(at_night(ALL, *how) for how in ((["numbers"], False), ([], True), (["modules"], False))),
+        *((ALL, *how) for how in ((["numbers"], False), ([], True), (["modules"], False))),
     ],
     ids=["some", "numbers", "code", "modules"],
 )
+@pytest.mark.slow
 def test_releases_are_the_same_elsewhere(
     names: tuple[str, ...], ways: list[str], has_other_code: bool
 ) -> None:

@@ -43,7 +43,7 @@ from tracecloak.schemas.published.manifest import TOOL_VERSION
 from tracecloak.schemas.published.step import StepRelease
 
 FIRST, SECOND = b"k" * 32, b"2" * 32
-BY_DAY = {"private-dfg", "private-log", "amun"}
+BY_DAY = {"private-dfg"}
 
 pytestmark = pytest.mark.skipif(
     HOME.parent.resolve() != HOME.parent, reason=f"{HOME.parent} is a link on this machine"
@@ -256,6 +256,7 @@ def _in_form_of(data: bytes, kept_data: bytes) -> bytes:
     return StepRelease.from_json(data).in_form_of(StepRelease.from_json(kept_data)).to_json()
 
 
+@pytest.mark.slow
 def test_a_shared_ledger_is_restored_and_goes_on(kept: str, tmp_path: Path) -> None:
     with scenario(kept, "postgresql") as folder, shared_ledger(tmp_path) as server:
         server.restore(DATABASE, folder / "ledger.sql")

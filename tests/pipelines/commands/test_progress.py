@@ -80,6 +80,7 @@ with showing_progress():
 """
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_the_stage_what_went_by_and_what_is_left() -> None:
     """Two workers do 8 pieces; what is left follows from the pieces of both."""
     given = {**os.environ, "TERM": "xterm", "COLUMNS": "120"}

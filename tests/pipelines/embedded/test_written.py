@@ -87,6 +87,7 @@ def test_rows_are_written_as_the_command_writes_their_file(
     assert set(guarantee["not_covered"]) - {*found["guarantee"]["not_covered"]} == {ORDERED_BY_NAME}
 
 
+@pytest.mark.slow
 def test_names_are_joined_and_duplicates_dropped_as_the_command_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -229,6 +229,7 @@ def test_keys_of_files_are_refused_by_name() -> None:
         tracecloak.release(events(), **GRAPH, params={"epsilon": 1})
 
 
+@pytest.mark.slow
 def test_what_was_left_out_is_in_the_folder_of_the_operator_alone(place: Path) -> None:
     """Catches a saved notebook that tells whether a row was malformed, and one that loads Beam."""
     program = (

@@ -19,6 +19,7 @@ from tests.support.releasing import (
     tracecloak,
     visible,
 )
+from tests.support.tiers import at_night
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -87,8 +88,8 @@ def test_another_spelling_of_the_output_is_the_same_release(
 @pytest.mark.parametrize(
     ("step", "code"),
     [
-        ("after key", 0), ("after charge", 75), ("after decide variants", 75),
-        ("before commit", 75), ("after latest", 2),
+        at_night("after key", 0), at_night("after charge", 75), ("after decide variants", 75),
+        at_night("before commit", 75), at_night("after latest", 2),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("ends", ["resume", "kill"])

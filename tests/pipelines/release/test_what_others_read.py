@@ -23,7 +23,6 @@ import pytest
 from tests.support.object_store import ObjectStore
 from tests.support.releasing import csv_log, operator_folder, small_rows
 from tests.support.terminal import shown_on_a_terminal
-from tests.support.tiers import at_night
 from tracecloak.transforms.operator_log import kept_on_worker
 
 STAMP = "2026-01-01T00:00:00Z"
@@ -172,9 +171,10 @@ def test_it_is_the_same_of_a_log_and_its_neighbour(
     "runner",
     [
         ["--runner", "FnApiRunner"],
-        at_night(["--direct_running_mode=multi_processing", "--direct_num_workers=2"]),
+        ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
     ],
 )
+@pytest.mark.slow
 def test_what_workers_find_lands_with_it(tmp_path: Path, runner: list[str]) -> None:
     kinds = {"xes": "has a fault at line 268", "foretold": "A release would have about "}
     jobs = []

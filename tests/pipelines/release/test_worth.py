@@ -199,6 +199,7 @@ def test_no_size_is_called_worthless_at_which_a_public_log_came_out_well() -> No
         *("private-log", "laplace-levels", "sparse-histogram"),
     ],
 )
+@pytest.mark.slow
 def test_each_family_is_worth_much_epsilon_and_not_little(method: str) -> None:
     def params(epsilon: str) -> Any:
         given: dict[str, Any] = {"epsilon": epsilon, "vocabulary": NAMES, "max_trace_length": 10}
