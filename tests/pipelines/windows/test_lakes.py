@@ -304,3 +304,15 @@ def test_a_book_that_counts_individuals_by_window_is_caught(
     lakes = lakes_of(((5,), ()), ((), (65,)), by_individual=True)
     with pytest.raises(AssertionError):
         check(tmp_path, lakes, MOVES, max_cases=1)
+
+
+def test_a_claimed_case_that_moved_to_another_window_is_not_counted(tmp_path: Path) -> None:
+    """As where a run is cut off after its claim, and the next one reads a corrected lake."""
+    window = World(tmp_path, CASES, None)._window(0)
+    part = window.part(str(tmp_path))
+    before, after = (traces_of(lake, window) for lake in lakes_of(((5,), (52, 61))))
+    Path(part.frozen).parent.mkdir(parents=True, exist_ok=True)
+    Path(part.frozen).write_bytes(part.units(before).to_bytes())
+    counted = [rows_of([part.counted(traces)]) for traces in (before, after)]
+    assert [("", UNIT) in rows for rows in counted] == [True, False]
+    assert len(counted[1]) == len(counted[0]) - 1 > 0
