@@ -102,7 +102,7 @@ def forked(path: str, source: str, tests: Sequence[str], slow: bool, seconds: in
         os.dup2(1, 2)
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
         sys.meta_path.insert(0, Changed(path, source))
-        chosen_tests = "not logs" if slow else "not slow and not logs"
+        chosen_tests = "not engines and not logs" + ("" if slow else " and not slow")
         flags = ["-x", "-q", "--assert=plain", "--hypothesis-seed=0", "-m", chosen_tests]
         code = pytest.main([*flags, "-p", "no:cacheprovider", "-p", "no:xdist", *tests])
     finally:
