@@ -137,11 +137,11 @@ class EventSource:
         wanted = {name: None for xes in (True, False) for name in self.mapping.possible(xes)}
         names = [frozenset(name for name, _ in file.partitions) for file in self.files]
         for name in wanted:
-            of_file = {name in given: file for given, file in zip(names, self.files, strict=True)}
-            if len(of_file) == 2:
+            file_of = {name in given: file for given, file in zip(names, self.files, strict=True)}
+            if len(file_of) == 2:
                 raise InputSchemaError(
-                    f"the column {name!r} is a part of the path {of_file[True].path} but not of "
-                    f"{of_file[False].path}; name folders of the same partitions"
+                    f"the column {name!r} is a part of the path {file_of[True].path} but not of "
+                    f"{file_of[False].path}; name folders of the same partitions"
                 )
 
     def progress_of(self, file: SourceFile, n_read: int | None = None) -> dict[str, Any]:

@@ -261,9 +261,9 @@ def guessing_advantage_of(
         raise UsageError(f"delta must be an exact number in [0, 1), got {delta!r}")
     if adjacency not in ("add_remove", "replace_one"):
         raise UsageError(f"adjacency must be add_remove or replace_one, got {adjacency!r}")
-    of_replacing = 2 * epsilon if adjacency == "add_remove" else epsilon
+    replacing_epsilon = 2 * epsilon if adjacency == "add_remove" else epsilon
     # Written with e^-x, which is tiny where e^x would be huge.
-    decay = (-Interval.of(of_replacing / 2)).exp()
+    decay = (-Interval.of(replacing_epsilon / 2)).exp()
     low = (-Interval.of(epsilon)).exp()
     any_prior = (1 - decay) / (decay + 1)
     # (1 - low) / (1 + low) is the same quotient, and 2 delta / (e^epsilon + 1) is what delta adds.

@@ -164,8 +164,8 @@ def is_accounted_for(part: Spend) -> bool | None:
     if part.sensitivity != 1 or not _FEWEST_SIGMA <= Fraction(*part.scale or (0, 1)) <= _MOST_SIGMA:
         return False
     interval = max(float(part.epsilon) * _FINE, _span(part) / _MAX_INTERVALS)
-    of_one_count = _losses(part, interval)
-    return bool(of_one_count.get_delta_for_epsilon(float(part.epsilon)) <= most)
+    count_losses = _losses(part, interval)
+    return bool(count_losses.get_delta_for_epsilon(float(part.epsilon)) <= most)
 
 
 def _is_joint_enough(part: Spend) -> bool | None:
@@ -306,10 +306,10 @@ def _span(part: Spend) -> float:
     if deviation is None or part.instead:
         return 2 * float(part.epsilon)
     change = 1 / float(deviation)
-    of_noise = change**2 + _GAUSSIAN_REACH * change
+    noise_reach = change**2 + _GAUSSIAN_REACH * change
     if part.mechanism == "joint":
-        return 2 * float(sum(epsilon for _, epsilon in part.choices)) + of_noise
-    return max(2 * float(part.epsilon), of_noise)
+        return 2 * float(sum(epsilon for _, epsilon in part.choices)) + noise_reach
+    return max(2 * float(part.epsilon), noise_reach)
 
 
 def _epsilon_from_losses(parts: list[Spend], delta: Fraction) -> float:

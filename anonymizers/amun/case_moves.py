@@ -74,10 +74,10 @@ def draw_gains_and_losses(
         more, fewer = np.abs(noise), np.zeros_like(noise)
     else:
         more, fewer = np.maximum(noise, 0), np.maximum(-noise, 0)
-    of_authors = params.choices.moves == "authors"
-    gains = draw_moves(dafsa, counts, more, randomness, "amun/gain", of_authors)
-    losses = draw_moves(dafsa, counts, fewer, randomness, "amun/loss", of_authors)
-    if of_authors and params.mode != "oversampling":
+    is_of_authors = params.choices.moves == "authors"
+    gains = draw_moves(dafsa, counts, more, randomness, "amun/gain", is_of_authors)
+    losses = draw_moves(dafsa, counts, fewer, randomness, "amun/loss", is_of_authors)
+    if is_of_authors and params.mode != "oversampling":
         more_often = np.where((gains > 0) & (losses > 0), gains - losses, 0)
         gains, losses = np.maximum(more_often, 0), np.minimum(np.maximum(-more_often, 0), 1)
     # A deletion that finds no case left still counted for its transitions; it deletes nothing.
@@ -238,19 +238,19 @@ def cost_in_times(params: AmunParams) -> str:
     if params.choices.prior == "clamped":
         epsilons.append(params.zero_prior_epsilon)
     longest = " times the length of the longest case" if params.correlated_times else ""
-    of_noise = (
+    noise_text = (
         "The compression leaves at most half of that noise. What is then below 0 becomes 0, and "
         "the mean step grows by what was cut off."
     )
     if params.choices.negative_steps == "mirrored":
-        of_noise = (
+        noise_text = (
             "Where it would make a step negative it is turned around, which makes the mean step "
             "longer, to several times its length where a few steps are very long. The compression "
             "leaves at most half of that noise."
         )
     afterwards = {
-        "noise": of_noise,
-        "shifts": of_noise,
+        "noise": noise_text,
+        "shifts": noise_text,
         "equation_4": "What is then below 0 becomes 0. The compression multiplies every step, not "
         "its noise alone, by one factor of at most 1/2, and of far less where starts are noised "
         "by more than the log's duration: steps no longer have the length that they had.",

@@ -283,9 +283,9 @@ class AmunParams(contract.Params):
 
     def given(self) -> dict[str, Any]:
         """Returns the parameters that are others than by default, or than the profile has them."""
-        of_profile = asdict(PROFILES[self.profile])
+        profile = asdict(PROFILES[self.profile])
         given = super().given()
-        return {n: v for n, v in given.items() if n not in of_profile or v != of_profile[n]}
+        return {n: v for n, v in given.items() if n not in profile or v != profile[n]}
 
 
 @dataclass(frozen=True)

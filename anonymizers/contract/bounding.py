@@ -117,10 +117,10 @@ def distinct_activities(
     contested = np.flatnonzero(has_more[cases])
     if len(contested):
         long = np.flatnonzero(has_more)
-        of_cases = case_identities(traces.take(long), randomness)
-        of_names = randomness.identify("activity", traces.vocabulary.names)
+        identities = case_identities(traces.take(long), randomness)
+        names = randomness.identify("activity", traces.vocabulary.names)
         place = np.searchsorted(long, cases[contested])
-        words = randomness.words("activities of case", of_cases[place] ^ of_names[codes[contested]])
+        words = randomness.words("activities of case", identities[place] ^ names[codes[contested]])
         keep = np.ones(len(cases), bool)
         keep[contested] = _rank_within(cases[contested], words) < max_activities
         cases, codes = cases[keep], codes[keep]

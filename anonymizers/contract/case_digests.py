@@ -207,8 +207,8 @@ def _digests(traces: TraceBatch, key: ReleaseKey, by_individual: bool) -> np.nda
             f"individuals are the units, and the cases name none: map a column to {INDIVIDUAL_ID}"
         )
     whose = traces.individuals.dictionary_encode()
-    of_names = KeyedBlocks(key.derive(b"book/individual")).text_blocks(whose.dictionary)
-    individuals = of_names[np.asarray(whose.indices)]
+    name_blocks = KeyedBlocks(key.derive(b"book/individual")).text_blocks(whose.dictionary)
+    individuals = name_blocks[np.asarray(whose.indices)]
     # The words of the two kinds are independent, so two pairs agree with chance 2^-128.
     pairs = KeyedBlocks(key.derive(b"book/case of individual")).encrypt(cases ^ individuals)
     return np.concatenate([individuals, pairs], axis=1)

@@ -284,24 +284,24 @@ def clips_part(params: Any) -> Part:
 def _alternative_graph(params: Any, given: Given) -> ClipsDecision | None:
     """What errs by less than Gaussian noise on pairs that are clipped in L2, if anything does."""
     means, n_names = given.means, params.words.start
-    of_sums, of_pairs = (
+    sum_noise, pair_noise = (
         shown_from(means[name].noise(changed(budget.UNITS), budget.UNITS), n_names * (n_names + 2))
         for name, changed in (("edges", params.sensitivity), ("pairs", params.sensitivity_beyond))
     )
     noise, places = means["votes"].noise(of_one_cell(params.max_units)), np.arange(_LARGEST_POWER)
-    of_ratio = params.words, of_pairs / of_sums, _LARGEST_POWER
-    cast = votes(given.statistics["variants"], *of_ratio)
+    ratio = params.words, pair_noise / sum_noise, _LARGEST_POWER
+    cast = votes(given.statistics["variants"], *ratio)
     noisy = noisy_sums(cast, noise, "votes", places, given.randomness)
     clear = np.flatnonzero(np.abs(noisy) >= _clear_of(noise, _LARGEST_POWER))
     most = int(np.abs(noisy).argmax())
     # A case of n pairs has a norm of the root of n at least: noise for it costs each activity as
     # much as the threshold for that, and leaving it out costs n occurrences.
-    released = _graph_of_variants(params, given, n_names * of_sums / math.sqrt(2**most))
+    released = _graph_of_variants(params, given, n_names * sum_noise / math.sqrt(2**most))
     if released is not None:
         return ClipsDecision(budget.UNITS, None, released)
     # Votes that may be noise leave the usual kind, whose threshold no noise of lengths raises.
     is_l1 = len(clear) > 0 and noisy[clear[-1]] > 0
-    return _l1_clip(params, given, n_names * of_pairs) if is_l1 else None
+    return _l1_clip(params, given, n_names * pair_noise) if is_l1 else None
 
 
 def _clear_of(noise: SumNoise, n: int) -> float:
@@ -352,6 +352,6 @@ def _graph_of_variants(params: Any, given: Given, most_missing: float) -> GraphD
     if shown < 2 * _clear_of(noise, 1) or missing > min(most_missing, shown):
         return None
     seen = stable_variants(counted, allowance, params.max_units, given.randomness, "variants")
-    of_count = allowance.noise(changed)
-    made = VariantGraph(seen, of_count, missing, noise, params.words)
+    count_noise = allowance.noise(changed)
+    made = VariantGraph(seen, count_noise, missing, noise, params.words)
     return GraphDecision(made.graph(), None, ReleasedFigures.of(made.figures()))

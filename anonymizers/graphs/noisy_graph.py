@@ -410,21 +410,21 @@ def fitted_counts(
     expected = np.where(is_shown, 0.0, trust * values)
     unsure = np.where(is_shown | (ends[0] == ends[1]), 0.0, trust * variances)
     # Of a node without hidden cells the condition is as soft as with one.
-    of_one = (trust * variances).min(initial=np.inf)
-    of_node = np.maximum(sum(np.bincount(nodes, unsure, n_nodes) for nodes in ends), of_one)
+    least = (trust * variances).min(initial=np.inf)
+    node_weights = np.maximum(sum(np.bincount(nodes, unsure, n_nodes) for nodes in ends), least)
     totals = totals - _net_flows(ends, expected, n_nodes)
 
     shown = (ends[0][is_shown], ends[1][is_shown])
     low, high = (limits.astype(np.float64) for limits in intervals)
     weights = 1 / variances[is_shown]
     degrees = sum(np.bincount(nodes, minlength=n_nodes) for nodes in shown)
-    of_ends = degrees / of_node
-    steep = weights + of_ends[shown[0]] + of_ends[shown[1]]
+    end_degrees = degrees / node_weights
+    steep = weights + end_degrees[shown[0]] + end_degrees[shown[1]]
     root = math.sqrt(float((weights / steep).min(initial=1.0)))
     momentum = (1 - root) / (1 + root)
     counts = at = middles
     for _ in range(math.ceil(_ACCURACY / root)):
-        pull = (_net_flows(shown, at, n_nodes) - totals) / of_node
+        pull = (_net_flows(shown, at, n_nodes) - totals) / node_weights
         slope = weights * (at - middles) + pull[shown[0]] - pull[shown[1]]
         before, counts = counts, np.clip(at - slope / steep, low, high)
         at = counts + momentum * (counts - before)

@@ -400,7 +400,7 @@ def _cells(
         return noisy_graph.NoisyCells.measured(*measured)
     if clips.most_lost is not None:
         return noisy_graph.NoisyCells.measured(*measured, clips.most_lost, clip / UNITS, clips.lost)
-    of_norms = given.means[f"{name} beyond"].noise(params.sensitivity_beyond(clip), UNITS)
-    [lost] = noisy_sums(sums[-1:], of_norms, f"{purpose} beyond", beyond, given.randomness)
-    most_lost = (int(lost) + ONE_SIDED * of_norms.width) / UNITS
+    beyond_noise = given.means[f"{name} beyond"].noise(params.sensitivity_beyond(clip), UNITS)
+    [lost] = noisy_sums(sums[-1:], beyond_noise, f"{purpose} beyond", beyond, given.randomness)
+    most_lost = (int(lost) + ONE_SIDED * beyond_noise.width) / UNITS
     return noisy_graph.NoisyCells.measured(*measured, most_lost, clip / UNITS)

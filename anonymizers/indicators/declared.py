@@ -378,9 +378,9 @@ class Frequency(Indicator):
     @property
     def words(self) -> str:
         """See `Indicator`."""
-        of_case = f", up to {self.at_most:,} a case" if self.at_most > 1 else ""
-        what = "occurrences of" if of_case else "cases with"
-        return f"{what} {self.activity or 'an activity'}{of_case}"
+        cap_text = f", up to {self.at_most:,} a case" if self.at_most > 1 else ""
+        what = "occurrences of" if cap_text else "cases with"
+        return f"{what} {self.activity or 'an activity'}{cap_text}"
 
     @property
     def unit(self) -> str:  # type: ignore[override]
@@ -571,12 +571,12 @@ def _parse_text(value: Any) -> Any:
         if not sign:
             raise ValueError(f"after the indicator, each word is KEY=VALUE, got {word!r}")
         part, dot, inner = key.partition(".")
-        of_key = given
-        if dot and part == "where" and isinstance(of_where := given.setdefault(part, {}), dict):
-            of_key, key = of_where, inner
-        if key in of_key:
+        target = given
+        if dot and part == "where" and isinstance(where := given.setdefault(part, {}), dict):
+            target, key = where, inner
+        if key in target:
             raise ValueError(f"{key} is there twice, each key goes once: {word!r}")
-        of_key[key] = text
+        target[key] = text
     return given
 
 

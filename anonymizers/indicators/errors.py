@@ -128,10 +128,10 @@ class _ErrorEstimates:
         if isinstance(indicator, declared.Timed) and indicator.at_most is None:
             return relative / n_cases, "ranges", 1 / _MEANS_OF_RANGE
         low, high = bounds_of(indicator)
-        of_one = (high - low) / (_SECOND_US if isinstance(indicator, declared.Timed) else 1)
-        half, likely = relative * of_one, n_cases * of_one / _MEANS_OF_RANGE
+        width = (high - low) / (_SECOND_US if isinstance(indicator, declared.Timed) else 1)
+        half, likely = relative * width, n_cases * width / _MEANS_OF_RANGE
         if indicator.of == "mean":
-            half, likely = min(half / n_cases, of_one), likely / n_cases
+            half, likely = min(half / n_cases, width), likely / n_cases
         return half, indicator.unit, likely
 
     def _ranks(self, indicator: declared.Measured, n_steps: int) -> float:

@@ -388,7 +388,7 @@ def weighed_terms(params: RequestedParams) -> dict[terms.Term, Fraction]:
 
     A share is one of the budget, beside those of the others.
     """
-    of_indicators: dict[terms.Term, Fraction] = {}
+    shares: dict[terms.Term, Fraction] = {}
     dependents: dict[Population, list[Fraction]] = {}
     asked: dict[Population, Fraction] = {}
     for indicator in params.indicators:
@@ -397,7 +397,7 @@ def weighed_terms(params: RequestedParams) -> dict[terms.Term, Fraction]:
             asked[population] = max(weight * WHOLE_SHARE, asked.get(population, Fraction(0)))
         elif needs_cases(indicator, params):
             dependents.setdefault(population, []).append(weight)
-        of_indicators |= _terms_of(indicator, weight, params)
+        shares |= _terms_of(indicator, weight, params)
     for population in {**asked, **dependents}:
         if terms.CasesOf(population).is_centred:  # half of all cases is added again
             others = dependents.get(population, []) or [asked[population]]
@@ -407,7 +407,7 @@ def weighed_terms(params: RequestedParams) -> dict[terms.Term, Fraction]:
         terms.CasesOf(p): max(asked.get(p, Fraction(0)), terms.weight_of(dependents.get(p, [])))
         for p in populations
     }
-    return counts | of_indicators
+    return counts | shares
 
 
 def needs_cases(indicator: Indicator, params: RequestedParams) -> bool:

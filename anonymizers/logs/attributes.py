@@ -244,8 +244,8 @@ def attribute_part(attribute: Attribute, params: PrivateLogParams, share: Fracti
             return decide_attribute(attribute, counted, n_names, noise, given.randomness)
 
         sentence = "counts events by activity and value"
-        of_events, most = (cells_of_events, attribute), params.max_trace_length or 1
-        return vectors_part(name, params, share, of_events, sentence, estimate, most)
+        event_cells, most = (cells_of_events, attribute), params.max_trace_length or 1
+        return vectors_part(name, params, share, event_cells, sentence, estimate, most)
 
     changed = of_one_cell(params.max_units)
 
@@ -332,7 +332,7 @@ class HandoverDecision(contract.Decision):
 
 
 def decide_handovers(
-    counts: np.ndarray, deviation: float, of_activities: np.ndarray
+    counts: np.ndarray, deviation: float, by_activity: np.ndarray
 ) -> HandoverDecision:
     """Estimates the distribution of the value for each activity and value before.
 
@@ -345,7 +345,7 @@ def decide_handovers(
     Args:
         counts: float64[n_activities, k, k], noisy, by activity, value before and value.
         deviation: Of the noise of each.
-        of_activities: float64[n_activities, k], how values are distributed by activity alone.
+        by_activity: float64[n_activities, k], how values are distributed by activity alone.
     """
     n, k, _ = counts.shape
     beyond_noise = largest_noise(counts.size) * deviation
@@ -353,7 +353,7 @@ def decide_handovers(
     shares = np.empty((n, k, k))
     for activity, rows in enumerate(counts):
         is_large = rows > beyond_noise
-        shares[activity] = estimated_shares(rows, deviation, of_activities[activity], is_large)
+        shares[activity] = estimated_shares(rows, deviation, by_activity[activity], is_large)
     return HandoverDecision(shares.reshape(n * k, k))
 
 
@@ -371,8 +371,8 @@ def handovers_part(attribute: Attribute, params: PrivateLogParams, share: Fracti
 
     sentence = "counts steps by the activity of the event and the values before and at it"
     most = max((params.max_trace_length or 1) - 1, 1)
-    of_steps, name = (cells_of_handovers, attribute), handovers_name(attribute)
-    return vectors_part(name, params, share, of_steps, sentence, estimate, most)
+    step_cells, name = (cells_of_handovers, attribute), handovers_name(attribute)
+    return vectors_part(name, params, share, step_cells, sentence, estimate, most)
 
 
 def handovers_name(attribute: Attribute) -> str:

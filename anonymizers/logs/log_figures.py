@@ -177,12 +177,12 @@ def groups_of_log(
     rows = {row.of: row for row in measures.rows(sums.STEP)}
     threshold = math.sqrt(math.log(n * (n + 1) + 1))
     limits = (one.value + Z95 * one.deviation for one in measures.rows(sums.STEP_NOT_SHOWN))
-    of_hidden = 0.0, max(limits, default=math.inf)
+    hidden = 0.0, max(limits, default=math.inf)
     edges = []
     for source, target in zip(*np.nonzero(whole), strict=True):
         ends = labels[source], labels[groups.end if target == n else target]
         row, count = rows.get(ends), float(whole[source, target])
-        low, high = of_hidden  # of a step that no drawn case had, as of all others of these
+        low, high = hidden  # of a step that no drawn case had, as of all others of these
         if row is not None:
             estimate = clipped_estimate(row, count, float(clipped[source, target]))
             low, high = estimate.ends_of_shown(row.value / row.deviation - threshold)
@@ -213,8 +213,8 @@ def _steps(
     longest = int(np.diff(variants.offsets).max(initial=0))
     bins = np.searchsorted(begins, np.arange(longest + 1), side="right") - 1
     cells = GroupCells(len(groups), bins)
-    of_name = pa.array([members[name] for name in names.names.to_pylist()], pa.string())
-    codes = groups.codes(of_name)
+    group_names = pa.array([members[name] for name in names.names.to_pylist()], pa.string())
+    codes = groups.codes(group_names)
     vectors = group_vectors(variants, codes, cells)
     norms = np.sqrt(vectors.squares.astype(np.float64))
     scales = np.minimum(1.0, clip * PARTS / np.maximum(norms, 1.0))
@@ -543,8 +543,8 @@ class _Durations:
 
     def mean(self) -> tuple[float, float]:
         """Returns the ends of the interval of the mean of the durations of all cases."""
-        of_cases = Z95 * math.sqrt(self.cases.variance)
-        fewest, all_cases = (max(self.cases.value + side * of_cases, 1.0) for side in (-1, 1))
+        case_deviation = Z95 * math.sqrt(self.cases.variance)
+        fewest, all_cases = (max(self.cases.value + side * case_deviation, 1.0) for side in (-1, 1))
         reached, variances = self._from
         half = Z95 * np.sqrt(variances)
         most = np.minimum.accumulate(np.clip(reached + half, 0.0, all_cases))
@@ -618,8 +618,8 @@ def wait_figures(
             continue
         time, often = time_of[path.of], max((path.low + path.high) / 2, 1.0)
         mean = max(time.value, 0.0) / often
-        of_often = (path.high - path.low) / (2 * Z95)
-        half = Z95 * math.hypot(time.deviation, mean * of_often) / often
+        deviation_of_frequency = (path.high - path.low) / (2 * Z95)
+        half = Z95 * math.hypot(time.deviation, mean * deviation_of_frequency) / often
         most_lost = min(lost.get(path.of, 1.0) + lost.get((), 1.0), _MOST_LOST)
         ends = mean - half, (mean + half) / (1 - most_lost)
         yield figure_within("mean_wait_us", path.of, released[path.of], ends, DERIVED)

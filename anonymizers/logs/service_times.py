@@ -155,14 +155,14 @@ def decide_service(
     noisy = noisy_counts(counted, n_cells, noise, NAME, randomness).reshape(n_names, -1)
     kinds, gaps, sums = np.split(noisy, [k + _FIRST_BIN, 2 * k + _FIRST_BIN], axis=1)
     deviation = noise.deviation
-    shares, of_gaps = (_estimated(rows, deviation) for rows in (kinds, gaps))
+    shares, gap_shares = (_estimated(rows, deviation) for rows in (kinds, gaps))
     law = shares[:, _FIRST_BIN:]
     law[law.sum(axis=1) == 0, 0] = 1.0  # where nothing is known of times, they are taken to be none
-    reached = np.cumsum(weights_of(law / law.sum(axis=1, keepdims=True), of_gaps), axis=1)
+    reached = np.cumsum(weights_of(law / law.sum(axis=1, keepdims=True), gap_shares), axis=1)
     counts = np.maximum(kinds[:, _FIRST_BIN:], 0)
     weight = 2 * deviation
-    of_bins = (sums.sum(axis=0) + weight / 2) / np.maximum(counts.sum(axis=0) + weight, 1e-9)
-    places = (sums + weight * np.clip(of_bins, 0, 1)) / np.maximum(counts + weight, 1e-9)
+    bin_shares = (sums.sum(axis=0) + weight / 2) / np.maximum(counts.sum(axis=0) + weight, 1e-9)
+    places = (sums + weight * np.clip(bin_shares, 0, 1)) / np.maximum(counts + weight, 1e-9)
     places = np.clip(places, _ENDS, 1 - _ENDS)
     return ServiceDecision(borders, shares[:, _UNKNOWN], reached / reached[:, -1:], places)
 
@@ -263,5 +263,5 @@ def service_part(params: PrivateLogParams, share: Fraction) -> Part:
         "counts events by activity and service time, and by activity and time since the event "
         f"before, each in {_BINS} bins, and sums the places of service times in these"
     )
-    of_service, most = (cells_of_service, params.log_time), 3 * (params.max_trace_length or 1)
-    return vectors_part(NAME, params, share, of_service, sentence, estimate, most, _PARTS)
+    service_cells, most = (cells_of_service, params.log_time), 3 * (params.max_trace_length or 1)
+    return vectors_part(NAME, params, share, service_cells, sentence, estimate, most, _PARTS)

@@ -159,10 +159,10 @@ def event_distances(
         n_events = int((np.diff(variants.offsets) * variants.counts).sum())
         epochs = min(max(_EVENTS_TRAINED_ON // max(n_events, 1), _FEWEST_EPOCHS), _MOST_EPOCHS)
     words = [str(code) for code in variants.codes.tolist()]
-    of_variants = [words[a:b] for a, b in pairwise(variants.offsets.tolist())]
+    variant_words = [words[a:b] for a, b in pairwise(variants.offsets.tolist())]
     counts = variants.counts.tolist()
     # Cases of a variant are one and the same list.
-    sentences = list(chain.from_iterable(map(repeat, of_variants, counts)))
+    sentences = list(chain.from_iterable(map(repeat, variant_words, counts)))
     model = Word2Vec(
         sentences,
         vector_size=_DIMENSIONS,
@@ -282,7 +282,7 @@ class _Sanitised(RoundsMethod):
         attribute = params.duration_attribute
         what = "the durations" if attribute is None else f"the values of {attribute.name}"
         whose = "Every released variant" if params.protect_ends else "Every released prefix"
-        verified = of_merged = ""
+        verified = merged_text = ""
         more = []
         if not params.protect_ends:
             more.append(
@@ -296,7 +296,7 @@ class _Sanitised(RoundsMethod):
             )
             # Of the released files only what `verify` looks at may be said to have been checked.
             if _is_of_input(params):
-                of_merged = (
+                merged_text = (
                     f" Where cases were merged, {close}, both as they were in the input for the "
                     "cases that stay there."
                 )
@@ -314,7 +314,7 @@ class _Sanitised(RoundsMethod):
             reality=(
                 "It limits what an attacker learns who knows how a case begins. No finite epsilon "
                 "holds: each released variant is one of the input's, and which variants are merged "
-                "depends on every case." + of_merged
+                "depends on every case." + merged_text
             ),
             not_covered=(
                 "An attacker may know other parts of a case than its beginning, such as its times "
@@ -466,9 +466,9 @@ def _decide_merging(given: Given, params: PretsaCaseParams) -> MergingDecision:
     durations: DurationTable = given.statistics["durations"]
     distance: VariantDistance = LevenshteinDistance(variants)
     if params.distance == "embedding":
-        of_events = event_distances(variants, randomness, params.epochs)
+        distances = event_distances(variants, randomness, params.epochs)
         rhos = params.rho_addition, params.rho_removal
-        distance = EmbeddingDistance(variants, of_events, *rhos, params.penalty_direction)
+        distance = EmbeddingDistance(variants, distances, *rhos, params.penalty_direction)
     tree = MergedTree(variants, durations, distance, params.k, t, params.protect_ends)
     tree.merge()
     attribute = params.duration_attribute
@@ -476,9 +476,9 @@ def _decide_merging(given: Given, params: PretsaCaseParams) -> MergingDecision:
     drawn = draw_durations(tree, durations, params.k, t_of_drawn, randomness, attribute)
     lengths = np.diff(variants.offsets)
     if attribute is None:
-        of_cases = offsets_of(np.repeat(lengths, tree.n_cases))[:-1]
+        first_events = offsets_of(np.repeat(lengths, tree.n_cases))[:-1]
         # Cases that begin in 1970 and end after the year 9999 would lose their ends.
-        if np.add.reduceat(drawn.astype(np.float64), of_cases).max() > MAX_TIME_US:
+        if np.add.reduceat(drawn.astype(np.float64), first_events).max() > MAX_TIME_US:
             raise GuaranteeError(
                 "a released case would last beyond the year 9999; drop events whose time is far "
                 "from those of their case by a row filter"

@@ -425,8 +425,8 @@ class MergedTree:
         )
         # An upper bound of the distance of each node, which is computed again only when it could
         # matter.
-        of_nodes = self.trie.nodes[durations.groups]
-        self._at_most = self._reference.distances(of_nodes, self._places, durations.counts, n_nodes)
+        nodes = self.trie.nodes[durations.groups]
+        self._at_most = self._reference.distances(nodes, self._places, durations.counts, n_nodes)
         self._protect_ends = protect_ends
         self._pending = list(range(1, n_nodes))  # nodes that may violate k or t, a heap
         # A heap of all live variants by their cases, and of numbers that are theirs no more.
@@ -542,9 +542,9 @@ class MergedTree:
         if self._t is None or self._at_most[node] < self._t:
             return False
         rows = self.own_durations(node)
-        of_node = np.zeros(len(rows), np.int64)
+        node_of_row = np.zeros(len(rows), np.int64)
         counts = self._durations.counts[rows]
-        distances = self._reference.distances(of_node, self._places[rows], counts, 1)
+        distances = self._reference.distances(node_of_row, self._places[rows], counts, 1)
         self._at_most[node] = distances[0]
         return bool(distances[0] >= self._t)
 

@@ -199,9 +199,9 @@ def transport(pairs: CandidatePairs, supply: np.ndarray, capacity: np.ndarray) -
     left, room = supply.copy(), capacity.copy()
     # Rows and columns have prices: the cost of a pair is at least the sum of its two prices, and is
     # that sum where the pair is used.
-    of_rows = np.minimum.reduceat(costs, np.searchsorted(rows, np.arange(len(supply))))
-    of_columns = np.zeros(len(capacity), np.int64)
-    slack = costs - of_rows[rows]
+    row_minima = np.minimum.reduceat(costs, np.searchsorted(rows, np.arange(len(supply))))
+    column_prices = np.zeros(len(capacity), np.int64)
+    slack = costs - row_minima[rows]
     while True:
         tight = np.flatnonzero(slack == 0)
         change = _largest_flow(rows[tight], columns[tight], sent[tight], left, room)
@@ -213,9 +213,9 @@ def transport(pairs: CandidatePairs, supply: np.ndarray, capacity: np.ndarray) -
         row_reached, column_reached = _reached(rows[tight], columns[tight], sent[tight], left, room)
         opens = row_reached[rows] & ~column_reached[columns]
         step = slack[opens].min()
-        of_rows[row_reached] += step
-        of_columns[column_reached] -= step
-        slack = costs - of_rows[rows] - of_columns[columns]
+        row_minima[row_reached] += step
+        column_prices[column_reached] -= step
+        slack = costs - row_minima[rows] - column_prices[columns]
 
 
 def _largest_flow(
@@ -395,18 +395,18 @@ class Pripel(RoundsMethod):
         values = f" and {len(params.declared)} attributes" if params.attributes else ""
         epsilon = decimal_text(Fraction(params.epsilon))
         asked = _QUERIES[params.query].requires("variants", params.query_params)
-        of_events = [a for a in params.declared if not a.is_of_case]
+        of_event = [a for a in params.declared if not a.is_of_case]
         counters = {
             "ranks": Counted(CaseRanks, _ranks),
             "durations": Counted(DurationTable, _durations),
-            **{f"attribute {a.name}": Counted(DurationTable, _values, (a,)) for a in of_events},
+            **{f"attribute {a.name}": Counted(DurationTable, _values, (a,)) for a in of_event},
         }
 
         def contents(given: Given) -> ContentsDecision:
             counted = given.statistics
-            of_values = {a.name: counted[f"attribute {a.name}"] for a in of_events}
+            value_counts = {a.name: counted[f"attribute {a.name}"] for a in of_event}
             assignment = assigned(counted["ranks"], given.decisions[VARIANTS])
-            return ContentsDecision(*assignment, counted["durations"], of_values)
+            return ContentsDecision(*assignment, counted["durations"], value_counts)
 
         return (
             step(

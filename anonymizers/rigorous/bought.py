@@ -301,8 +301,8 @@ def weights_of_names(cases: np.ndarray, max_activities: int) -> np.ndarray:
     """
     n_names = np.bincount(cases, minlength=1)[cases]
     squared = NAME_UNITS**2 * max_activities
-    of_number = [0, *(math.isqrt(squared // j) for j in range(1, max_activities + 1))]
-    return np.array(of_number, np.int64)[n_names]
+    norm_by_number = [0, *(math.isqrt(squared // j) for j in range(1, max_activities + 1))]
+    return np.array(norm_by_number, np.int64)[n_names]
 
 
 def changed_names(max_activities: int, max_units: int) -> Sensitivity:

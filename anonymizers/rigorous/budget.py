@@ -436,8 +436,8 @@ def _joint(epsilon: Fraction, delta: Fraction, needs: Sequence[_Done], instead: 
     sums = [need for need in needs if isinstance(need, Sums)]
     whole = sum((need.share for need in sums), Fraction(0))
     shares = {need.name: need.share / whole for need in sums}
-    of_epsilon = _shares_of_epsilon(needs)
-    pure = {n.name: epsilon * of_epsilon[n.name] for n in needs if not isinstance(n, Sums)}
+    epsilon_shares = _shares_of_epsilon(needs)
+    pure = {n.name: epsilon * epsilon_shares[n.name] for n in needs if not isinstance(n, Sums)}
     choices = tuple(pure.values())
     is_open = {need.name: shares[need.name] * need.open_share for need in sums if need.is_open}
     passing = delta_for_unseen(epsilon, delta, choices, tuple(is_open.values()))

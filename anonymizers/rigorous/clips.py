@@ -117,8 +117,8 @@ def choose_clip(
     """
     noise = allowance.noise(bought.changed_ranks(len(cases), max_units), bought.RANK_UNITS)
     longer = bought.noisy_cases_from(cases, noise, randomness, purpose)
-    of_one = noise.width / float(bought.changed_ranks(len(cases)).l2)
-    return int(norm_grid()[bought.place_of_rank(longer, rank, margin * of_one)])
+    width_of_case = noise.width / float(bought.changed_ranks(len(cases)).l2)
+    return int(norm_grid()[bought.place_of_rank(longer, rank, margin * width_of_case)])
 
 
 def ranks_need(name: str, share: Fraction, max_units: int) -> Sums:

@@ -408,8 +408,8 @@ def choose_quantile(
     beside = np.full(n_beside, -max(goal if (shift or 0) < 0 else scale * total - goal, 0))
     scores = np.concatenate([scores, beside])
     stream = CellStream(randomness, purpose, cell_numbers(np.arange(len(scores))))
-    of_one = max(q, scale - q) if most_lost is None else scale
-    changed = of_count(of_one).of_cases(max_units)
+    most_lost_of_one = max(q, scale - q) if most_lost is None else scale
+    changed = of_count(most_lost_of_one).of_cases(max_units)
     place = select(stream, scores, epsilon, Fraction(changed.linf))
     if place < len(reached):
         return place

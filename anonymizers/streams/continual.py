@@ -84,8 +84,8 @@ class ContinualNoise:
     @property
     def sensitivity(self) -> Fraction:
         """By how much a unit changes what is measured: L1 for Laplace, else L2."""
-        of_unit = _sensitivity(self.strategy, self.participation, self.case_norm, self.is_laplace)
-        return Fraction(of_unit.l1) if self.is_laplace else of_unit.l2
+        found = _sensitivity(self.strategy, self.participation, self.case_norm, self.is_laplace)
+        return Fraction(found.l1) if self.is_laplace else found.l2
 
     @property
     def deviation(self) -> float:
@@ -345,7 +345,7 @@ def cells_of_values(
 def _sensitivity(
     strategy: Strategy, participation: Participation, case_norm: int, is_laplace: bool
 ) -> Sensitivity:
-    of_case = of_count(case_norm)
+    case_sensitivity = of_count(case_norm)
     if is_laplace:  # sums are of windows, so all cells of a case are of one step
-        return of_case.of_cases(participation.protected_cases)
-    return of_case.times(strategy.norm(participation))
+        return case_sensitivity.of_cases(participation.protected_cases)
+    return case_sensitivity.times(strategy.norm(participation))

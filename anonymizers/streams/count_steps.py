@@ -272,10 +272,10 @@ class CountSteps:
                 f"epsilon {epsilon} with delta {delta}; what is said of the release as a whole is "
                 "for all steps"
             )
-            of_horizon, delta_of_horizon = params.horizon_budget
+            in_all, delta_of_horizon = params.horizon_budget
             left_out = (
                 f"Protected is what a unit does within any {params.w_event_steps:,} consecutive "
-                f"steps. Over all {steps} epsilon {math.ceil(of_horizon * 100) / 100:g} with delta "
+                f"steps. Over all {steps} epsilon {math.ceil(in_all * 100) / 100:g} with delta "
                 f"{float(delta_of_horizon):g} holds for a unit that counts as often as it may.",
             )
         return guarantee_of(

@@ -65,8 +65,8 @@ class IndicatorStepParams(RequestedParams, StreamParams):
         """The sums, and the whole number that each is multiplied by."""
         weighed, wanted = weighed_terms(self), dict[Term, float]()
         whole = sum(weighed.values(), Fraction(0))
-        for of_range, weight in weighed.items():
-            term = replace(of_range, units=_RANGE) if isinstance(of_range, SumOf) else of_range
+        for term_of, weight in weighed.items():
+            term = replace(term_of, units=_RANGE) if isinstance(term_of, SumOf) else term_of
             share, changed = float(weight / whole), term.changed
             # A share of the budget is one of the squared L2 norm, or of the L1 norm.
             by_noise = math.sqrt(share) / float(changed.l2)

@@ -118,12 +118,12 @@ class LogSteps:
 
     def guarantee(self) -> Guarantee:
         """Returns the promise of one step, which is that of all together."""
-        of_log = PrivateLog().guarantee(self._params)
+        single = PrivateLog().guarantee(self._params)
         return replace(
-            of_log,
+            single,
             reality="Every case counts in one step, that in which it closes, so the logs of "
-            f"different steps are made of different cases and cost what one does. {of_log.reality}",
-            not_covered=(*of_log.not_covered, *NOT_COVERED_BY_STREAMS, NOT_RELEASED_AGAIN),
+            f"different steps are made of different cases and cost what one does. {single.reality}",
+            not_covered=(*single.not_covered, *NOT_COVERED_BY_STREAMS, NOT_RELEASED_AGAIN),
         )
 
     def repeated(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:

@@ -127,8 +127,8 @@ class Strategy:
     @property
     def units(self) -> int:
         """What the first coefficient of C D is: measured units of one count."""
-        of_columns = self.column_units if self.is_normalised else 1
-        return of_columns * (1 if self.length == 1 else _ENCODER_UNITS)
+        column_units = self.column_units if self.is_normalised else 1
+        return column_units * (1 if self.length == 1 else _ENCODER_UNITS)
 
     @cached_property
     def coefficients(self) -> np.ndarray:

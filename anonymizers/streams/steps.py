@@ -306,9 +306,9 @@ def drawn_step(
         name: Of the stream, without a digest of counts.
         key: The noise key of the epoch.
     """
-    of_product = Statistics({kind: counted.by_name[kind] for kind in product.kinds})
+    product_statistics = Statistics({kind: counted.by_name[kind] for kind in product.kinds})
     name = replace(name, counts_digest=digest.hex())
-    released, to_keep = product.publish(step, of_product, past, name, key)
+    released, to_keep = product.publish(step, product_statistics, past, name, key)
     return DecidedStep(step, digest, released), to_keep
 
 

@@ -169,9 +169,9 @@ def times_by(
     except UsageError:  # so little that nothing is drawn anyhow
         return "activity"
     n_steps = min(_USUAL_EVENTS, n_names, max_length or _USUAL_EVENTS)
-    of_pair = (n_cases or _USUAL_CASES) * n_steps / (_PAIRS_OF_NAME * n_names)
+    cases_of_pair = (n_cases or _USUAL_CASES) * n_steps / (_PAIRS_OF_NAME * n_names)
     noise = deviation * max_units * math.sqrt(_CELLS_OF_STEP * n_steps / _SHARE)
-    return "activity" if of_pair / _BINS_OF_PAIR >= noise else "case"
+    return "activity" if cases_of_pair / _BINS_OF_PAIR >= noise else "case"
 
 
 @dataclass(frozen=True)

@@ -157,14 +157,14 @@ def decide_starts(
 def _labels_of_hours() -> list[np.ndarray]:
     """int64[168] each: cells of the hours of the week, from fine to coarse."""
     hours = np.arange(HOURS_OF_WEEK)
-    of_day = hours % _HOURS_OF_DAY
+    hour_of_day = hours % _HOURS_OF_DAY
     is_weekend = hours >= _WORKDAYS * _HOURS_OF_DAY
-    block = of_day // _HOURS_OF_BLOCK
+    block = hour_of_day // _HOURS_OF_BLOCK
     n_blocks = _HOURS_OF_DAY // _HOURS_OF_BLOCK
     return [
         hours,
-        of_day + _HOURS_OF_DAY * is_weekend,
-        np.where(is_weekend, _HOURS_OF_DAY + block, of_day),
+        hour_of_day + _HOURS_OF_DAY * is_weekend,
+        np.where(is_weekend, _HOURS_OF_DAY + block, hour_of_day),
         block + n_blocks * is_weekend,
     ]
 
@@ -230,10 +230,10 @@ class _Cells:
             expected = np.bincount(group, shares)
             variance = variance_of(self.noise) * len(shares) / len(expected)
             sums = np.bincount(group, self.noisy)[None]
-            of_groups = backed_off(sums, variance, expected)[0]
+            group_shares = backed_off(sums, variance, expected)[0]
             # Where the coarser counts left nothing, it is divided by working time.
             shares = np.where(expected[group] > 0, shares, self.open_us)
-            shares = shares / np.bincount(group, shares)[group] * of_groups[group]
+            shares = shares / np.bincount(group, shares)[group] * group_shares[group]
         return shares
 
     def visible_shares(self) -> np.ndarray:

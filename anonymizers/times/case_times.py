@@ -277,27 +277,27 @@ def decide_times(
     shares_of_all = np.append(of_all.wide_shares, 0)
     sums = sum_groups(bins[0] * width + bins[1], np.ones(len(bins[0]), np.int64), n_classes * width)
     may_be = is_reached(tables.by_span, tables.deviation, np.tile(shares_of_all, (n_classes, 1)))
-    of_class = sums.reshape(n_classes, width) + np.where(may_be, shares_of_all, 0.0)
-    of_class[~of_class.any(axis=1)] = shares_of_all
-    of_class /= of_class.sum(axis=1, keepdims=True)
-    of_period = np.diff(periods.ranks)
+    class_shares = sums.reshape(n_classes, width) + np.where(may_be, shares_of_all, 0.0)
+    class_shares[~class_shares.any(axis=1)] = shares_of_all
+    class_shares /= class_shares.sum(axis=1, keepdims=True)
+    cases_of_period = np.diff(periods.ranks)
     used = np.flatnonzero(classes.sizes)
     sizes = classes.sizes[used].astype(np.float64)
-    prior = sizes[:, None, None] * of_period[None, :, None] * of_class[used][:, None, :]
+    prior = sizes[:, None, None] * cases_of_period[None, :, None] * class_shares[used][:, None, :]
     measured = [
         NoisySums((0, 2), tables.by_span[used], tables.deviation),
         NoisySums((0, 1), tables.by_period[used], tables.deviation),
         NoisySums((1, 2), tables.of_periods, tables.deviation),
         NoisySums((2,), np.bincount(of_all.wide, of_all.counts), of_all.deviation),
         NoisySums((0,), sizes, 0.0),
-        NoisySums((1,), sizes.sum() * of_period, tables.deviation),
+        NoisySums((1,), sizes.sum() * cases_of_period, tables.deviation),
     ]
     table = agreeing_table(prior, measured, _WORTH)
-    single = np.tile(of_period, (n_classes, 1))
+    single = np.tile(cases_of_period, (n_classes, 1))
     several = single.copy()
-    single[used] = _shares(table[:, :, -1], of_period)
-    several[used] = _shares(table[:, :, :-1].sum(axis=2), of_period)
-    spans = np.tile(shares_of_all[:-1], (n_classes, len(of_period), 1))
+    single[used] = _shares(table[:, :, -1], cases_of_period)
+    several[used] = _shares(table[:, :, :-1].sum(axis=2), cases_of_period)
+    spans = np.tile(shares_of_all[:-1], (n_classes, len(cases_of_period), 1))
     spans[used] = _shares(table[:, :, :-1], shares_of_all[:-1])
     return CaseTimes(_reached(np.concatenate([single, several])), _reached(spans))
 

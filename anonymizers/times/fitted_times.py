@@ -302,8 +302,8 @@ def timed(
     sums = sums_of_steps(weights, steps, traces.n_cases)
     ranks = ranks_of(timing.sums, sums, classes, case_numbers, randomness)
     bins = case_times.wide_bins_at(timing.times, classes, periods, ranks)
-    of_bins = len(timing.times.spans) + bins  # they come after the classes
-    places = ranks_of(timing.sums, sums, of_bins, case_numbers, randomness, IN_BIN)
+    bin_groups = len(timing.times.spans) + bins  # they come after the classes
+    places = ranks_of(timing.sums, sums, bin_groups, case_numbers, randomness, IN_BIN)
     ranks = case_times.ranks_among_all(timing.spans, bins, places)
     wanted = np.where(is_single, 0, spans_at(timing.spans, ranks))
     taken = divided(wanted, weights, steps)
@@ -580,16 +580,14 @@ def agreeing_spans(
     bins = np.searchsorted(spans.borders, times, side="right")
     clipped = np.minimum(times / measured.clip, 1.0)
     wanted = max(float(measured.sums[0]), 0.0) / max(n_cases, 1)
-    of_bin = np.bincount(bins, minlength=len(spans.counts)) / _TIMES
+    cases = np.bincount(bins, minlength=len(spans.counts)) / _TIMES
 
     def tilted(tilt: float) -> np.ndarray:
         logs = tilt * clipped
-        highest = np.full(len(of_bin), -np.inf)
+        highest = np.full(len(cases), -np.inf)
         np.maximum.at(highest, bins, logs)
         weights = elementary.exp(logs - highest[bins])
-        return (
-            weights * (of_bin / np.maximum(np.bincount(bins, weights, len(of_bin)), 1e-300))[bins]
-        )
+        return weights * (cases / np.maximum(np.bincount(bins, weights, len(cases)), 1e-300))[bins]
 
     low, high = -_MOST_TILT, _MOST_TILT
     for _ in range(_HALVINGS):

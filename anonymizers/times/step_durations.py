@@ -261,16 +261,16 @@ def decide_durations(
     targets = (n * direct + pairs.sum(axis=0)) / (n + 1)
     deviation_of_targets = deviation * math.sqrt(n / (n + 1))
     is_large = targets > time_bins.largest_noise(targets.size) * deviation_of_targets
-    of_log = _shares_of_log(targets, deviation_of_targets, is_large)
-    coarser = time_bins.without_longest(targets, deviation_of_targets, of_log)
-    of_targets = time_bins.estimated_shares(targets, deviation_of_targets, coarser, is_large)
-    is_idle = _idle_pairs(pairs.reshape(n * n, k), deviation, of_log)
+    log_shares = _shares_of_log(targets, deviation_of_targets, is_large)
+    coarser = time_bins.without_longest(targets, deviation_of_targets, log_shares)
+    target_shares = time_bins.estimated_shares(targets, deviation_of_targets, coarser, is_large)
+    is_idle = _idle_pairs(pairs.reshape(n * n, k), deviation, log_shares)
     # One target after the other: memory for one copy of the cells is enough.
     reached = np.empty((n * n + len(places), k))
     for target in range(n):
         rows = pairs[:, target]
         is_large = rows > time_bins.largest_noise(pairs.size) * deviation
-        coarser = time_bins.without_longest(rows, deviation, of_targets[target])
+        coarser = time_bins.without_longest(rows, deviation, target_shares[target])
         reached[target : n * n : n] = time_bins.estimated_shares(rows, deviation, coarser, is_large)
     reached[: n * n][is_idle] = np.eye(1, k)
     is_large = places > time_bins.largest_noise(max(places.size, 2)) * deviation
@@ -283,7 +283,7 @@ def decide_durations(
     return DurationsDecision(borders, reached, is_idle, n, n_ticks)
 
 
-def _idle_pairs(pairs: np.ndarray, deviation: float, of_log: np.ndarray) -> np.ndarray:
+def _idle_pairs(pairs: np.ndarray, deviation: float, log_shares: np.ndarray) -> np.ndarray:
     """bool[n n], of which pairs it is more likely that no step takes time than that some do.
 
     A step that takes time is taken to fall into the bins as those of the whole log that do. If
@@ -295,9 +295,9 @@ def _idle_pairs(pairs: np.ndarray, deviation: float, of_log: np.ndarray) -> np.n
     Args:
         pairs: float64[n n, k], noisy counts.
         deviation: Of the noise of each.
-        of_log: float64[k], shares of the bins in the whole log.
+        log_shares: float64[k], shares of the bins in the whole log.
     """
-    shares = of_log[1:] / max(float(of_log[1:].sum()), np.finfo(np.float64).tiny)
+    shares = log_shares[1:] / max(float(log_shares[1:].sum()), np.finfo(np.float64).tiny)
     square = float((shares**2).sum())
     if not square:
         return np.zeros(len(pairs), np.bool_)

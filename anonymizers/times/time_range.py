@@ -261,8 +261,8 @@ def grid_clock(time_zone: str) -> LocalClock:
 
 
 def _month_start_us(month: int, time_zone: str) -> int:
-    year, of_year = divmod(month, 12)
-    date = date_of("month", f"{_FIRST_YEAR + year}-{of_year + 1:02}-01")
+    year, month_of_year = divmod(month, 12)
+    date = date_of("month", f"{_FIRST_YEAR + year}-{month_of_year + 1:02}-01")
     return day_start_us(date, time_zone)
 
 

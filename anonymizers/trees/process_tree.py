@@ -327,8 +327,8 @@ def _clip(params: ProcessTreeParams) -> BudgetPart:
         cases = sum_groups(bucket, variants.counts, len(grid) + 1)
         deviation = params.pairs_noise(1).deviation
         rank = rank_of_clip(deviation, n_names * (n_names + 2), n_names, _WEIGHT_OF_NOISE)
-        of_unit = params.max_units, given.randomness
-        return choose_clip(cases, given.means["clip"], rank, *of_unit, "process-tree/clip")
+        unit = params.max_units, given.randomness
+        return choose_clip(cases, given.means["clip"], rank, *unit, "process-tree/clip")
 
     return _part(
         ranks_need("clip", _PAIRS_SHARE * RANKS_SHARE, params.max_units),

@@ -215,14 +215,14 @@ def log_of(
     """
     case = np.arange(piece, variants.n_cases, n_pieces, dtype=np.int64)
     ends = np.cumsum(variants.counts)
-    of_case = variants.take(np.searchsorted(ends, case, side="right"))
+    case_variants = variants.take(np.searchsorted(ends, case, side="right"))
     words = randomness.words("case id", cell_numbers(case))
-    lengths = np.diff(of_case.offsets)
+    lengths = np.diff(case_variants.offsets)
     index = ranges(np.ones(len(lengths), np.int64), lengths)
     return TraceBatch(
         hex_ids(words),
-        of_case.offsets,
-        of_case.codes,
+        case_variants.offsets,
+        case_variants.codes,
         index,
         ActivityVocabulary(variants.names),
         attributes={EVENT_INDEX: pa.array(index)},

@@ -144,8 +144,8 @@ class GroupSums:
         note(randomness, figures.GROUP, lambda: pairs, np.zeros(len(pairs)), 0.0)
         vectors = group_vectors(drawn, self.groups.codes, self.cells)
         sums, deviations = (  # those from START last
-            np.concatenate([of_step, of_bin[:1]]).ravel()
-            for of_step, of_bin in zip(self.steps, self.by_bin, strict=True)
+            np.concatenate([step_sums, bin_sums[:1]]).ravel()
+            for step_sums, bin_sums in zip(self.steps, self.by_bin, strict=True)
         )
         first = self.cells.first_bin + side
         is_step = np.zeros(first, bool)
@@ -218,9 +218,9 @@ def _completed(measured: joint_variants.Measured, sums: GroupSums) -> tuple[np.n
     )
     starts, whole = starts / units, whole / units
     assert known.occurrences is not None
-    (steps, deviations), (bins, of_bins) = sums.steps, sums.by_bin
+    (steps, deviations), (bins, bin_deviations) = sums.steps, sums.by_bin
     steps = np.where(steps >= _CLEAR * deviations, steps, 0.0)
-    firsts = np.where(bins[0] >= _CLEAR * of_bins[0], bins[0], 0.0)[:-1]
+    firsts = np.where(bins[0] >= _CLEAR * bin_deviations[0], bins[0], 0.0)[:-1]
     # The arcs of activities by their groups.
     keys = codes[:, None].astype(np.int64) * sums.cells.side + with_end
     seen = np.bincount(keys.ravel(), whole.ravel(), steps.size).reshape(steps.shape)
@@ -228,8 +228,8 @@ def _completed(measured: joint_variants.Measured, sums: GroupSums) -> tuple[np.n
     firsts = np.maximum(firsts, np.bincount(codes, starts, len(firsts)))
     occur = known.occurrences / units
     come_to = firsts + steps[:, :-1].sum(axis=0)
-    of_group = np.bincount(codes, occur, len(firsts))
-    scale = np.where(of_group > 0, come_to / np.maximum(of_group, 1e-9), 1.0)
+    group_counts = np.bincount(codes, occur, len(firsts))
+    scale = np.where(group_counts > 0, come_to / np.maximum(group_counts, 1e-9), 1.0)
     occur = occur * np.clip(scale, 1 / _MOST_SCALED, _MOST_SCALED)[codes]
 
     leave = np.maximum(occur - whole.sum(axis=1), 0)
@@ -349,11 +349,11 @@ class GroupedVariants(joint_variants.JointVariants):
         is_hidden = hides_activities(number[0], domain, whole)
         share = HIDDEN if is_hidden else CLEAR
         groups = self.grouping.of(domain.vocabulary)
-        of_groups = whole.part(share), means[f"{self.name} group ranks"]
-        sums = GroupSums.of(counted, groups, domain, *of_groups, self.name, randomness)
-        of_activities = {**means, self.name: whole.part(1 - share)}
+        group_means = whole.part(share), means[f"{self.name} group ranks"]
+        sums = GroupSums.of(counted, groups, domain, *group_means, self.name, randomness)
+        activity_means = {**means, self.name: whole.part(1 - share)}
         measured = joint_variants.Measured.of(
-            self.name, counted, number, domain, of_activities, randomness
+            self.name, counted, number, domain, activity_means, randomness
         )
         follows = is_hidden and not measured.cells.has_whole
         chain = group_chain(measured, sums) if follows else measured.chain_alone()

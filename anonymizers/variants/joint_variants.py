@@ -256,11 +256,11 @@ class Measured:
     ) -> Measured:
         """Measures variants, chain and marginals, where about how many cases there are is known."""
         m, whole = domain.max_units, means[name]
-        about, of_balance = max(number[0], 1.0), means[f"{name} balance"]
+        about, balance_share = max(number[0], 1.0), means[f"{name} balance"]
         # About which share of the cases is of variants that would be sure to be seen.
         one, usual = of_one_cell(m), whole.part(REPEATED.variants)
         least = math.ceil(usual.threshold(one) / usual.noise(one).units)
-        noise = of_balance.noise(one)
+        noise = balance_share.noise(one)
         stream = CellStream(randomness, f"{name}/balance", cell_numbers(np.zeros(1, np.int64)))
         twice = int(balance(counted, least) * noise.units + noise.draw(stream)[0])
         share = min(max((twice / noise.units / about + 1) / 2, 0.0), 1.0)
@@ -298,9 +298,9 @@ class Measured:
         places = np.arange(marginals.size)
         counts = noisy_sums(exact, noise, f"{name}/marginals", places, randomness)
         # About how many cases there are: of two noisy numbers together.
-        of_chain = chain[int(np.searchsorted(cells.possible, cells.cases))] / chain_noise.units
+        chain_cases = chain[int(np.searchsorted(cells.possible, cells.cases))] / chain_noise.units
         weights = 1 / np.array([variance_of(number[1]), variance_of(chain_noise)])
-        together = float((np.array([number[0], of_chain]) * weights).sum() / weights.sum())
+        together = float((np.array([number[0], chain_cases]) * weights).sum() / weights.sum())
         return cls(
             seen,
             seen_noise,

@@ -523,8 +523,8 @@ class MarkovVariants(VariantGenerator):
         cases = sum_groups(buckets, flows.cases, len(norm_grid()) + 1)
         noise_of_clip = self._noise_of_clip(means, domain.max_units)
         public = cells.n_possible, cells.n_names, _WEIGHT_OF_NOISE, cells.n_blocks - 1
-        rank, of_ranks = rank_of_clip(noise_of_clip, *public), means[f"{self.name} clip"]
-        clip = choose_clip(cases, of_ranks, rank, domain.max_units, randomness, f"{self.name}/clip")
+        rank, share = rank_of_clip(noise_of_clip, *public), means[f"{self.name} clip"]
+        clip = choose_clip(cases, share, rank, domain.max_units, randomness, f"{self.name}/clip")
         units = clips.lattice_units(allowance, domain.max_units)
         noise = allowance.noise(clips.sums_sensitivity(clip, units, domain.max_units), units)
         stream = CellStream(randomness, f"{self.name}/sum", cell_numbers(cells.possible))

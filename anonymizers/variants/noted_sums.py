@@ -102,13 +102,13 @@ def _note_totals(
     own = np.diagonal(variances)[:n]
     totals = (sums[:, :n].sum(axis=0) + sums[:n].sum(axis=1)) / 2
     # They differ by the arc from START alone, which is the same for all.
-    of_totals = (variances[:, :n].sum(axis=0) + variances[:n].sum(axis=1) + 2 * own) / 4
+    total_variances = (variances[:, :n].sum(axis=0) + variances[:n].sum(axis=1) + 2 * own) / 4
     labels = [(name,) for name in names.names.to_pylist()]
-    widest = math.sqrt(float(of_totals.max()))
+    widest = math.sqrt(float(total_variances.max()))
     note(randomness, figures.ACTIVITY, lambda: labels, totals, widest)
     events = np.array([sums[:, :n].sum()])
-    of_events = math.sqrt(float(variances[:, :n].sum()))
-    note(randomness, figures.EVENTS, lambda: [()], events, of_events)
+    event_deviation = math.sqrt(float(variances[:, :n].sum()))
+    note(randomness, figures.EVENTS, lambda: [()], events, event_deviation)
 
 
 def _taken(drawn: VariantHistogram, names: ActivityVocabulary) -> np.ndarray:

@@ -147,9 +147,9 @@ def _list(names: Iterable[str]) -> Iterator[str]:
     for name in names:
         method = _method(name)
         lines[method.guarantee_kind].append(f"  {name:<22} {method.summary}")
-    for kind, of_kind in lines.items():
+    for kind, kind_lines in lines.items():
         yield f"{kind}: {_KINDS[kind]}"
-        yield from of_kind
+        yield from kind_lines
         yield ""
     yield _ONE
 

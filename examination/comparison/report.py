@@ -186,8 +186,8 @@ class Results(Values):
         """Returns the measures of a kind's table: those that its releases have figures of."""
         mined = _OF_MODELS if self.n_mined and kind != "graph" else ()
         names = (*COLUMNS[kind], *mined, "seconds")
-        of_kind = [one for log in self.logs for one in log.releases if one.kind == kind]
-        measured = {name for release in of_kind for name in release.figures}
+        releases = [one for log in self.logs for one in log.releases if one.kind == kind]
+        measured = {name for release in releases for name in release.figures}
         return tuple(name for name in names if name in measured or not measured)
 
     def to_text(self) -> str:

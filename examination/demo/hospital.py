@@ -104,13 +104,13 @@ def _next_weights(step: str) -> dict[str, float]:
     phase, activity = step.split("/")
     if activity in END_ACTIVITIES:
         return {}
-    rules, of_phase = _SPEC["rules"], _SPEC["phases"][phase]
+    rules, phase_spec = _SPEC["rules"], _SPEC["phases"][phase]
     share, rule = rules.get(step, rules.get(activity, (0.0, "")))
     menu: dict[str, float] = {}
-    for name in of_phase["menus"]:
+    for name in phase_spec["menus"]:
         menu |= _weights(_SPEC["menus"][name])
     menu.pop(activity, None)
-    then = of_phase.get("then", phase)
+    then = phase_spec.get("then", phase)
     weights: dict[str, float] = {}
     for part, choices in ((share, _weights(rule) if rule else {}), (1.0 - share, menu)):
         total = sum(choices.values())
@@ -138,10 +138,10 @@ def _compile() -> _Process:
             edges = np.cumsum(list(weights.values()))
             route[number[step]] = targets[np.searchsorted(edges[:-1], columns)]
     phases, activities = zip(*(step.split("/") for step in number), strict=True)
-    of_phases = [_SPEC["phases"][phase] for phase in phases]
+    phase_specs = [_SPEC["phases"][phase] for phase in phases]
     gaps = [
         _SPEC["gaps"].get(step, (of_phase["median"], of_phase["sigma"]))
-        for step, of_phase in zip(number, of_phases, strict=True)
+        for step, of_phase in zip(number, phase_specs, strict=True)
     ]
     to_the_minute = (*_SPEC["to_the_minute"], *END_ACTIVITIES)
     return _Process(
@@ -216,10 +216,10 @@ def _cases(process: _Process, first: int, n_cases: int) -> pa.RecordBatch:
         same_draw &= (draws & np.uint64(0xFF)) < _SAME_DRAW
         gap[same_draw] = 0.0
         now = now + gap.astype(np.int64)
-        of_day = now % _DAY
-        night = process.planned[step] & ((of_day < _MORNING) | (of_day >= _EVENING))
+        time_of_day = now % _DAY
+        night = process.planned[step] & ((time_of_day < _MORNING) | (time_of_day >= _EVENING))
         in_round = ((draws >> np.uint64(8)) & np.uint64(0xFFF)).astype(np.int64)  # up to 68 minutes
-        now += night * ((_MORNING - of_day) % _DAY + in_round)
+        now += night * ((_MORNING - time_of_day) % _DAY + in_round)
         resolution = process.resolution[step]
         now = -(-now // resolution) * resolution
         walked.append((walking, step, now))

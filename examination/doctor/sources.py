@@ -351,8 +351,8 @@ def check_state(setting: Setting) -> Iterator[CheckResult]:
     epoch = begun_epoch(config, setting.store, ledger)
     yield "ok", "the epoch begins" if epoch is None else "the epoch goes on with what it has"
     if epoch is not None:
-        of_runner = _local_state if is_local(config.runner) else _remote_state
-        yield from of_runner(setting, epoch, ledger)
+        runner_state = _local_state if is_local(config.runner) else _remote_state
+        yield from runner_state(setting, epoch, ledger)
     if is_running:
         raise RetryLater(BEING_MADE.format(*place))
 

@@ -239,13 +239,13 @@ def _as_counted(source: EventSource, manifest: Mapping[str, Any]) -> tuple[Trace
     )
 
 
-def _lined(of_release: Figures, of_bootstrap: Figures, of_log: Figures) -> dict[str, Any]:
+def _lined(released: Figures, bootstrap: Figures, log: Figures) -> dict[str, Any]:
     """The measures, and beside them those of a bootstrap and of the log itself."""
     return {
-        **of_release,
-        "bootstrap": {name: of_bootstrap[name] for name in of_release if name in of_bootstrap},
-        "of_the_log": {name: of_log[name] for name in of_release if name in of_log},
-        "legend": legend(of_release),
+        **released,
+        "bootstrap": {name: bootstrap[name] for name in released if name in bootstrap},
+        "of_the_log": {name: log[name] for name in released if name in log},
+        "legend": legend(released),
     }
 
 
@@ -262,11 +262,11 @@ def _log_report(original: Side, after: TraceBatch, is_timed: bool) -> dict[str, 
         progress = {"stage": "measures", "done": number, "total": len(judged)}
         _LOG.info("measures of %s", name, extra=progress)
         figures.append(measured(original, side, wanted))
-    of_release, of_bootstrap, of_log = figures
+    of_release, of_bootstrap, log_figures = figures
     is_computed = of_release["variant_emd"] is not None
     return {
         "released": _sizes(released),
-        **_lined(of_release, of_bootstrap, {"variant_emd": 0.0, **of_log}),
+        **_lined(of_release, of_bootstrap, {"variant_emd": 0.0, **log_figures}),
         "variant_emd_note": (
             None if is_computed else f"not computed: more than {MAX_EMD_CELLS:,} pairs of variants"
         ),
@@ -279,12 +279,12 @@ def _graph_report(
     """Compares the original's graph with a released one, whose names may be others."""
     edges, names = graph["edges"], graph.get("activities", ())
     public = _in_names_of(original, names).edges if names else None
-    of_release = graph_figures(original, ReleasedGraph.from_edges(edges), half_width, public)
+    released_figures = graph_figures(original, ReleasedGraph.from_edges(edges), half_width, public)
     if not edges or not all("low" in edge and "high" in edge for edge in edges):
-        of_release = {n: x for n, x in of_release.items() if n not in _OF_INTERVALS}
+        released_figures = {n: x for n, x in released_figures.items() if n not in _OF_INTERVALS}
     drawn = Side.of(bootstrap(original.cases))
     lines = [edge_figures(original.edges, side.edges) for side in (drawn, original)]
-    return _lined(of_release, *lines)
+    return _lined(released_figures, *lines)
 
 
 def _in_names_of(original: Side, activities: Sequence[str]) -> Side:
@@ -356,8 +356,8 @@ def _error(name: str, line: Mapping[str, Any], report: Mapping[str, Any]) -> flo
     value: float | None = line.get(name)
     if value is None or MEASURES[name].better == "less":
         return value
-    of_log = report.get("of_the_log", {}).get(name) or 1.0
-    return max(1 - value / of_log, 0.0)
+    log_value = report.get("of_the_log", {}).get(name) or 1.0
+    return max(1 - value / log_value, 0.0)
 
 
 # --- `tracecloak.evaluate`: how far a release is from a log in memory. For the operator only. -----

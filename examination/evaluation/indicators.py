@@ -303,11 +303,11 @@ def errors_of(judged: Sequence[JudgedRow], values: Sequence[float | None]) -> Fi
         for one, value in zip(judged, values, strict=True)
         if one.truth and value is not None
     ]
-    errors, of_usable = [error for error, _ in pairs], [error for error, yes in pairs if yes]
+    errors, usable_errors = [error for error, _ in pairs], [error for error, yes in pairs if yes]
     return checked(
         {
             "indicator_error": float(np.median(errors)) if errors else None,
-            "usable_indicator_error": float(np.median(of_usable)) if of_usable else None,
+            "usable_indicator_error": float(np.median(usable_errors)) if usable_errors else None,
             "worst_indicator_error": max(errors, default=None),
         }
     )
@@ -342,9 +342,9 @@ def report_of(
         )
     judged = judged_rows(params, released, original)
     drawn = [row.truth for row in judged_rows(params, released, bootstrap)]
-    of_release = errors_of(judged, [row.row.value for row in judged])
+    release_errors = errors_of(judged, [row.row.value for row in judged])
     return judged, (
-        checked({"indicator_coverage": coverage_of(judged)}) | of_release,
+        checked({"indicator_coverage": coverage_of(judged)}) | release_errors,
         errors_of(judged, drawn),
         errors_of(judged, [row.truth for row in judged]),
     )

@@ -265,13 +265,13 @@ def internal_report(inputs: ReportInputs) -> bytes:
         "entries": _entries(inputs.entries or (), manifest),
         "promise": Promise.of(manifest.guarantee),
     }
-    of_curve = {"measure": "relative error of the graph", "rows": curve}
+    curve_part = {"measure": "relative error of the graph", "rows": curve}
     data = {
         "file_name": f"{manifest.release_id}-beside-its-log",
         **shown,
         "tree": None,
         "guess": None,
-        "curve": of_curve if curve else None,
+        "curve": curve_part if curve else None,
         "linkage": [
             {
                 "label": f"{one.size}: {_KINDS[one.kind]}",
@@ -344,12 +344,12 @@ def _linked(original: TraceBatch, released: TraceBatch, is_timed: bool) -> list[
 
 
 def _sizes(manifest: ReleaseManifest, report: dict[str, Any]) -> list[tuple[str, str, str]]:
-    of_release = report.get("released") or {}
-    if not of_release and manifest.came_out is not None:
+    released = report.get("released") or {}
+    if not released and manifest.came_out is not None:
         held = manifest.came_out.to_json()
-        of_release = {name: held.get(f"n_{name}") for name in report["original"]}
+        released = {name: held.get(f"n_{name}") for name in report["original"]}
     return [
-        (name, "-" if of_release.get(name) is None else f"{of_release[name]:,}", f"{size:,}")
+        (name, "-" if released.get(name) is None else f"{released[name]:,}", f"{size:,}")
         for name, size in report["original"].items()
     ]
 

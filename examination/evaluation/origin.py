@@ -104,10 +104,10 @@ def check_origin(
     Raises:
         UsageError: It is of another log.
     """
-    of_log = set(original.vocabulary.names.to_pylist())
+    log_names = set(original.vocabulary.names.to_pylist())
     released = set(names) - {OTHER}
     share, wrong = None, ""
-    if of_log and released and not of_log & released:
+    if log_names and released and not log_names & released:
         wrong = "it has no activity in common with the original"
     elif _is_outside_of_dates(original, manifest.get("params", {})):
         wrong = "no case of the original lies within its first_date and last_date"

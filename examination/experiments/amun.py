@@ -93,11 +93,11 @@ def released_epsilon(traces: TraceBatch, params: AmunParams) -> float:
         epsilons = _epsilons_of(traces, decisions, params)[0]
         released = ReleasedByAmun.of(Batch(traces, decisions, known.randomness), params)
         _, groups, ticks = ticks_of(released.traces, decisions, params)
-        of_events = epsilons[decisions["sampling"].times.find(groups, ticks)]
+        event_epsilons = epsilons[decisions["sampling"].times.find(groups, ticks)]
         copies = np.repeat(released.copies, released.traces.lengths)
         if params.choices.divided_epsilons == "steps":
             copies[released.traces.is_first] = 1
-        means.append(float((of_events / copies).mean()))
+        means.append(float((event_epsilons / copies).mean()))
     return float(np.mean(means))
 
 

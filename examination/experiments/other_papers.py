@@ -382,16 +382,16 @@ class DpimPaper(Paper):
         for name in BASELINES:
             yield Cell(name, "", "", "", {}, is_mined=True, model=name)
         names = list(log.names)
-        of_dpim: dict[str, Any] = {"vocabulary": names}
+        dpim_params: dict[str, Any] = {"vocabulary": names}
         if self.given["size_bounds"] == "log":
-            of_dpim = {"bounds_from_log": True}
+            dpim_params = {"bounds_from_log": True}
         if self.given["fitness_measure"] != "share":
-            of_dpim["fitness_measure"] = self.given["fitness_measure"]
+            dpim_params["fitness_measure"] = self.given["fitness_measure"]
         n_pairs = int((cases_with_pair(log.variants, len(log.vocabulary.names)) > 0).sum())
         every_pair = {"size_bounds": [n_pairs, n_pairs], "fitness_threshold": "0"}
         for level in (_NO_NOISE, *self.given["epsilons"]):
             for arm, method, params in (
-                ("dpim", "dpim", of_dpim),
+                ("dpim", "dpim", dpim_params),
                 ("dpim, every pair", "dpim", every_pair),
                 ("process-tree", "process-tree", {"vocabulary": names}),
             ):

@@ -301,10 +301,10 @@ def figures_of(log: Log, released: Released) -> Row:
         "duration_error": total_duration_error(before, after),
         **{f"bottlenecks_{name}": value for name, value in bottlenecks(before, after).items()},
     }
-    of_activities = _projected(before, after, "activity")
+    activities = _projected(before, after, "activity")
     is_there = has_resources(before) and has_resources(after)
     for perspective in PERSPECTIVES:
-        figures = of_activities if perspective == "activity" else dict.fromkeys(of_activities)
+        figures = activities if perspective == "activity" else dict.fromkeys(activities)
         if perspective != "activity" and is_there:
             figures = _projected(before, after, perspective)
         row |= {measure(name, perspective): value for name, value in figures.items()}

@@ -190,9 +190,9 @@ class Experiment:
 
     def table(self, log: Log, rows: Sequence[Row]) -> Figures:
         """Returns the figures of a log."""
-        of_log = [row for row in rows if row["log"] == log.name]
-        [log_row] = [row for row in of_log if row["arm"] == THE_LOG]
-        return self.paper.table(log, [row for row in of_log if row is not log_row], log_row)
+        log_rows = [row for row in rows if row["log"] == log.name]
+        [log_row] = [row for row in log_rows if row["arm"] == THE_LOG]
+        return self.paper.table(log, [row for row in log_rows if row is not log_row], log_row)
 
     def _steps(self, log: Log) -> list[Step]:
         """What is done on a log: the log itself, other models of it, and all cells again and again.
@@ -225,10 +225,10 @@ class Experiment:
             if not self.paper.spec["has_models"]:
                 return {}
             names = (*_MINED, "tree", *self.paper.spec.get("of_models", ()))
-            of_quality: Row = {name: getattr(quality, name, None) for name in names}
+            quality_row: Row = {name: getattr(quality, name, None) for name in names}
             if quality is not None:
-                of_quality["tree"] = str(quality.tree)
-            return {**of_quality, "mine_patience": patience, "mine_seconds": seconds}
+                quality_row["tree"] = str(quality.tree)
+            return {**quality_row, "mine_patience": patience, "mine_seconds": seconds}
 
         def is_known(before: Row) -> bool:
             has_model = before.get("f_score") is not None or before.get("released_cases") == 0

@@ -204,8 +204,8 @@ class Target:
         self._order = stable_order(items)
         self._borders = np.searchsorted(items[self._order], np.arange(n_items + 1))
         # The rows of each item, each once.
-        of_row = np.repeat(np.arange(n_rows), np.diff(table.offsets))
-        pairs = np.unique(items * n_rows + of_row)
+        row_numbers = np.repeat(np.arange(n_rows), np.diff(table.offsets))
+        pairs = np.unique(items * n_rows + row_numbers)
         self._rows = pairs % max(n_rows, 1)
         self._row_borders = np.searchsorted(pairs, np.arange(n_items + 1) * n_rows)
         self._next: dict[int, np.ndarray] = {}
@@ -263,14 +263,14 @@ class Target:
             if self._item_of is not None:
                 rows = self.rows_with(self._item_of[known.pieces[i, : lengths[i]]])
                 sizes[i] = self._table.counts[rows].sum()
-            of_piece = slice(borders[i], borders[i + 1])
+            piece = slice(borders[i], borders[i + 1])
             for k, totals in enumerate(self.totals):
                 if len(rows):
                     totals = np.bincount(labels[rows, k], self._table.counts[rows], len(totals))
                 largest[i, k] = totals[1:].max(initial=0)
-                sought = known.labels[of_piece, k]
+                sought = known.labels[piece, k]
                 has_any = (sought > 0) & (sought < len(totals))
-                own[of_piece, k] = np.where(has_any, totals[np.where(has_any, sought, 0)], 0)
+                own[piece, k] = np.where(has_any, totals[np.where(has_any, sought, 0)], 0)
         return Matches(sizes, np.where(sizes == 0, n_cases, sizes), largest, own)
 
 

@@ -131,15 +131,14 @@ def linked(
         is_numeric = len(originals) == len(texts[0]) - texts[0].null_count
         if is_numeric and len(np.unique(originals)) > FEW_NUMBERS:
             low, high = np.quantile(originals, [0.25, 0.75])
-            for of_log, column in zip(labels, numbers, strict=True):
+            for label, column in zip(labels, numbers, strict=True):
                 boxes = np.where(column < low, _LOW, np.where(column > high, _HIGH, _MIDDLE))
-                of_log[:, k] = np.where(np.isnan(column), 0, boxes)
+                label[:, k] = np.where(np.isnan(column), 0, boxes)
         else:
-            for of_log, codes in zip(labels, coded(texts), strict=True):
-                of_log[:, k] = codes
+            for label, codes in zip(labels, coded(texts), strict=True):
+                label[:, k] = codes
     return LinkedLog("original", original, labels[0]), [
-        replace(release, labels=of_log)
-        for release, of_log in zip(releases, labels[1:], strict=True)
+        replace(release, labels=label) for release, label in zip(releases, labels[1:], strict=True)
     ]
 
 

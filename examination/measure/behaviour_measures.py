@@ -121,8 +121,8 @@ def projected(logs: Sequence[TraceBatch], perspective: Perspective) -> list[Trac
     # Names of one length, so that their order is that of the codes.
     vocabulary = ActivityVocabulary(pa.array([f"{code:020}" for code in used], pa.string()))
     return [
-        _reduced(log, of_log != NO_ELEMENT, np.searchsorted(used, of_log), vocabulary)
-        for log, of_log in zip(logs, codes, strict=True)
+        _reduced(log, log_codes != NO_ELEMENT, np.searchsorted(used, log_codes), vocabulary)
+        for log, log_codes in zip(logs, codes, strict=True)
     ]
 
 

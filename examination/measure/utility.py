@@ -158,9 +158,9 @@ def aligned_variants(
     union = VariantHistogram.merge([a, b])
     counts = []
     for side in (a, b):
-        of_side = np.zeros(union.n_variants, np.int64)
-        of_side[np.asarray(pc.index_in(side.sequences, value_set=union.sequences))] = side.counts
-        counts.append(of_side)
+        found = np.zeros(union.n_variants, np.int64)
+        found[np.asarray(pc.index_in(side.sequences, value_set=union.sequences))] = side.counts
+        counts.append(found)
     return counts[0], counts[1], counts[0] > 0
 
 
@@ -373,11 +373,11 @@ def misplaced_waiting_time(a: PairWaits, b: PairWaits) -> float | None:
         From 0 to 1; 1 if in the release nothing takes time. None if in the original nothing does.
     """
     keys, row = np.unique(np.concatenate([a.keys, b.keys]), return_inverse=True)
-    of_a, of_b = (
+    weights_a, weights_b = (
         np.bincount(rows, pairs.means_us * pairs.counts, len(keys))
         for pairs, rows in ((a, row[: len(a.keys)]), (b, row[len(a.keys) :]))
     )
-    return total_variation(of_a, of_b) if of_a.any() else None
+    return total_variation(weights_a, weights_b) if weights_a.any() else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -282,8 +282,8 @@ def suggestions_of(
             f"{cases.n_duplicates:,} of {cases.n_events:,} events equal an earlier one of their "
             f"case, in {cases.n_cases_with_duplicates:,} cases.",
         )
-    of_ids = [one.name for one in columns.values() if one.has_numbers_of_two_forms]
-    named = [n for n in of_ids if n in mapped.values()]
+    id_columns = [one.name for one in columns.values() if one.has_numbers_of_two_forms]
+    named = [n for n in id_columns if n in mapped.values()]
     if named:
         yield Suggestion(
             {"columns": {"whole_numbers": named}},
@@ -385,7 +385,7 @@ def facts_of(events: Sequence[pa.RecordBatch], traces: TraceBatch, time_zone: st
         time_zone: Of the log.
     """
     duplicates = is_duplicate(traces)
-    of_case = np.repeat(np.arange(traces.n_cases), traces.lengths)
+    case_numbers = np.repeat(np.arange(traces.n_cases), traces.lengths)
     local_us = LocalClock.of(time_zone).local_us(traces.times)
     whole = [name for name, length in GRID_US.items() if not (local_us % length).any()]
     days = np.unique(local_us // _DAY_US)
@@ -395,7 +395,7 @@ def facts_of(events: Sequence[pa.RecordBatch], traces: TraceBatch, time_zone: st
         traces.n_cases,
         traces.n_events,
         int(duplicates.sum()),
-        len(np.unique(of_case[duplicates])),
+        len(np.unique(case_numbers[duplicates])),
         int(((traces.durations == 0) & ~traces.is_first).sum()),
         int(traces.is_tied.sum()),
         _out_of_order(events),

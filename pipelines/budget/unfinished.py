@@ -216,8 +216,8 @@ def elsewhere(
         receipt: What this key store has of it; None: nothing.
     """
     stores = {key: store for key, (store, _) in built.items()}
-    of_receipt = None if receipt is None else stores.get(receipt.key_fingerprint)
-    return tuple(sorted({stores[key] for key in key_fingerprints} - {of_receipt}))
+    receipt_store = None if receipt is None else stores.get(receipt.key_fingerprint)
+    return tuple(sorted({stores[key] for key in key_fingerprints} - {receipt_store}))
 
 
 def withdraw(

@@ -134,8 +134,8 @@ def _words_of(annotation: Any) -> tuple[str, ...]:
     """Returns the values of a parameter, if its type lists them as words."""
     if get_origin(annotation) is Literal:
         return tuple(_word(str(value)) for value in get_args(annotation))
-    of_parts = (_words_of(part) for part in get_args(annotation))
-    return tuple(itertools.chain.from_iterable(of_parts))
+    part_words = (_words_of(part) for part in get_args(annotation))
+    return tuple(itertools.chain.from_iterable(part_words))
 
 
 def _word(text: str) -> str:

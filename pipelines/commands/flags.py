@@ -70,9 +70,9 @@ def add_release_flags(
     for name, field in About.model_fields.items():
         add_flag(group, name, key_help(field), field.annotation is bool)
     if method is not None:
-        of_method = parser.add_argument_group(f"parameters of {method}")
+        method_flags = parser.add_argument_group(f"parameters of {method}")
         for name, field in parameters.items():
-            add_flag(of_method, name, parameter_help(name, field), field.annotation is bool)
+            add_flag(method_flags, name, parameter_help(name, field), field.annotation is bool)
 
 
 def add_lineage(parser: argparse.ArgumentParser) -> None:
@@ -224,15 +224,15 @@ def add_actions(
     """
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     for name, text in helps.items():
-        of_action = actions.add_parser(
+        action_parser = actions.add_parser(
             name,
             help=text,
             description=text,
             allow_abbrev=False,
             formatter_class=parser.formatter_class,
         )
-        yield name, of_action
-        add_form_flags(of_action)
+        yield name, action_parser
+        add_form_flags(action_parser)
 
 
 def form_of(flags: dict[str, Any]) -> Form:

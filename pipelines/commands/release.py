@@ -96,13 +96,13 @@ def _window_text(one: Ended, is_private: bool) -> str:
 
 def _data_of_window(one: Ended) -> dict[str, Any]:
     """Returns the JSON of a window, with the keys of a release where there is one."""
-    of_release: dict[str, Any] = {}
+    given_keys: dict[str, Any] = {}
     if one.outcome is not None:
-        of_release = release_data(one.config, one.outcome, one.elapsed_s)
+        given_keys = release_data(one.config, one.outcome, one.elapsed_s)
     elif one.status == "already_released":
-        of_release = {"folder": one.folder}
+        given_keys = {"folder": one.folder}
     return {
-        **of_release,
+        **given_keys,
         "window": one.window.label,
         "status": one.status,
         "exit_code": one.exit_code,

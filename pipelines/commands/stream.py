@@ -55,13 +55,13 @@ def run(given: Given) -> int:
 
     flags = dict(given.flags)
     lineage = flags.pop("lineage", None)
-    of_positions = {name: flags.pop(name, None) for name in ("action", *_OF_POSITIONS)}
+    position_flags = {name: flags.pop(name, None) for name in ("action", *_OF_POSITIONS)}
     config = load_stream(given.config, flags)
-    if of_positions.pop("action") is not None:
+    if position_flags.pop("action") is not None:
         from tracecloak.pipelines.stream.positions import positions
 
         is_private = given.form == "table" and sys.stdout.isatty()
-        rows = positions(config, is_private, **of_positions)
+        rows = positions(config, is_private, **position_flags)
         show(Result(rows, dict(rows)), given.form)
         return 0
     from tracecloak.pipelines.screen.results import showing_progress

@@ -342,8 +342,8 @@ class SourceConfig(MappedConfig):
         Raises:
             UsageError: Traces are to get case ids, which are not of traces.
         """
-        of_files = {key: getattr(self, key) for key in FILE_KEYS if key != "unnamed_traces"}
-        how = SourceFormat(self.input_format, **of_files)
+        file_keys = {key: getattr(self, key) for key in FILE_KEYS if key != "unnamed_traces"}
+        how = SourceFormat(self.input_format, **file_keys)
         case_id = self.columns.case_id or "case:concept:name"
         if self.unnamed_traces and not case_id.startswith("case:"):
             raise UsageError(
@@ -738,8 +738,8 @@ def load_log(flags: Mapping[str, object]) -> SourceConfig:
     path = given.pop("config", None)
     body = {} if path is None else read_yaml(str(path))
     _refuse_misplaced_keys(body)
-    of_log = {name: value for name, value in body.items() if name in SourceConfig.model_fields}
-    return _checked(SourceConfig, of_log, given)
+    log_keys = {name: value for name, value in body.items() if name in SourceConfig.model_fields}
+    return _checked(SourceConfig, log_keys, given)
 
 
 def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, object]) -> _C:

@@ -32,8 +32,8 @@ def in_python(text: str) -> str:
     def keyword(flag: re.Match[str]) -> str:
         return f"{flag[1]}=True" if flag[1] in _SWITCHES else f"{flag[1]}="
 
-    for of_command, of_python in _INSTEAD.items():
-        text = text.replace(of_command, of_python)
+    for in_command, in_python in _INSTEAD.items():
+        text = text.replace(in_command, in_python)
     parts = _COMMAND.split(text)
     return "".join(part if part.startswith("`") else _FLAG.sub(keyword, part) for part in parts)
 

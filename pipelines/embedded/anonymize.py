@@ -185,10 +185,10 @@ class AnonymizeEventLog(beam.PTransform):
             released = released | "ReleasedRows" >> self._rows
         if not self._with_rejects:
             return released
-        of_reject = beam.Map(lambda reason: beam.Row(reason=reason)).with_output_types(
+        to_row = beam.Map(lambda reason: beam.Row(reason=reason)).with_output_types(
             RowTypeConstraint.from_fields([("reason", str)])
         )
-        return {RELEASED: released, REJECTS: read[REJECTS] | "RejectRows" >> of_reject}
+        return {RELEASED: released, REJECTS: read[REJECTS] | "RejectRows" >> to_row}
 
     def display_data(self) -> dict[str, Any]:
         """Returns what a runner shows of the transform: no value of a filter, and no key."""
@@ -310,9 +310,9 @@ class WriteRelease(beam.PTransform):
         folder = ReleaseFolder(absolute(config.output), release_id).final
         made: Any = ()
         digest: Any = ()
-        of_run = settling if job is None else job.target.spec
-        if of_run is not None:
-            read = read_rows(events, elements, config, of_run.operator_folder)
+        run_spec = settling if job is None else job.target.spec
+        if run_spec is not None:
+            read = read_rows(events, elements, config, run_spec.operator_folder)
             if job is not None:
                 made = pvalue.AsIter(
                     write_release(read["traces"], job.target, config.shards, read["checked"])

@@ -221,9 +221,9 @@ def require_fields(resolved: ResolvedColumns, fields: Mapping[str, Any]) -> None
     Raises:
         InputSchemaError: They have not; names the column.
     """
-    of_times = (TIMESTAMP, START_TIMESTAMP)
-    times = {resolved.names.get(name, "") for name in of_times}
-    texts = {source for name, source in resolved.names.items() if name not in (*of_times, ORDER)}
+    timed = (TIMESTAMP, START_TIMESTAMP)
+    times = {resolved.names.get(name, "") for name in timed}
+    texts = {source for name, source in resolved.names.items() if name not in (*timed, ORDER)}
     for name in resolved.required:
         if name not in fields:
             shown = ", ".join(map(repr, list(fields)[:_SHOWN])) or "none"

@@ -416,8 +416,8 @@ def name_of(config: ReleaseConfig, source: FrameSource, books: ReleaseRegistry) 
     for receipt in books.store.receipts():
         is_same = hmac.compare_digest(receipt.input_fingerprint, fingerprint)
         if receipt.output == folder.output and is_same and receipt.config_digest == config.digest:
-            of_release = replace(folder, release_id=receipt.release_id)
-            if replace(books, folder=of_release).look().state in _GOES_ON:
+            released_folder = replace(folder, release_id=receipt.release_id)
+            if replace(books, folder=released_folder).look().state in _GOES_ON:
                 return receipt.release_id
     return f"{config.method}-{secrets.token_hex(4)}"
 
@@ -440,8 +440,8 @@ def of_frame(text: str) -> str:
 
     So `tracecloak plan`, in marks, becomes `tracecloak.plan(df, …)`.
     """
-    for of_command, of_python in _INSTEAD.items():
-        text = text.replace(of_command, of_python)
+    for in_command, of_python in _INSTEAD.items():
+        text = text.replace(in_command, of_python)
     return in_python(_CALL.sub(r"`tracecloak.\1(df, …)`", text))
 
 

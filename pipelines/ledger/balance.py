@@ -206,9 +206,9 @@ def sums_of_windows(costs: Iterable[Cost]) -> dict[str, dict[str, tuple[Fraction
     """
     scopes: dict[str, dict[str, tuple[Fraction, Fraction]]] = {}
     for epsilon, delta, (scope, label), _ in costs:
-        of_scope = scopes.setdefault(scope, {})
-        before = of_scope.get(label, (Fraction(0), Fraction(0)))
-        of_scope[label] = before[0] + (epsilon or 0), before[1] + (delta or 0)
+        entries = scopes.setdefault(scope, {})
+        before = entries.get(label, (Fraction(0), Fraction(0)))
+        entries[label] = before[0] + (epsilon or 0), before[1] + (delta or 0)
     return scopes
 
 

@@ -426,16 +426,16 @@ def check_affordable(spent: Spent, reservation: Reservation, account: Account) -
         cap, total = getattr(account, f"{name}_cap"), getattr(balance, f"spent_{name}")
         if cap is None or total is None or more is None or total + more <= cap:
             continue
-        opened, of_window = getattr(balance, f"open_{name}"), ""
+        opened, window_text = getattr(balance, f"open_{name}"), ""
         if scope:
-            of_window = (
+            window_text = (
                 f" for window {label} (which adds {decimal_text(more)} to the dearest window of "
                 "its schedule)"
             )
         short.append(
             f"{name} cap {decimal_text(cap)}, spent {decimal_text(total)}"
             f"{f' (of it {decimal_text(opened)} not committed)' if opened else ''}, asked "
-            f"{decimal_text(getattr(reservation, name) or Fraction(0))}{of_window}, remaining "
+            f"{decimal_text(getattr(reservation, name) or Fraction(0))}{window_text}, remaining "
             f"{decimal_text(getattr(balance, f'remaining_{name}'))}"
         )
     if balance.spent_epsilon is None:

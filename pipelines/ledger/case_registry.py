@@ -204,8 +204,8 @@ class CaseRegistry:
             LedgerError: The ledger cannot be read, or somebody changed what it said.
         """
         with self._past() as past:
-            of_release = _charged(past, output, release_id, key_fingerprint)
-            live = [(window, claim) for window, claim in of_release if claim is not None]
+            charged = _charged(past, output, release_id, key_fingerprint)
+            live = [(window, claim) for window, claim in charged if claim is not None]
             if not live:
                 return None
             window, last_claim = live[-1]
@@ -247,9 +247,9 @@ class CaseRegistry:
                 every = CountedUnits.merge([file.units for file in files.values()])
                 indexed = self._asked(past, scope, partial(UnitIndex.files_with_same, units=every))
                 for sha256, file in files.items():
-                    of_file = indexed.get(sha256, CountedUnits.merge(()))
+                    in_file = indexed.get(sha256, CountedUnits.merge(()))
                     if weights.get(sha256, 0) != file.units.weight or not np.array_equal(
-                        of_file.digests, file.units.digests
+                        in_file.digests, file.units.digests
                     ):
                         raise CaseRegistryError(
                             f"the key store's index of the book, {self._index}, differs from what "
@@ -420,8 +420,8 @@ def units_to_count(
     windows: dict[str, list[CountedUnits]] = {}
     for name, claimed in claims:
         windows.setdefault(name, []).append(claimed)
-    of_this_window = _union(windows.pop(label, []))
-    others = [_union(of_window) for of_window in windows.values()]
+    this_window = _union(windows.pop(label, []))
+    others = [_union(parts) for parts in windows.values()]
     # Rows are sorted by their digests, so an individual's rows lie together, in the order of the
     # cases' digests. Where a case is its own unit, it is that unit's only row.
     whose = units.digests[:, :2]
@@ -436,8 +436,8 @@ def units_to_count(
         is_left[rows] &= ~other.holds(units.digests[rows])
     if max_cases is None or not units.is_of_individuals:
         return units.take(is_left)
-    n_claimed += of_this_window.cases_of(whose[begins])
-    is_new = is_left & ~of_this_window.holds(units.digests)
+    n_claimed += this_window.cases_of(whose[begins])
+    is_new = is_left & ~this_window.holds(units.digests)
     n_new = np.cumsum(is_new)
     rank = n_new - np.repeat(n_new[begins] - is_new[begins], n_cases)
     has_room = rank + np.repeat(n_claimed, n_cases) <= max_cases

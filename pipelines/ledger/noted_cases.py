@@ -250,8 +250,8 @@ def note_cases(ledger: Ledger, entry: Entry, data: bytes) -> None:
     """
     try:
         with ledger.past() as past:
-            of_release = past.release_entries(*entry.keyed_release[:2])
-            reserved = next(e for e in of_release if e.charge == entry.charge)
+            release_entries = past.release_entries(*entry.keyed_release[:2])
+            reserved = next(e for e in release_entries if e.charge == entry.charge)
             erased = (e for e in past.declarations() if e.action == "erase")
             if any(_is_erased_by(e, reserved) for e in erased):
                 return

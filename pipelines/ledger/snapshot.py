@@ -344,9 +344,9 @@ class LedgerSnapshot:
             account: The account's name.
             window: One that is to be charged, which may come to be the dearest; None: none is.
         """
-        of_account = "FROM charges WHERE account = ? AND"
+        by_account = "FROM charges WHERE account = ? AND"
         rows = self._all(
-            f"SELECT unit, adjacency, paid_scope, paid_label, epsilon, delta {of_account} "
+            f"SELECT unit, adjacency, paid_scope, paid_label, epsilon, delta {by_account} "
             "is_open = 1",
             account,
         )
@@ -357,7 +357,7 @@ class LedgerSnapshot:
         closed = []
         for *kind, scope, epsilon, delta, n in self._all(
             "SELECT unit, adjacency, paid_scope, epsilon, delta, count(*) "
-            f"{of_account} is_open = 0 GROUP BY paid_scope, epsilon, delta, unit, adjacency",
+            f"{by_account} is_open = 0 GROUP BY paid_scope, epsilon, delta, unit, adjacency",
             account,
         ):
             kinds.add(tuple(kind))
@@ -365,14 +365,14 @@ class LedgerSnapshot:
             closed.append(_cost(scope, label, epsilon, delta, 1 if scope else n)._replace(n=n))
         # Those with several charges, each counted above, cost what these add up to.
         several = self._all(
-            f"SELECT paid_scope, paid_label {of_account} is_open = 0 AND paid_scope > '' "
+            f"SELECT paid_scope, paid_label {by_account} is_open = 0 AND paid_scope > '' "
             "GROUP BY paid_scope, paid_label HAVING count(*) > 1",
             account,
         )
         places = {*several, *(cost.place for cost in still_open), paid_place(window)}
         for scope, label in places - {("", "")}:
             rows = self._all(
-                f"SELECT epsilon, delta {of_account} is_open = 0 AND paid_scope = ? "
+                f"SELECT epsilon, delta {by_account} is_open = 0 AND paid_scope = ? "
                 "AND paid_label = ?",
                 account,
                 scope,

@@ -362,15 +362,15 @@ def synthetic_log(
     variants = _variants(len(names), max_length, counts)
     vocabulary = ActivityVocabulary.of(names)
     codes = vocabulary.codes(pa.array(names, pa.string()))
-    of_case = np.repeat(np.arange(len(counts)), counts)
+    case_numbers = np.repeat(np.arange(len(counts)), counts)
     lengths = np.array([len(variant) for variant in variants])
-    offsets = offsets_of(lengths[of_case])
-    events = ranges(offsets_of(lengths)[:-1][of_case], lengths[of_case])
+    offsets = offsets_of(lengths[case_numbers])
+    events = ranges(offsets_of(lengths)[:-1][case_numbers], lengths[case_numbers])
     starts = _BEGIN_US + np.arange(n_cases) * (_YEAR_US // n_cases)
-    since = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths[of_case])
+    since = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths[case_numbers])
     ids = pa.array([str(i) for i in range(n_cases)], pa.string())
     activities = codes[np.concatenate(variants)[events]].astype(np.int32)
-    times = np.repeat(starts, lengths[of_case]) + since * _HOUR_US
+    times = np.repeat(starts, lengths[case_numbers]) + since * _HOUR_US
     individuals = ids if by_individual else None
     return TraceBatch(ids, offsets, activities, times, vocabulary, individuals)
 

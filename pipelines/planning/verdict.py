@@ -357,8 +357,8 @@ def _others(method: Anonymizer, params: Any, verdict: Verdict) -> Iterator[tuple
         other = method_named(name)
         known = {key: given[key] for key in other.Params.model_fields if key in given}
         try:
-            of_other = other, other.Params(**known), verdict.worth.n_cases
-            judged = judged_at(*of_other, verdict.n_variants)
+            suggested = other, other.Params(**known), verdict.worth.n_cases
+            judged = judged_at(*suggested, verdict.n_variants)
         except (pydantic.ValidationError, TracecloakError):
             continue
         if grade_of(judged.worth) == "worth it":

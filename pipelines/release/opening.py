@@ -296,7 +296,7 @@ def given_then(
         given: Those that were given then and not as by default.
         in_effect: All that were in effect then, of the release's manifest.
     """
-    now, of_now = config.method_params.resolved(), config.method_params.given()
+    now, given_now = config.method_params.resolved(), config.method_params.given()
     asked = (config.params.keys() & now.keys()) | given.keys()
     # Read by this build, what was in effect has the parts that parameters got since.
     then = {name: in_effect[name] for name in asked & in_effect.keys()}
@@ -309,6 +309,6 @@ def given_then(
         if name in then and name in read and read[name] == now.get(name):
             if name in given:
                 result[name] = given[name]
-        elif name in then or name in of_now:
+        elif name in then or name in given_now:
             result[name] = now.get(name)
     return result

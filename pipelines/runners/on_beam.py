@@ -285,15 +285,15 @@ def _versions() -> str:
     return f"tracecloak {tracecloak.__version__}, Beam {beam.__version__}, Python {python}"
 
 
-def _try(path: str, of_launcher: str) -> None:
+def _try(path: str, launcher_text: str) -> None:
     """Writes a file if its folder is there; the launcher sees afterwards whether it is.
 
     Raises:
         UsageError: This worker has other versions than who launched it.
     """
-    if (ours := _versions()) != of_launcher:
+    if (ours := _versions()) != launcher_text:
         raise UsageError(
-            f"a worker has {ours}, and who launched it has {of_launcher}: it could draw other "
+            f"a worker has {ours}, and who launched it has {launcher_text}: it could draw other "
             "noise under the same key. Give the workers the versions of who launches them"
         )
     if path:

@@ -242,18 +242,18 @@ def watched(
 def _source_of(config: StreamConfig, is_new: bool) -> Opening:
     """Returns the configured source's opening function, once the source is known to exist."""
     check_registry(config)
-    of_one: list[Opening] = []
+    openings: list[Opening] = []
     for one in config.sources:
         if (topic := one.input_kafka) is None:
-            of_one.append(_subscription_opening(one, is_new))
+            openings.append(_subscription_opening(one, is_new))
             continue
         clock = KafkaClock(topic, one.clock_topic)
         check_kafka(topic, clock, one, is_begun=not is_new)
         given = topic, one.consumer_group, clock, one.start
-        of_one.append(functools.partial(KafkaSource, *given, longest_us=one.rule.longest_us))
-    if len(of_one) == 1:
-        return of_one[0]
-    return functools.partial(SeveralSources, dict(zip(source_names(config), of_one, strict=True)))
+        openings.append(functools.partial(KafkaSource, *given, longest_us=one.rule.longest_us))
+    if len(openings) == 1:
+        return openings[0]
+    return functools.partial(SeveralSources, dict(zip(source_names(config), openings, strict=True)))
 
 
 def _subscription_opening(config: StreamConfig, is_new: bool) -> Opening:

@@ -339,8 +339,8 @@ def stream_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
         UsageError: The runner runs no streams, or it would keep no state.
     """
     require_runs(runner)
-    of_runner = OF_FLINK if runner == FLINK else ()
-    options = pipeline_options(runner, [*arguments, *of_runner], must_end=False)
+    runner_keys = OF_FLINK if runner == FLINK else ()
+    options = pipeline_options(runner, [*arguments, *runner_keys], must_end=False)
     require_checkpoints(runner, options)
     options.view_as(StandardOptions).streaming = True
     return options

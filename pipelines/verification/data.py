@@ -84,22 +84,22 @@ class Contents:
             Wrong: They are not those that the method's parameters declare.
             Unsure: There is no Parquet, and the method is not known.
         """
-        of_files = self.logs[0].schema()
+        file_schema = self.logs[0].schema()
         try:
             method, params = self.received.method_and_params()
         except Unsure:
-            if of_files is None:
+            if file_schema is None:
                 raise
-            return of_files
+            return file_schema
         columns = method.released_columns(params)
         if self.received.body["tool"]["version"].startswith(STAMPED):
             columns.pop(EVENT_INDEX, None)
         declared = released_schema(columns)
-        if of_files is None:
+        if file_schema is None:
             return declared
-        if [(f.name, f.type) for f in of_files] != [(f.name, f.type) for f in declared]:
+        if [(f.name, f.type) for f in file_schema] != [(f.name, f.type) for f in declared]:
             raise Wrong(f"{self.logs[0].name} has other columns than the parameters declare.")
-        return of_files
+        return file_schema
 
     @cached_property
     def vocabulary(self) -> ActivityVocabulary:
@@ -208,9 +208,9 @@ class Contents:
         for form in self.logs:
             for _ in form.rows(self.schema):
                 pass
-        of_logs = {path for form in self.logs for path in form.paths}
+        log_paths = {path for form in self.logs for path in form.paths}
         for path in paths:
-            if path not in of_logs:
+            if path not in log_paths:
                 _check_readable(self.received, path)
         kinds = "The log has the columns that it must have, and" if self.logs else "Every table,"
         return f"{kinds} every other file is of the format that its name says."

@@ -169,8 +169,8 @@ class BoundedParquet:
 
     def _max_bytes(self, n_rows: int) -> int:
         """How many bytes the columns may take as they are written out."""
-        of_row = self.bytes_per_row
-        return MAX_BYTES if of_row is None else _MAX_DICTIONARIES + n_rows * of_row
+        n_bytes_of_row = self.bytes_per_row
+        return MAX_BYTES if n_bytes_of_row is None else _MAX_DICTIONARIES + n_rows * n_bytes_of_row
 
     @cached_property
     def schema(self) -> pa.Schema:

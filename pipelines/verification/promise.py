@@ -88,8 +88,8 @@ def check_copies(received: Received) -> str:
         NotApplicable: No file carries it.
     """
     n_read = 0
-    of_steps = received.steps() if received.is_stream else ()
-    for path in [*received.paths, *(path for _, forms in of_steps for path in forms.values())]:
+    steps = received.steps() if received.is_stream else ()
+    for path in [*received.paths, *(path for _, forms in steps for path in forms.values())]:
         if path.endswith(".parquet"):
             _check_parquet(received, path)
         elif path.endswith((".xes", ".xes.gz")):
@@ -170,15 +170,15 @@ def check_budget(received: Received) -> str:
     if False in is_enough:
         raise Wrong("The noise of a part of the budget is too little for its epsilon and delta.")
     n_open = is_enough.count(None)
-    of_noise = "the noise of each is enough for its epsilon and delta"
+    sufficient = "the noise of each is enough for its epsilon and delta"
     if n_open == len(is_enough):
-        of_noise = "none of them lists the scale of its noise, so the noise is not checked"
+        sufficient = "none of them lists the scale of its noise, so the noise is not checked"
     elif n_open:
-        of_noise = (
+        sufficient = (
             f"the noise is enough in {len(is_enough) - n_open:,} of {len(is_enough):,} (the others "
             "list no scale)"
         )
-    return f"The parts of the budget add up to the promise, and {of_noise}."
+    return f"The parts of the budget add up to the promise, and {sufficient}."
 
 
 def _n_sums(part: Spend) -> int:

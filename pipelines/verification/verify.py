@@ -267,17 +267,17 @@ _OF_MANIFEST = (
 
 
 def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:
-    of_promise: dict[str, Callable[[], str]] = {
+    promise_checks: dict[str, Callable[[], str]] = {
         "statement": partial(promise.check_statement, release),
         "copies": partial(promise.check_copies, release),
         "method": partial(promise.check_method, release),
         "budget": partial(promise.check_budget, release),
     }
     if release.is_stream:
-        return {**of_promise, "data": partial(check_steps, release)}
+        return {**promise_checks, "data": partial(check_steps, release)}
     contents = Contents(release)
     return {
-        **of_promise,
+        **promise_checks,
         "data": contents.check_readable,
         "forms": contents.check_forms,
         "numbers": contents.check_numbers,

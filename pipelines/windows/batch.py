@@ -210,20 +210,20 @@ def calendar_of(
     now = time.time_ns() // 1_000 if now_us is None else now_us
     windows = schedule.windows()
     scope = known_scope(config, store)
-    of_label: dict[str, list[Entry]] = {}
+    by_label: dict[str, list[Entry]] = {}
     if ledger is not None and scope is not None:
         with ledger.past() as past:
             for label, entry in past.charged(scope):
                 if entry.action != "void":
-                    of_label.setdefault(label, []).append(entry)
+                    by_label.setdefault(label, []).append(entry)
     output = absolute(config.output)
     days = []
     for window in windows:
-        of_window = of_label.get(window.label, [])
+        entries = by_label.get(window.label, [])
         attempt = None
-        if window.due_us <= now and not any(entry.action == "commit" for entry in of_window):
+        if window.due_us <= now and not any(entry.action == "commit" for entry in entries):
             attempt = last_attempt(store, output, f"{config.release_id}-{window.label}")
-        days.append(_day(window, of_window, attempt, now))
+        days.append(_day(window, entries, attempt, now))
     return tuple(days)
 
 
@@ -370,11 +370,11 @@ def release_windows(
     ledger = open_ledger(config, store)
     days = calendar_of(config, store, ledger)
     check_releases_known(config, days, ledger)
-    of_number = {day.window.number: day for day in days}
+    by_number = {day.window.number: day for day in days}
     is_named = len(windows) == 1 and config.window != DUE
     configs, left = {window: config_of_window(config, window) for window in windows}, []
     for window, window_config in configs.items():
-        day = of_number[window.number]
+        day = by_number[window.number]
         is_there = window_config.release_id in day.complete
         if is_there and is_named and not holds_files(Ended(window, window_config, "failed").folder):
             left.append(window)  # its files are gone, which its run says

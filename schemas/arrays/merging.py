@@ -281,17 +281,17 @@ class PiecesByThread:
 
     def add(self, counts: Mapping[str, Any]) -> None:
         """Takes in one more piece of some of the statistics, by name."""
-        of_thread = self._of_threads.setdefault(threading.get_ident(), {})
+        pieces_by_name = self._of_threads.setdefault(threading.get_ident(), {})
         for name, piece in counts.items():
-            of_thread.setdefault(name, Pieces(self._kinds[name])).add(piece)
+            pieces_by_name.setdefault(name, Pieces(self._kinds[name])).add(piece)
 
     def result(self) -> dict[str, Any]:
         """Returns the merged statistics, once no thread adds any more; nothing is held then."""
-        of_threads = list(self._of_threads.values())
+        by_thread = list(self._of_threads.values())
         self._of_threads = {}
         merged = {}
         for name, kind in self._kinds.items():
-            pieces = [of_thread.pop(name).result() for of_thread in of_threads if name in of_thread]
+            pieces = [of_thread.pop(name).result() for of_thread in by_thread if name in of_thread]
             merged[name] = Pieces(kind, pieces).result()
         return merged
 

@@ -167,9 +167,9 @@ class ColumnMapping:
                 )
         if len(dict(self.attributes)) < len(self.attributes):
             raise UsageError(f"attributes must differ in their names, got {self.attributes}")
-        of_time = {TIMESTAMP, _named(self.timestamp or XES_NAMES[TIMESTAMP])}
+        time_columns = {TIMESTAMP, _named(self.timestamp or XES_NAMES[TIMESTAMP])}
         for row_filter in self.filters:
-            if row_filter.column in of_time:
+            if row_filter.column in time_columns:
                 from tracecloak.schemas.events.row_masks import times_of_bounds
 
                 times_of_bounds(row_filter, self.time_of)

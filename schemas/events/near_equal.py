@@ -42,10 +42,10 @@ def spellings(counts: Mapping[str, int], plain: Callable[[str], str] = plain) ->
         counts: How often each name occurs.
         plain: Returns the same text for spellings of one name.
     """
-    of_plain: dict[str, list[str]] = {}
+    by_plain: dict[str, list[str]] = {}
     for name in sorted(counts, key=lambda name: (-counts[name], name)):
-        of_plain.setdefault(plain(name), []).append(name)
-    return {other: names[0] for names in of_plain.values() for other in names[1:]}
+        by_plain.setdefault(plain(name), []).append(name)
+    return {other: names[0] for names in by_plain.values() for other in names[1:]}
 
 
 def misspellings(names: Sequence[str]) -> list[tuple[str, str]]:

@@ -95,8 +95,8 @@ def fractions(values: pa.Array) -> np.ndarray:
     """
     kind = values.type
     if pa.types.is_dictionary(kind):
-        of_each = pa.array(fractions(values.dictionary)).take(values.indices)
-        return np.asarray(pc.fill_null(of_each, False))
+        fraction_column = pa.array(fractions(values.dictionary)).take(values.indices)
+        return np.asarray(pc.fill_null(fraction_column, False))
     if pa.types.is_floating(kind):
         width = np.finfo(f"f{kind.byte_width}")
         numbers = np.asarray(pc.fill_null(values, math.nan)).astype(np.float64)
@@ -228,8 +228,8 @@ def column_of_kinds(kinds: Sequence[str], values: Sequence[Any]) -> pa.Array:
     """
     columns: dict[str, pa.Array] = {}
     for kind in dict.fromkeys(kinds):
-        of_kind = [v if k == kind else None for k, v in zip(kinds, values, strict=True)]
-        columns[kind] = pa.array(of_kind, _KINDS[kind])
+        values_of_kind = [v if k == kind else None for k, v in zip(kinds, values, strict=True)]
+        columns[kind] = pa.array(values_of_kind, _KINDS[kind])
     if columns.keys() <= {"text"}:
         return columns.get("text", pa.array([], pa.string()))
     return pa.StructArray.from_arrays(list(columns.values()), list(columns))
@@ -391,9 +391,9 @@ class SourceColumn:
     ) -> pa.Array:
         if parts := self.parts:
             # A format is for texts, and a unit for numbers: without one these are no times.
-            of_times = [p for p in parts if unit is not None or not p.is_of_numbers]
+            timed_parts = [p for p in parts if unit is not None or not p.is_of_numbers]
             none = pa.nulls(len(self.values), pa.int64())
-            return pc.coalesce(none, *(part._stamps(clock, layout, unit) for part in of_times))
+            return pc.coalesce(none, *(part._stamps(clock, layout, unit) for part in timed_parts))
         values = self._decoded
         kind = values.type
         if pa.types.is_timestamp(kind):

@@ -426,8 +426,8 @@ def kinds_of_transitions(
     """
     text = pc.fill_null(_compared(written), COMPLETIONS[0])
     kinds = np.full(len(text), UNKNOWN, np.int8)
-    of_kinds = {OTHER: _OTHERS, COMPLETE: (*COMPLETIONS, *completions), START: (*STARTS, *starts)}
-    for kind, names in of_kinds.items():  # what is declared counts before the standard's
+    written_as = {OTHER: _OTHERS, COMPLETE: (*COMPLETIONS, *completions), START: (*STARTS, *starts)}
+    for kind, names in written_as.items():  # what is declared counts before the standard's
         kinds[np.asarray(pc.is_in(text, value_set=_compared(pa.array(names))))] = kind
     return kinds
 

@@ -418,8 +418,8 @@ def _case_values(values: pa.Array, offsets: np.ndarray) -> pa.Array:
     place = np.searchsorted(present, offsets[:-1])
     first = np.append(present, offsets[-1])[place]
     missing = first >= offsets[1:]
-    of_cases = values.take(pa.array(first, mask=missing))
-    return of_cases.take(pa.array(np.repeat(np.arange(len(first)), np.diff(offsets))))
+    first_values = values.take(pa.array(first, mask=missing))
+    return first_values.take(pa.array(np.repeat(np.arange(len(first)), np.diff(offsets))))
 
 
 def carried_columns(events: pa.RecordBatch, by_individual: bool = False) -> pa.RecordBatch:

@@ -342,9 +342,9 @@ class ReleasedFigures(ReleasedRows):
         Those of medians and other quantiles have whole bins, which is wide enough.
         """
         made = cls.of(figures)
-        of_bins = [figure.name.startswith(("median_", "quantile_")) for figure in figures]
+        is_binned = [figure.name.startswith(("median_", "quantile_")) for figure in figures]
         wider = wider_ends(made.values, made.lows, made.highs)
-        lows, highs = np.where(of_bins, (made.lows, made.highs), wider)
+        lows, highs = np.where(is_binned, (made.lows, made.highs), wider)
         return replace(made, lows=lows, highs=highs)
 
     def rows(self) -> list[Figure]:

@@ -221,11 +221,11 @@ class ReleasedGraph:
     def _from_rows(
         cls, vocabulary: ActivityVocabulary, rows: Sequence[Mapping[str, Any]]
     ) -> ReleasedGraph:
-        of_edges = [[r.get(name, r["count"]) for r in rows] for name in ("count", "low", "high")]
-        for numbers in of_edges:
+        columns = [[r.get(name, r["count"]) for r in rows] for name in ("count", "low", "high")]
+        for numbers in columns:
             if not all(type(n) is int for n in numbers) or sum(map(abs, numbers)) >= 1 << 62:
                 raise ValueError("counts of edges are whole numbers, together below 2 ** 62")
-        counts, lows, highs = (np.array(numbers, np.int64) for numbers in of_edges)
+        counts, lows, highs = (np.array(numbers, np.int64) for numbers in columns)
         sources, targets = figures.codes_of_ends(rows, vocabulary.labels)
         graph = cls(vocabulary.names, sources, targets, counts, lows, highs)
         return graph if not rows or "kind" in rows[0] else figures.without_kinds(graph)
@@ -462,9 +462,9 @@ class ReleasedTree:
 
         With the fitness come its kind, its interval and its grade, where these are said.
         """
-        of_fitness: dict[str, Any] = {}
+        fitness_columns: dict[str, Any] = {}
         if self.fitness_low is not None:
-            of_fitness = {
+            fitness_columns = {
                 "fitness_low": self.fitness_low,
                 "fitness_high": self.fitness_high,
                 "fitness_kind": figures.MEASURED,
@@ -475,7 +475,7 @@ class ReleasedTree:
             "tree": self.text,
             "is_found": self.is_found,
             "fitness": self.fitness,
-            **of_fitness,
+            **fitness_columns,
             "activities": self.names.to_pylist(),
             "nodes": self.to_table().to_pylist(),
         }

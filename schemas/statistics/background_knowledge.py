@@ -274,9 +274,9 @@ class _Search:
         number[:] = -1
         number[occurring[is_taken]] = np.arange(len(part.taken))
         group = number[key]
-        of_taken = np.flatnonzero(group >= 0)
-        of_taken = of_taken[stable_order(group[of_taken])]
-        return part, _Matches(group[of_taken], row[of_taken], position[of_taken])
+        taken = np.flatnonzero(group >= 0)
+        taken = taken[stable_order(group[taken])]
+        return part, _Matches(group[taken], row[taken], position[taken])
 
     def _largest(self, group: np.ndarray, row: np.ndarray, n_groups: int) -> np.ndarray:
         """int64[n_groups, m], cases of the most frequent label; group -1 is left out."""

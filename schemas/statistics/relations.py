@@ -180,8 +180,8 @@ class ActivityRelations(OfArrays):
     @classmethod
     def _collapsed(cls, *columns: np.ndarray) -> ActivityRelations:
         sources, targets, counts, before, firsts, first_counts = columns
-        of_pairs = _summed(sources << 32 | targets, counts, before)
-        return cls._from_keys(1 << 32, *of_pairs, *_summed(firsts, first_counts))
+        pairs = _summed(sources << 32 | targets, counts, before)
+        return cls._from_keys(1 << 32, *pairs, *_summed(firsts, first_counts))
 
     @classmethod
     def _from_keys(cls, base: int, keys: np.ndarray, *others: np.ndarray) -> ActivityRelations:
@@ -207,8 +207,8 @@ class ActivityRelations(OfArrays):
     def cases(self, vocabulary: ActivityVocabulary) -> np.ndarray:
         """Returns int64[n], the cases that have each activity."""
         cases = np.zeros(len(vocabulary), np.int64)
-        of_start = self.sources == vocabulary.start
-        cases[self.targets[of_start]] = self.counts[of_start]
+        is_start = self.sources == vocabulary.start
+        cases[self.targets[is_start]] = self.counts[is_start]
         return cases
 
     def firsts(self, vocabulary: ActivityVocabulary) -> np.ndarray:
@@ -240,9 +240,9 @@ def _pairs(
         comes before the first target.
     """
     row = np.repeat(np.arange(len(lengths)), lengths)
-    of_code = row * n_codes + codes
-    order = order_of_small(of_code, len(lengths) * n_codes)
-    changes = np.diff(of_code[order], prepend=-1) != 0
+    cell = row * n_codes + codes
+    order = order_of_small(cell, len(lengths) * n_codes)
+    changes = np.diff(cell[order], prepend=-1) != 0
     begins = np.flatnonzero(changes)
     # Positions of the first and of the last event of each activity of each row.
     firsts = order[begins]

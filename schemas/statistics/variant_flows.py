@@ -247,8 +247,8 @@ class GroupCells:
         """int64[size], the weight of one occurrence in each cell, in sixteenths, at least 1."""
         steps = np.full((self.n_groups, self.side), PARTS)
         np.fill_diagonal(steps, _WITHIN)
-        of_bins = [max(math.isqrt(PARTS**2 // width), 1) for width in self.widths.tolist()]
-        return np.concatenate([steps.ravel(), np.repeat(of_bins, self.side)]).astype(np.int64)
+        widths = [max(math.isqrt(PARTS**2 // width), 1) for width in self.widths.tolist()]
+        return np.concatenate([steps.ravel(), np.repeat(widths, self.side)]).astype(np.int64)
 
 
 def group_vectors(variants: VariantHistogram, groups: np.ndarray, cells: GroupCells) -> CaseCells:
@@ -261,9 +261,9 @@ def group_vectors(variants: VariantHistogram, groups: np.ndarray, cells: GroupCe
     """
     row, position, sources, targets = _arcs(variants, groups[variants.codes], cells.n_groups)
     later = np.flatnonzero(position)
-    of_bin = cells.first_bin + cells.bins[position] * cells.side + targets
-    of_step = sources[later] * cells.side + targets[later]
-    rows, keys = np.concatenate([row[later], row]), np.concatenate([of_step, of_bin])
+    bin_cells = cells.first_bin + cells.bins[position] * cells.side + targets
+    step_cells = sources[later] * cells.side + targets[later]
+    rows, keys = np.concatenate([row[later], row]), np.concatenate([step_cells, bin_cells])
     vectors = CaseCells.of(rows, keys, variants.n_variants, cells.size)
     counts = vectors.counts * cells.weights[vectors.keys]
     squares = sum_groups(vectors.rows, counts**2, variants.n_variants)
@@ -367,8 +367,8 @@ class MarginalCells:
         n = self.n_names
         begins, ends = variants.offsets[:-1], variants.offsets[1:]
         lengths, codes = ends - begins, variants.codes.astype(np.int64)
-        of_variant = np.arange(variants.n_variants)
-        second, before_last = (np.full(len(of_variant), n, np.int64) for _ in range(2))
+        variant_numbers = np.arange(variants.n_variants)
+        second, before_last = (np.full(len(variant_numbers), n, np.int64) for _ in range(2))
         is_long = lengths > 1
         second[is_long] = codes[begins[is_long] + 1]
         before_last[is_long] = codes[ends[is_long] - 2]
@@ -379,22 +379,22 @@ class MarginalCells:
             self.last_cells[codes[ends - 1], before_last],
         )
         base, n_bins = self._first_of_activities, len(_OCCURRENCES) + 1
-        keys = np.repeat(of_variant * n, lengths)
+        keys = np.repeat(variant_numbers * n, lengths)
         keys += codes
         if self.has_absent:
-            counts = np.bincount(keys, minlength=n * len(of_variant)).reshape(-1, n)
-            cells = np.empty((len(of_variant), len(columns) + n), np.int64)
+            counts = np.bincount(keys, minlength=n * len(variant_numbers)).reshape(-1, n)
+            cells = np.empty((len(variant_numbers), len(columns) + n), np.int64)
             cells[:, : len(columns)] = np.stack(columns, axis=1)
             cells[:, len(columns) :] = _bins(counts)
             cells[:, len(columns) :] += base + np.arange(n) * n_bins
-            return np.repeat(of_variant, cells.shape[1]), cells.ravel()
+            return np.repeat(variant_numbers, cells.shape[1]), cells.ravel()
         pairs, first, counts = np.unique(keys, return_index=True, return_counts=True)
         is_counted = _ranks(pairs // n, first) < self.n_of_case - 4
         row, activity = np.divmod(pairs[is_counted], n)
         cells = np.stack(columns, axis=1)
-        rows = np.concatenate([np.repeat(of_variant, cells.shape[1]), row])
-        of_activities = base + activity * n_bins + _bins(counts[is_counted])
-        return rows, np.concatenate([cells.ravel(), of_activities])
+        rows = np.concatenate([np.repeat(variant_numbers, cells.shape[1]), row])
+        activity_cells = base + activity * n_bins + _bins(counts[is_counted])
+        return rows, np.concatenate([cells.ravel(), activity_cells])
 
 
 def _bins(counts: np.ndarray) -> np.ndarray:

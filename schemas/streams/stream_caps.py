@@ -74,12 +74,12 @@ class CountedCases:
         if traces.individuals is None:
             raise UsageError(f"a cap on cases needs their individuals: map {INDIVIDUAL_ID}")
         at = step if cap.per_step else 0
-        of_step = np.flatnonzero(self.steps == at)
+        in_step = np.flatnonzero(self.steps == at)
         coded = traces.individuals.dictionary_encode()
         whose = np.asarray(coded.indices).astype(np.int64)
-        places = pc.index_in(coded.dictionary, value_set=self.names.take(pa.array(of_step)))
+        places = pc.index_in(coded.dictionary, value_set=self.names.take(pa.array(in_step)))
         known = np.asarray(places.is_valid())
-        row = of_step[np.asarray(places.drop_null())]
+        row = in_step[np.asarray(places.drop_null())]
         before = np.zeros(len(known), np.int64)
         before[known] = self.counts[row]
 

@@ -80,12 +80,12 @@ def check_pieces(source: EventSource, lacking: Iterable[tuple[SourceFile, Missin
     by_rank: dict[int, list[tuple[SourceFile, MissingColumns]]] = {}
     for file, lacks in lacking:
         by_rank.setdefault(file.rank, []).append((file, lacks))
-    for _, of_file in sorted(by_rank.items()):
-        file = of_file[0][0]
-        if len(of_file) < file.piece.n_pieces:  # the others have all columns
+    for _, places in sorted(by_rank.items()):
+        file = places[0][0]
+        if len(places) < file.piece.n_pieces:  # the others have all columns
             continue
-        of_file.sort(key=lambda one: one[0].piece.begin)
-        error = MissingColumns.merge([lacks for _, lacks in of_file]).error()
+        places.sort(key=lambda one: one[0].piece.begin)
+        error = MissingColumns.merge([lacks for _, lacks in places]).error()
         if error is not None and source.format.goes_on:
             _OPERATOR.warning("%s", error)
         elif error is not None:
@@ -192,9 +192,9 @@ def _look(asked: _Place, source: EventSource) -> tuple[int, _Place]:
 
 
 def _pieces(
-    of_file: tuple[int, Iterable[_Place]], source: EventSource
+    ranked: tuple[int, Iterable[_Place]], source: EventSource
 ) -> Iterator[tuple[SourceFile, ...]]:
-    looks = sorted(of_file[1], key=lambda one: one[1])
+    looks = sorted(ranked[1], key=lambda one: one[1])
     for piece in pieces_from_looks(source, looks[0][0], [look for _, _, look in looks]):
         yield (piece,)
 

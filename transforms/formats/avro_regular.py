@@ -158,7 +158,7 @@ def _columns(
     kinds = {step.name: step.value for step in _wanted(steps)}
     begins = {name: np.full((counts.max(), len(counts)), -1) for name in kinds}
     for record, n in enumerate(n_left):
-        noted = {name: of_record[record] for name, of_record in begins.items()}
+        noted = {name: record_begins[record] for name, record_begins in begins.items()}
         at = _behind(octets, places[:n], tuple(steps), np.arange(n), noted)
         if (at > ends[:n]).any():
             raise _Irregular

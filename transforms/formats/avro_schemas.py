@@ -95,8 +95,8 @@ class PlainSchemas:
         # Iceberg has one logical type for instants and for local times.
         if node.get("adjust-to-utc") is False and f"local-{logical}" in _TIME_TYPES:
             logical = f"local-{logical}"
-        of_kinds = {"date": ("int",), "decimal": ("bytes", "fixed")}
-        kinds = of_kinds.get(logical, ("long",) if logical in _TIME_TYPES else ())
+        physical_types = {"date": ("int",), "decimal": ("bytes", "fixed")}
+        kinds = physical_types.get(logical, ("long",) if logical in _TIME_TYPES else ())
         return self._logical(node, logical) if kind in kinds else {}
 
 

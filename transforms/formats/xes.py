@@ -310,9 +310,9 @@ class _Traces:
         self._n_bytes = 0  # in all of them
         places = {name: place for place, name in enumerate(wanted)}
         self._traces = {n: at for n, at in places.items() if n.startswith(CASE_PREFIX)}
-        of_events = {n: at for n, at in places.items() if n not in self._traces}
+        event_places = {n: at for n, at in places.items() if n not in self._traces}
         self._trace_keys = _Targets(self._traces, len(places), CASE_PREFIX.__add__)
-        self._event_keys = _Targets(of_events, len(places), column_of_event)
+        self._event_keys = _Targets(event_places, len(places), column_of_event)
         self._trace: _Row = []  # the values of the trace that is open
         self._content: list[str] = []  # likewise
         self.begin_anew()

@@ -262,12 +262,12 @@ class _Values:
             key, is_of_trace = key_of(name), name.startswith(CASE_PREFIX)
             has_key = np.array([head.key == key for head in self._heads])[self._codes]
             which = np.flatnonzero(has_key & (self._is_of_event != is_of_trace))
-            of_row = np.full(self.n_traces if is_of_trace else len(self.owners), -1)
-            of_row[(self._traces if is_of_trace else self._rows)[which]] = which  # the last holds
-            missing = of_row < 0
+            places = np.full(self.n_traces if is_of_trace else len(self.owners), -1)
+            places[(self._traces if is_of_trace else self._rows)[which]] = which  # the last holds
+            missing = places < 0
             # Each has its head before it.
-            text = self._parts.take(pa.array(2 * of_row + 1, mask=missing))
-            column, marks = _typed(text, np.where(missing, _PLAIN, kinds[of_row]))
+            text = self._parts.take(pa.array(2 * places + 1, mask=missing))
+            column, marks = _typed(text, np.where(missing, _PLAIN, kinds[places]))
             lengths = np.asarray(pc.fill_null(pc.binary_length(column), 0), np.int64)
             n_bytes += int(lengths[self.owners].sum() if is_of_trace else lengths.sum())
             if n_bytes > max_text_bytes:

@@ -198,15 +198,15 @@ class XesWriter:
         after = _BEGIN_TIME if self._has_times else _END_VALUE
         heads = pa.array([f"{_BEGIN_EVENT}{_escape(a)}{after}" for a in names], pa.string())
         which = pa.array(np.cumsum(begins) - 1, mask=~begins)
-        of_case = [a.lines(rows) for a in self._attributes if a.is_of_case]
-        of_event = [a.lines(rows) for a in self._attributes if not a.is_of_case]
+        case_lines = [a.lines(rows) for a in self._attributes if a.is_of_case]
+        event_lines = [a.lines(rows) for a in self._attributes if not a.is_of_case]
         stamps = (_stamps(rows.column(TIMESTAMP)), _END_TIME) if self._has_times else ()
         text = pc.binary_join_element_wise(
             pa.array(traces, pa.string()).take(which),  # null, hence nothing, within a trace
-            *(pc.if_else(pa.array(begins), lines, None) for lines in of_case),
+            *(pc.if_else(pa.array(begins), lines, None) for lines in case_lines),
             heads.take(coded.indices),
             *stamps,
-            *of_event,
+            *event_lines,
             _END_EVENT,
             "",
             null_handling="replace",

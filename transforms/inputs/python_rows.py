@@ -122,8 +122,8 @@ def column_of_order(objects: Sequence[Any]) -> pa.Array:
     A duration counts as its microseconds.
     """
     unit = datetime.timedelta(microseconds=1)
-    of_numbers = [v // unit if isinstance(v, datetime.timedelta) else v for v in objects]
-    return column_of_objects(of_numbers, np.zeros(len(objects), bool))
+    numbers = [v // unit if isinstance(v, datetime.timedelta) else v for v in objects]
+    return column_of_objects(numbers, np.zeros(len(objects), bool))
 
 
 def kind_and_value(value: Any) -> tuple[str, Any]:

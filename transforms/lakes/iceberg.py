@@ -235,8 +235,8 @@ def _places(table: Table, deletes: DataFile, path: str) -> np.ndarray:
     with table.io.new_input(deletes.file_path).open() as stream:
         if deletes.file_format.value.upper() == "PARQUET":
             rows = pq.read_table(stream, columns=["file_path", "pos"])
-            of_file = rows.filter(pc.equal(rows["file_path"], path))
-            return of_file["pos"].to_numpy().astype(np.int64)
+            rows_of_file = rows.filter(pc.equal(rows["file_path"], path))
+            return rows_of_file["pos"].to_numpy().astype(np.int64)
         from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
         from pyiceberg.table.puffin import PuffinFile
 

@@ -196,8 +196,8 @@ def split(rows: Sequence[IndicatorRow]) -> tuple[list[IndicatorRow], list[Panel]
     """Returns the figures that stand alone, and the panels of all others, each in their order."""
     alone: list[IndicatorRow] = []
     panels: list[Panel] = []
-    for _, of_one in groupby(rows, lambda row: (row.indicator, row.unit)):
-        numbers = list(of_one)
+    for _, group in groupby(rows, lambda row: (row.indicator, row.unit)):
+        numbers = list(group)
         alone += [row for row in numbers if row.group is None]
         grouped = [row for row in numbers if row.group is not None]
         if grouped:
@@ -229,10 +229,10 @@ def _by(
     """Rows, name and labels of each first part of the groups, in the order in which they come."""
     found: dict[str, tuple[list[IndicatorRow], list[str]]] = {}
     for row, (name, label) in zip(rows, parts, strict=True):
-        of_rows, labels = found.setdefault(name, ([], []))
-        of_rows.append(row)
+        group, labels = found.setdefault(name, ([], []))
+        group.append(row)
         labels.append(label)
-    return [(of_rows, name, labels) for name, (of_rows, labels) in found.items()]
+    return [(group, name, labels) for name, (group, labels) in found.items()]
 
 
 def _panel(rows: Sequence[IndicatorRow], of: str, labels: Sequence[str], form: Form) -> Panel:

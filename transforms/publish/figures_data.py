@@ -55,9 +55,9 @@ def graph_of_log(
     """
     labels, lows, highs = vocabulary.labels, graph.counts.copy(), graph.counts.copy()
     rows = () if figures is None else figures.rows()
-    of_path = {row.of: row for row in rows if row.name == "path"}
+    paths = {row.of: row for row in rows if row.name == "path"}
     for i, ends in enumerate(zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)):
-        row = of_path.get((labels[ends[0]], labels[ends[1]]))
+        row = paths.get((labels[ends[0]], labels[ends[1]]))
         if row is not None:
             lows[i], highs[i] = row.low, row.high
     return ReleasedGraph(vocabulary.names, graph.sources, graph.targets, graph.counts, lows, highs)
@@ -341,8 +341,8 @@ def _spans(times: LogTimes, original: LogTimes | None, both: LogTimes) -> list[d
     width = max(1, -(-int(bins[-1] - max(bins[0], 1) + 1) // _MAX_BARS))
 
     def grouped(of: LogTimes) -> dict[int, int]:
-        of_each = np.where(of.spans == 0, -1, (of.spans - 1) // width)
-        groups, sums = sum_by_key(of_each, of.span_counts)
+        bins = np.where(of.spans == 0, -1, (of.spans - 1) // width)
+        groups, sums = sum_by_key(bins, of.span_counts)
         return dict(zip(groups.tolist(), sums.tolist(), strict=True))
 
     rows = []

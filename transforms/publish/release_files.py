@@ -196,10 +196,10 @@ def write_report(
     shares: bool = False,
 ) -> OutputFile:
     """Writes the page of the release, which lists the other files, and the libraries it shares."""
-    of_release = [product for _, product in sorted(products.by_name.items())]
+    in_order = [product for _, product in sorted(products.by_name.items())]
     from tracecloak.transforms.publish.report import report_html
 
-    page = report_html(manifest, files, of_release, log, shares)
+    page = report_html(manifest, files, in_order, log, shares)
     if shares:
         from tracecloak.transforms.pages.page import put_shared
 

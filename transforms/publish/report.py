@@ -156,9 +156,9 @@ def report_html(
         log: What was counted on the released log; None where there is none.
         shares: Whether its libraries are those of a folder beside the releases.
     """
-    of_release = list(products)
-    shown, told = _shown_of(of_release, log, manifest)
-    of_products = (kind_of(one).part_of_page(one, manifest.params) for one in of_release)
+    in_order = list(products)
+    shown, told = _shown_of(in_order, log, manifest)
+    of_products = (kind_of(one).part_of_page(one, manifest.params) for one in in_order)
     parts = [part for part in of_products if part is not None]
     promise = statement.Promise.of(manifest.guarantee)
     epsilon = manifest.guarantee.epsilon or 0.0
@@ -280,21 +280,21 @@ def _shown_of(
     groups: ReleasedGroups | None = _first(products, "groups")
     is_timed = has_times(manifest.operations)
     medians: Medians = {}
-    has_kinds, of_map = False, ""
+    has_kinds, map_part = False, ""
     if graph is not None:
         medians = {} if durations is None else medians_of(durations, graph)
         has_kinds = graph.has_kinds
-        of_map = _NOISY
+        map_part = _NOISY
     elif log is not None:
         graph = graph_of_log(log.graph, log.names, figures)
         medians = log.times.medians_s() if is_timed else {}
-        of_map = "The numbers are those of the released log."
+        map_part = "The numbers are those of the released log."
         if figures is not None:
             has_kinds = True
-            of_map += _MEASURED_BESIDE + _MODELLED_TIMES * is_timed
+            map_part += _MEASURED_BESIDE + _MODELLED_TIMES * is_timed
     elif variants is not None:
         graph = graph_of_variants(variants)
-        of_map = "The numbers are summed up from the released variants."
+        map_part = "The numbers are summed up from the released variants."
     map_ = None
     if graph is not None and len(graph.counts):
         map_ = map_data(graph, medians)
@@ -305,28 +305,28 @@ def _shown_of(
         if map_["n_left_out"]:
             n_boxes = map_["n_activities_left_out"]
             also = f" and {n_boxes:,} activities" if n_boxes else ""
-            of_map += f" {map_['n_left_out']:,} rarer paths{also} are in the files alone."
-    of_variants, shown_variants = "", None
+            map_part += f" {map_['n_left_out']:,} rarer paths{also} are in the files alone."
+    variants_part, shown_variants = "", None
     grades = "" if variants is None or not variants.has_kinds else sentence_of_variants(variants)
     if variants is None and log is not None:
         variants = variants_of_log(log.variants, log.names)
     if variants is not None and variants.n_variants:
         shown_variants = variants_data(variants, names_of_map(map_), figures)
-        of_variants = f"The release has {variants.n_variants:,} of them, the most frequent first."
+        variants_part = f"The release has {variants.n_variants:,} of them, the most frequent first."
         if (n_shown := len(shown_variants["rows"])) < variants.n_variants:
-            of_variants += f" This page has the first {n_shown}."
-        of_variants += _NOISY_VARIANTS * (variants.lows is not None) + grades
-    of_times, times = "", None
+            variants_part += f" This page has the first {n_shown}."
+        variants_part += _NOISY_VARIANTS * (variants.lows is not None) + grades
+    times_part, times = "", None
     if log is not None and not is_timed:
-        of_times = NO_TIMES
+        times_part = NO_TIMES
     elif log is not None and len(log.times.spans):
         is_dated = has_starts(manifest.operations)
         times = times_data(log.times, has_starts=is_dated)
-        of_times = "All of these are numbers of the released log; its times are in UTC."
-        of_times += "" if is_dated else f" {NO_STARTS}"
-    of_tree = ""
+        times_part = "All of these are numbers of the released log; its times are in UTC."
+        times_part += "" if is_dated else f" {NO_STARTS}"
+    tree_part = ""
     if tree is not None:
-        of_tree = tree.fitness_sentence if tree.is_found else _NOT_FOUND
+        tree_part = tree.fitness_sentence if tree.is_found else _NOT_FOUND
     order = manifest.guarantee.order_sentence
     return {
         "map": map_,
@@ -338,10 +338,10 @@ def _shown_of(
         "kinds": has_kinds,
         "graded": has_kinds and map_ is not None,
     }, {
-        "map": f"{of_map} {order}".rstrip(),
-        "variants": f"{of_variants} {order}".rstrip(),
-        "times": " ".join([of_times, *manifest.time_caveats]) if of_times else "",
-        "tree": of_tree,
+        "map": f"{map_part} {order}".rstrip(),
+        "variants": f"{variants_part} {order}".rstrip(),
+        "times": " ".join([times_part, *manifest.time_caveats]) if times_part else "",
+        "tree": tree_part,
         "tree_text": "" if tree is None else tree.text,
     }
 

@@ -155,9 +155,9 @@ class Promise:
         else:
             presence = Bound.of(epsilon, decimal_text(delta), gained.membership)
             # Replacing is removing and adding.
-            of_replacing = ((grown + 1) * Interval.of(delta)).high
-            shown = f"at most {_ceiling(of_replacing, 3)}" if delta else "0"
-            is_bounded = of_replacing < 1
+            replacing_delta = ((grown + 1) * Interval.of(delta)).high
+            shown = f"at most {_ceiling(replacing_delta, 3)}" if delta else "0"
+            is_bounded = replacing_delta < 1
             content = Bound.of(2 * epsilon, shown, gained.any_prior) if is_bounded else None
         is_shown = grown.high <= _LARGEST_SHOWN_FACTOR
         return cls(

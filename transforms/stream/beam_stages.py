@@ -588,9 +588,9 @@ class ReleaseSteps(beam.DoFn):
         if step >= self.product.horizon:
             return
         parts = list(waiting.read())
-        of_step = [decode(counted) for at, counted in parts if at == step]
+        in_step = [decode(counted) for at, counted in parts if at == step]
         combine = MergeStatisticsFn(kinds_of(self.product))
-        counted = of_step[0] if of_step else combine.extract_output(combine.create_accumulator())
+        counted = in_step[0] if in_step else combine.extract_output(combine.create_accumulator())
         so_far = counts_digest(counts.read() or b"", step, counted, self._resolved)
         decided = self.steps.of(step, self._resolved)
         if decided is None:
