@@ -6,6 +6,7 @@ import math
 from fractions import Fraction
 
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from tracecloak.anonymizers.accounting.calibration import (
     exact,
     gaussian_threshold,
     guessing_advantage_of,
+    laplace_interval,
     laplace_scale,
     stability_threshold,
     truncated_noise_bound,
@@ -160,3 +162,14 @@ def test_floats_that_err_change_no_scale(error: float, monkeypatch: pytest.Monke
 
     found = scales._deviation_of_one.__wrapped__(E1, D6)
     assert found == calibration._bisected(is_enough)[1]
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.999])
+@given(st.fractions(Fraction(1, 20), 50, max_denominator=100))
+def test_an_interval_is_the_smallest_that_has_the_noise(confidence: float, scale: Fraction) -> None:
+    """Against the sum of the probabilities of discrete Laplace noise."""
+    ratio = math.exp(-1 / scale)
+    inside = -ratio + 2 * np.cumsum(ratio ** np.arange(5000))  # of at most 0, 1, ... apart from 0
+    probability = (1 - ratio) / (1 + ratio) * (inside - 1 + ratio)
+    expected = int(np.searchsorted(probability, confidence))
+    assert laplace_interval(scale, confidence) == expected

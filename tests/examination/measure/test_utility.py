@@ -35,6 +35,22 @@ def figures(original: dict[str, str], released: dict[str, str]) -> dict[str, flo
     return CaseTimes(log(original)).figures(log(released))
 
 
+def test_the_errors_of_a_graph_by_hand() -> None:
+    a, b = np.array([90, 9, 1, 0]), np.array([80, 0, 0, 4])
+    assert utility.relative_error(a, b) == pytest.approx(0.24)
+    assert utility.precision_and_recall(a, b) == (0.5, pytest.approx(1 / 3))
+    assert utility.relative_error(np.zeros(2), np.zeros(2)) is None
+    assert utility.total_variation(np.array([2, 2]), np.array([1, 0])) == 0.5
+    assert utility.total_variation(np.array([0, 0]), np.array([0, 7])) == 1
+
+
+def test_only_ten_variants_are_on_top_and_the_first_of_equals() -> None:
+    cases = {f"{a}{b}": f"{a} {b}" for a, b in itertools.product("ABC", "ABCD")}
+    cases["again"] = "C D"
+    top = CaseTimes(log(cases))._top
+    assert top.n_variants == 10 and top.counts.tolist() == [1] * 9 + [2]
+
+
 @given(event_logs(max_events=60, n_cases=6), event_logs(max_events=60, n_cases=6))
 def test_the_measures_are_those_of_plain_python(original: Any, released: Any) -> None:
     """Groups, halves and pairs in loops; pairs count from one case on here."""
