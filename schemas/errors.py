@@ -4,7 +4,7 @@ A class also has the title of the section, of the documentation's page of exit c
 what somebody who is on call does about it.
 
 A message names the argument or the column, shows a value if it is a parameter and never if it is
-data, and says the mend. It may cross a process boundary as text, so it stands on its own.
+data, and says the remedy. It may cross a process boundary as text, so it stands on its own.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def flags() -> set[str]:
 
 
 def test_every_flag_in_a_text_exists(flags: set[str]) -> None:
-    """Catches a mend that leads to the next error, such as a flag of a class that has none."""
+    """Catches a remedy that leads to the next error, such as a flag of a class that has none."""
     n_found = 0
     for path, text in texts():
         if " " not in text:

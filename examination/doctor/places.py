@@ -281,13 +281,13 @@ def check_disk(setting: Setting) -> Iterator[CheckResult]:
     for name, folder in disks.values():
         there = _nearest(folder)
         free, status = shutil.disk_usage(there).free, os.statvfs(there)
-        mend = f"on the disk of {name}; free some, or name a folder on another disk with {name}"
+        remedy = f"on the disk of {name}; free some, or name a folder on another disk with {name}"
         if free < _LEAST_BYTES:
-            yield "failure", f"less than 64 MiB are free {mend}"
+            yield "failure", f"less than 64 MiB are free {remedy}"
         elif status.f_files and status.f_favail < _LEAST_FILES:
-            yield "failure", f"fewer than 1,000 further files have room {mend}"
+            yield "failure", f"fewer than 1,000 further files have room {remedy}"
         elif free < _USUAL_BYTES:
-            yield "warning", f"less than 1 GiB is free {mend}"
+            yield "warning", f"less than 1 GiB is free {remedy}"
         else:
             yield "ok", f"1 GiB or more is free on the disk of {name}"
 

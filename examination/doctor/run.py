@@ -267,7 +267,7 @@ class Line:
     Attributes:
         check: Name of the check.
         status: How it stands.
-        text: A sentence, with the mend if it is not ok; no value of the data, and no number of it
+        text: A sentence, with the remedy if it is not ok; no value of the data, and no number of it
             but of messages of a stream, for the operator.
         exit_code: With which a run would end for it; 0: it would not end for it.
         cause: The check that has told the same before; empty: none has.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Status = Literal["ok", "warning", "failure"]
 CheckResult = tuple[Status, str]
-"""What a check says of one thing: how it stands, and a sentence, with the mend if it is not ok."""
+"""What a check says of one thing: how it stands, a sentence, and the remedy if it is not ok."""
 
 # A ledger that is locked for longer is told so, instead of keeping whoever asks waiting.
 _PATIENCE_SECONDS = 5.0

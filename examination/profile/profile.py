@@ -56,7 +56,7 @@ class Profile:
     Attributes:
         is_whole: Whether all of it was read.
         columns: What its columns hold, by their names.
-        reasons: A line for each finding in its records, with the first place and the mend.
+        reasons: A line for each finding in its records, with the first place and the remedy.
         tally: The same as numbers.
         activities: How often each activity occurs.
         spellings: Names of activities that are another spelling of a more frequent one.

@@ -149,20 +149,20 @@ def _unfinished(entries: Sequence[Entry]) -> list[Entry]:
 
 def _unfinished_text(entry: Entry, has_key: bool) -> str:
     epsilon = "no finite epsilon" if entry.epsilon is None else f"epsilon {entry.epsilon}"
-    mend = "It drew nothing yet. Run the same command again, which pays nothing more."
+    remedy = "It drew nothing yet. Run the same command again, which pays nothing more."
     if not has_key:
-        mend = (
+        remedy = (
             "Its key is not in this key store: run it again with that which has it, or give it up."
         )
     elif entry.action == "draw":
-        mend = (
+        remedy = (
             "It drew noise. Run the same command again, which finishes it with the same noise and "
             "pays nothing, or give it up, which leaves it spent."
         )
     return (
         f"{entry.release_id}  in {entry.output}\n"
         f"  {entry.method}, {epsilon}, account {entry.account}, since {entry.recorded_at[:19]}Z\n"
-        f"  {mend}\n"
+        f"  {remedy}\n"
     )
 
 

@@ -127,7 +127,7 @@ class StoreFolder:
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
-        """Names the store and the mend where its disk fails."""
+        """Names the store and the remedy where its disk fails."""
         try:
             yield
         except BlockingIOError:  # somebody's lock is no fault of the disk

@@ -162,17 +162,17 @@ class Receipt:
             raise self.cannot_go_on(f"input {lost[0]!r} is {'gone' if gone else 'changed'}{more}")
         return begun
 
-    def cannot_go_on(self, reason: str, mend: str = "restore it and run again") -> UsageError:
+    def cannot_go_on(self, reason: str, remedy: str = "restore it and run again") -> UsageError:
         """Returns the error that a release which drew noise cannot be finished.
 
         Args:
             reason: What changed since.
-            mend: How it can be finished after all.
+            remedy: How it can be finished after all.
         """
         return ReleaseTaken(
             f"release_id {self.release_id!r} in {self.output} drew noise before it was cut off, "
             f"and {reason} since. The same noise on other counts would reveal their difference, so "
-            f"{mend}, or give the release up, which leaves it spent, with `tracecloak "
+            f"{remedy}, or give the release up, which leaves it spent, with `tracecloak "
             f"ledger forfeit --output {self.output} --release_id {self.release_id} --by NAME "
             "--reason TEXT`"
         )

@@ -123,7 +123,7 @@ _LOCKED = "is locked by another process; wait for that process or end it, and ru
 _UNREACHABLE = "does not answer; start the server, or correct the URL (host, port, user, password)"
 # By primary result code, https://www.sqlite.org/rescode.html.
 _SQLITE_BUSY = (5, 6)
-_SQLITE_MENDS = {
+_SQLITE_REMEDIES = {
     5: _LOCKED,
     6: _LOCKED,
     8: "cannot be written; give this user write permission on the file and on its folder",
@@ -138,7 +138,7 @@ _SQLITE_OTHER = "cannot be read as a ledger; correct the URL or restore the file
 _SQLSTATES_BUSY = ("40001", "40P01", "55P03")
 # Connections that break, servers that start, stop or are full.
 _SQLSTATES_PASSING = ("08", "53", "57")
-_SQLSTATE_MENDS = {
+_SQLSTATE_REMEDIES = {
     "25006": "can only be read; use the URL of the primary server",
     "28": "refuses the user or the password; correct the URL",
     "3D": "does not exist on the server; create it or correct the URL",
@@ -248,9 +248,9 @@ class Database:
                     return work(connection)
             except DBAPIError as error:
                 if time.monotonic() - started >= self._patience_for(error):
-                    mend, may_pass = _judged(error)
+                    remedy, may_pass = _judged(error)
                     kind = LedgerUnavailable if may_pass else LedgerError
-                    raise kind(f"{self.place} {mend}") from None
+                    raise kind(f"{self.place} {remedy}") from None
             time.sleep(secrets.randbelow(limit_us) / 1e6)
             limit_us = min(2 * limit_us, _LONGEST_PAUSE_US)
 
@@ -365,10 +365,10 @@ def _judged(error: DBAPIError) -> tuple[str, bool]:
         return "is written by too many others at once; run again", True
     code, state = _sqlite_code(error), _sqlstate(error)
     if code is not None:
-        return _SQLITE_MENDS.get(code, _SQLITE_OTHER), _is_busy(error)
-    mend = _SQLSTATE_MENDS.get(state) or _SQLSTATE_MENDS.get(state[:2]) or _UNREACHABLE
-    passes = _is_busy(error) or state[:2] in _SQLSTATES_PASSING or mend == _UNREACHABLE
-    return mend, passes
+        return _SQLITE_REMEDIES.get(code, _SQLITE_OTHER), _is_busy(error)
+    remedy = _SQLSTATE_REMEDIES.get(state) or _SQLSTATE_REMEDIES.get(state[:2]) or _UNREACHABLE
+    passes = _is_busy(error) or state[:2] in _SQLSTATES_PASSING or remedy == _UNREACHABLE
+    return remedy, passes
 
 
 def _sqlite_code(error: DBAPIError) -> int | None:

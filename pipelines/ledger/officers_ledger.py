@@ -93,7 +93,7 @@ class OfficersLedger(Ledger):
             # An epoch is committed as it begins. Who was cut off in between may be gone for ever.
             for entry in is_open:
                 self.commit(*entry.keyed_release)
-        mend = (
+        remedy = (
             "it is not finished; run it again, or give it up with `tracecloak ledger forfeit`"
             if is_open
             else "correct output, release_id or ledger; `tracecloak ledger show` lists all, "
@@ -102,7 +102,7 @@ class OfficersLedger(Ledger):
         self._end(
             "withdraw",
             (output, release_id, None),
-            f"release {release_id!r} in {output} is not committed in {self.place}: {mend}",
+            f"release {release_id!r} in {output} is not committed in {self.place}: {remedy}",
             signed(by, reason),
         )
 

@@ -458,7 +458,7 @@ class LedgerSnapshot:
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:
-        """Names the file and the mend where it cannot be used."""
+        """Names the file and the remedy where it cannot be used."""
         try:
             yield
         except sqlite3.Error as error:

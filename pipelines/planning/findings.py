@@ -48,7 +48,7 @@ NOTHING_READ = (
 def finding_lines(
     tally: ReadTally, source: EventSource, findings: list[Finding] | None = None
 ) -> Iterator[str]:
-    """Yields a line for each finding: how many records of how many, why, the first place, the mend.
+    """Yields a line for each finding: records of how many, why, the first place, the remedy.
 
     Args:
         tally: Of the records.
@@ -63,12 +63,12 @@ def finding_lines(
         if finding.what == reasons.DUPLICATE:
             yield DROPPED % finding.n_records
             continue
-        what, mend = _words(finding, by_what, source)
+        what, remedy = _words(finding, by_what, source)
         if finding.what in _OF_FILES:
-            mend = str(source.why_unread(finding.file) or mend)
+            remedy = str(source.why_unread(finding.file) or remedy)
         place = source.place_of(finding.file, finding.record)
         of = n_all if finding.what in tally.set_aside() else tally.n_records
-        yield f"{finding.n_records:,} of {of:,}: {what}, first at {place}; {mend}"
+        yield f"{finding.n_records:,} of {of:,}: {what}, first at {place}; {remedy}"
 
 
 def refuse_unread(
@@ -90,7 +90,7 @@ def refuse_unread(
 
 
 def cause_of(tally: ReadTally, source: EventSource) -> str:
-    """Returns why most of the lost records are lost, and the mend; without a number.
+    """Returns why most of the lost records are lost, and the remedy; without a number.
 
     Args:
         tally: Of the records, some of which are lost.
@@ -98,11 +98,11 @@ def cause_of(tally: ReadTally, source: EventSource) -> str:
     """
     lost = [finding for finding in tally.found() if finding.is_lost]
     most = max(lost, key=lambda finding: finding.n_records)
-    what, mend = _words(most, {}, source)
+    what, remedy = _words(most, {}, source)
     error = None if tally.n_used else source.why_unread(most.file)
     if most.what in _OF_FILES and isinstance(error, OtherFormat):  # which has no name of the data
         return str(error)
-    return f"{what}; {mend}"
+    return f"{what}; {remedy}"
 
 
 def share_text(tally: ReadTally) -> str:
@@ -196,13 +196,13 @@ def _words(finding: Finding, by_what: dict[str, Finding], source: EventSource) -
     mapping, file = source.mapping, source.files[finding.file]
     if finding.what == reasons.NO_TIME:
         return _time(mapping)
-    what, mend = _WORDS[finding.what]
+    what, remedy = _WORDS[finding.what]
     is_trace = (mapping.case_id or CASE_PREFIX).startswith(CASE_PREFIX) and file.seen is None
     if finding.what == reasons.NO_CASE and is_trace and source.format.has_xes_names(file.path):
-        mend = f"{mend}, or set --unnamed_traces digest if traces have no name"
+        remedy = f"{remedy}, or set --unnamed_traces digest if traces have no name"
     whole = by_what.get(reasons.WHOLE_KEY)
     n_whole = 0 if whole is None else whole.n_records
-    return what.format(zone=mapping.time_zone, n_whole=n_whole), mend
+    return what.format(zone=mapping.time_zone, n_whole=n_whole), remedy
 
 
 def _time(mapping: ColumnMapping) -> tuple[str, str]:
@@ -222,7 +222,7 @@ def _time(mapping: ColumnMapping) -> tuple[str, str]:
     )
 
 
-# --- What the operator is told of the records that were read: counts, first places, mends. --------
+# --- What the operator is told of the records that were read: counts, first places, remedies. ----
 # These lines are for the operator's terminal and folder, which are private, and hold no value of
 # the data. A plan says before a release what the first records mean for it; the release says it
 # on a terminal and in the operator's record. No release is refused because of its records: one
@@ -398,7 +398,7 @@ class FirstLook:
     def obstacle(self) -> str:
         """Why a release is worth nothing if all records are like these; empty: nothing is known.
 
-        A sentence with its mend and without a value of the data.
+        A sentence with its remedy and without a value of the data.
         """
         tally = self.records.tally
         if self.unread or not tally.n_events:

@@ -270,7 +270,8 @@ def plan_of(
     judged = tuple(public)
     if look.obstacle:  # whatever the size is
         judged = tuple(
-            replace(verdict, grade="no", mends=None, obstacle=look.obstacle) for verdict in public
+            replace(verdict, grade="no", recommendations=None, obstacle=look.obstacle)
+            for verdict in public
         )
     windows: list[str] = []
     if config.schedule is not None:
@@ -285,8 +286,10 @@ def plan_of(
         config=config,
         look=look,
         judged=judged,
-        against=None if against is None else unusable_sentence(replace(against, mends=None)),
-        mends=public[middle].mends if public else None,
+        against=None
+        if against is None
+        else unusable_sentence(replace(against, recommendations=None)),
+        recommendations=public[middle].recommendations if public else None,
         cost=cost,
         least=least,
         warnings=[*_unread(source), *hints(look), *[look.lost_steps] * bool(look.lost_steps)],

@@ -85,7 +85,7 @@ class Verdict:
         ends: The best and the worst that is likely.
         grade: The answer.
         n_variants: How many variants the cases have, if that is declared.
-        mends: What would make it better; None: that was not tried.
+        recommendations: What would make it better; None: that was not tried.
         obstacle: What makes it worth nothing whatever its size, or empty.
     """
 
@@ -93,7 +93,7 @@ class Verdict:
     ends: tuple[UtilityEstimate, UtilityEstimate]
     grade: Grade
     n_variants: int | None = None
-    mends: Recommendations | None = None
+    recommendations: Recommendations | None = None
     obstacle: str = ""
 
     @property
@@ -128,10 +128,12 @@ class Verdict:
             "case_share": _rounded([end.case_share for end in ends]),
             "noise_share": None if share is None else round(share, 4),
             "sentence": self.sentence,
-            "would_help": [] if self.mends is None else self.mends.to_json(),
+            "would_help": [] if self.recommendations is None else self.recommendations.to_json(),
             "other_methods": [
                 {"method": name, **verdict.to_json()}
-                for name, verdict in (() if self.mends is None else self.mends.others)
+                for name, verdict in (
+                    () if self.recommendations is None else self.recommendations.others
+                )
             ],
         }
 
@@ -250,8 +252,8 @@ def advice_on(method: Anonymizer, params: Any, n_cases: int) -> str:
         return ""
     shares = {"no": "most of what is released is noise", "depends": "much may be noise"}
     share = shares.get(verdict.grade, "much of what is released is noise")
-    mend = "`tracecloak plan` tries what would help most."
-    return f"{share}. On synthetic logs of as many cases, {verdict.why}. {mend}"
+    remedy = "`tracecloak plan` tries what would help most."
+    return f"{share}. On synthetic logs of as many cases, {verdict.why}. {remedy}"
 
 
 def grade_of(worth: UtilityEstimate) -> Grade:
@@ -456,7 +458,7 @@ def unusable(config: ReleaseConfig, judged: Sequence[Verdict] | None = None) -> 
 def with_recommendations(config: ReleaseConfig, verdict: Verdict) -> Verdict:
     """Returns a verdict with what would help most, which is tried on synthetic logs."""
     method, params = method_named(config.method), config.method_params
-    return replace(verdict, mends=recommend(method, params, verdict))
+    return replace(verdict, recommendations=recommend(method, params, verdict))
 
 
 def unusable_sentence(verdict: Verdict) -> str:
@@ -466,4 +468,4 @@ def unusable_sentence(verdict: Verdict) -> str:
         f"NOT USABLE, by public numbers alone: with {n_cases:,} cases and {n_names:,} activities, "
         f"{verdict.why}."
     )
-    return said if verdict.mends is None else f"{said} {verdict.mends.sentence}"
+    return said if verdict.recommendations is None else f"{said} {verdict.recommendations.sentence}"

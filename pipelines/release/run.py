@@ -211,7 +211,7 @@ def job_of(run: Run) -> Job:
     return job
 
 
-# --- A run that failed is settled: what became of it is written down, and the error says the mend.
+# --- A run that failed is settled: what became of it is written down, and its error has the remedy.
 
 
 _STAYS_SPENT = (

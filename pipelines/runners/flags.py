@@ -71,5 +71,5 @@ def refuse_unknown(arguments: Sequence[str], ours: Iterable[str], hint: str = ""
         takes_value = "=" not in argument
         if flag not in beam_flags():
             close = difflib.get_close_matches(flag, [*ours, *sorted(beam_flags())], 1, _ALIKE)
-            mend = f"; did you mean {close[0]}?" if close else hint
-            raise UsageError(f"unknown flag {flag}{mend}")
+            remedy = f"; did you mean {close[0]}?" if close else hint
+            raise UsageError(f"unknown flag {flag}{remedy}")

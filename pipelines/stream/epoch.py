@@ -725,11 +725,11 @@ def _origin(config: StreamConfig) -> Origin:
 
 
 @contextlib.contextmanager
-def failing(mend: str = "") -> Iterator[None]:
+def failing(remedy: str = "") -> Iterator[None]:
     """Raises, for an error of a runner, our own inside it, or one without foreign text.
 
     Args:
-        mend: What else can be done then.
+        remedy: What else can be done then.
     """
     try:
         yield
@@ -739,5 +739,5 @@ def failing(mend: str = "") -> Iterator[None]:
         raise own_error(error) or TracecloakError(
             f"the stream failed with {reason_of(error)}; what was published stays published, and "
             "what was paid stays spent. Run with --traceback to see where; that output can hold "
-            f"private data{mend}"
+            f"private data{remedy}"
         ) from error

@@ -208,8 +208,8 @@ def run_stream(
             pipeline = beam.Pipeline(options=options)
             others = [beam.ParDo(SendSteps(sink)) for sink in own]
             build_stream(pipeline, source, epoch, [*sinks, *others])
-            is_ended, mend = threading.Event(), _OF_STATE if is_restored(options) else ""
-            with failing(mend), noting(epoch, is_ended, standing), _following(epoch, standing):
+            is_ended, remedy = threading.Event(), _OF_STATE if is_restored(options) else ""
+            with failing(remedy), noting(epoch, is_ended, standing), _following(epoch, standing):
                 is_left = _run(pipeline, config.name.both, is_ended)
                 if is_left and epoch.is_spent and not is_ended.is_set():
                     epoch.send_last()

@@ -461,13 +461,13 @@ def with_attributes(events: pa.RecordBatch, attributes: Sequence[str]) -> pa.Rec
 
 
 def _require_values(events: pa.RecordBatch, name: str) -> None:
-    mend = "map a column that every event has, or drop the events without it by a filter"
+    remedy = "map a column that every event has, or drop the events without it by a filter"
     position = events.schema.get_field_index(name)
     if position < 0:
-        raise InputSchemaError(f"the events have no column {name!r}; {mend}")
+        raise InputSchemaError(f"the events have no column {name!r}; {remedy}")
     column = events.column(position)
     if column.null_count or column.dictionary.null_count:  # either way to write a missing value
-        raise InputSchemaError(f"an event has no value in column {name!r}; {mend}")
+        raise InputSchemaError(f"an event has no value in column {name!r}; {remedy}")
 
 
 def split_by_shard(

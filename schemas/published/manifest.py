@@ -306,7 +306,7 @@ class Yield:
         return " ".join(filter(None, sentences))
 
     def cut_sentence(self, declared: int | None) -> str:
-        """Returns that a declared length is likely to have cut cases, and the mend, or nothing.
+        """Returns that a declared length is likely to have cut cases, and the remedy, or nothing.
 
         It is where more than 2 % of the released cases have exactly that length: the longest cases
         of a process that nothing cuts are few.

@@ -1,4 +1,4 @@
-"""This build goes on from what each version left behind, or says the mend.
+"""This build goes on from what each version left behind, or says the remedy.
 
 A release whose method has another version now may not be finished: the noise would be another. All
 else that a version wrote is read, verified, recognised, summed and finished by every later one.

@@ -201,7 +201,7 @@ def missing_columns(found: Sequence[str] | None, required: Collection[str]) -> I
         required: The columns that the file must have; those of `found` among them are not missing.
 
     Returns:
-        The error; it names the missing columns, up to 20 of those found, and the mend.
+        The error; it names the missing columns, up to 20 of those found, and the remedy.
     """
     missing = sorted(set(required) - set(found or ()))
     plural = "s" if len(missing) > 1 else ""

@@ -26,7 +26,7 @@ from tracecloak.transforms.files import open_raw
 KeySource = Callable[[str], str]
 """Takes what stands behind the scheme, and returns the text that is found there.
 
-Its own errors are a UsageError that says the mend, or a RetryLater where waiting is one. Of any
+Its own errors are a UsageError that says the remedy, or a RetryLater where waiting is one. Of any
 other error no more than the class is told, as its text may quote the secret.
 """
 

@@ -199,14 +199,14 @@ def write_sealed(path: str, key: ReleaseKey, purpose: str, message: bytes) -> No
     write_new(path, _mac(key, purpose, message) + message)
 
 
-def read_sealed(path: str, key: ReleaseKey, purpose: str, mend: str) -> bytes | None:
+def read_sealed(path: str, key: ReleaseKey, purpose: str, remedy: str) -> bytes | None:
     """Returns the message that `write_sealed` wrote, or None: there is no file.
 
     Args:
         path: As of `write_sealed`, and so are those that follow.
         key: See there.
         purpose: See there.
-        mend: What to do where the file was changed, for the error.
+        remedy: What to do where the file was changed, for the error.
 
     Raises:
         TracecloakError: The file is not what was written under this key for this purpose.
@@ -216,7 +216,7 @@ def read_sealed(path: str, key: ReleaseKey, purpose: str, mend: str) -> bytes | 
         return None
     mac, message = sealed[:_N_MAC], sealed[_N_MAC:]
     if not hmac.compare_digest(mac, _mac(key, purpose, message)):
-        raise TracecloakError(f"{path} is not what tracecloak wrote there, so {mend}")
+        raise TracecloakError(f"{path} is not what tracecloak wrote there, so {remedy}")
     return message
 
 

@@ -192,7 +192,7 @@ REFUSED: Mapping[Any, tuple[str, str]] = {
 }  # fmt: skip
 
 
-def test_what_cannot_be_is_refused_with_its_place_and_the_mend() -> None:
+def test_what_cannot_be_is_refused_with_its_place_and_the_remedy() -> None:
     for text in REFUSED:
         place, said = REFUSED[text]
         with pytest.raises(pydantic.ValidationError) as error:

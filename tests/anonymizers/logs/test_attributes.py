@@ -301,7 +301,7 @@ def test_values_follow_the_value_before() -> None:
     assert p_value(off, off.sum() * LAWS[1, 1]) < ALPHA
 
 
-def test_more_cells_than_noise_is_drawn_for_are_refused_with_the_mend() -> None:
+def test_more_cells_than_noise_is_drawn_for_are_refused_with_the_remedy() -> None:
     names = tuple(f"n{i}" for i in range(79))  # with OTHER, 80
     largest = int((MAX_CELLS / 80) ** 0.5) - 1
 

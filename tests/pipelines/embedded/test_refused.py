@@ -1,4 +1,4 @@
-"""What the transforms for other pipelines refuse when one is built: by name, and with the mend."""
+"""What the transforms for other pipelines refuse when one is built: by name, with the remedy."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ def test_what_is_published_says_nothing_of_query_and_database(
         assert str(visits).encode() not in path.read_bytes(), path
 
 
-def test_wrong_keys_are_told_with_the_mend(
+def test_wrong_keys_are_told_with_the_remedy(
     tmp_path: Path,
     visits: Path,
     monkeypatch: pytest.MonkeyPatch,

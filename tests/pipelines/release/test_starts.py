@@ -95,7 +95,7 @@ def test_a_method_without_starts_says_so_before_it_spends(
     said = capsys.readouterr().err
     assert "private-dfg does not release when events began" in said
     assert not (tmp_path / "out").exists() and not (tmp_path / "keys").exists()
-    if command == "plan":  # with the mend that it names, it does
+    if command == "plan":  # with the remedy that it names, it does
         assert tracecloak("plan", *given, "--where", "lifecycle=complete") == 0
 
 

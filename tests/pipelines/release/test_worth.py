@@ -208,8 +208,8 @@ def test_each_family_is_worth_much_epsilon_and_not_little(method: str) -> None:
     assert judged_at(METHODS[method], params("200"), 3_000, 330).grade == "worth it"
     little = judged_at(METHODS[method], params("0.01"), 30)
     assert little.grade == "no"
-    mends = recommend(METHODS[method], params("0.01"), little)
-    assert mends.sentence == "Nothing that was tried would help much."
+    recommendations = recommend(METHODS[method], params("0.01"), little)
+    assert recommendations.sentence == "Nothing that was tried would help much."
 
 
 # --- what would help, and goals -----------------------------------------------------------------
@@ -222,11 +222,11 @@ def params(**given: Any) -> Any:
 def test_what_helps_is_listed_with_its_figure_and_what_does_not_is_not() -> None:
     """A declared length changes no sum of a graph, and ten times the cases most of all."""
     given = params()
-    mends = recommend(GRAPH, given, judged_at(GRAPH, given, 1_000))
-    names = [what for what, _ in mends.helpful]
+    recommendations = recommend(GRAPH, given, judged_at(GRAPH, given, 1_000))
+    names = [what for what, _ in recommendations.helpful]
     assert names[:2] == ["10 times the cases", "epsilon 2"]
-    shortfalls = [then for _, then in mends.helpful]
-    assert shortfalls == sorted(shortfalls) and max(shortfalls) < mends.now
+    shortfalls = [then for _, then in recommendations.helpful]
+    assert shortfalls == sorted(shortfalls) and max(shortfalls) < recommendations.now
     # The figure is that of the log that is named.
     assert shortfalls[0] == shortfall_at(GRAPH, given, 10_000, "graph")
 

@@ -96,7 +96,7 @@ def test_the_file_has_no_name_and_is_for_nobody_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
-def test_a_full_disk_is_told_with_the_mend(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     full = lambda dir, buffering: open("/dev/full", "w+b", buffering)  # noqa: E731
     monkeypatch.setattr(resources.tempfile, "TemporaryFile", full)
     with (

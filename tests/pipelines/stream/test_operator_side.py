@@ -372,8 +372,8 @@ def test_a_disk_that_is_full_is_a_reason(tmp_path: Path, monkeypatch: pytest.Mon
     ],
 )
 def test_what_cannot_be_told_or_would_show_too_much_is_refused_before_anything_is_paid(
-    tmp_path: Path, changes: dict[str, Any], mend: str
+    tmp_path: Path, changes: dict[str, Any], remedy: str
 ) -> None:
-    with pytest.raises(UsageError, match=mend):
+    with pytest.raises(UsageError, match=remedy):
         with operator_side(stream_config(tmp_path, **changes), StreamStatus(), threading.Event()):
             pass

@@ -125,10 +125,14 @@ def test_after_the_claim_nothing_is_decided_any_more(
     ],
 )
 def test_what_can_be_read_or_nobody_decides_is_not_left_out(
-    lake: Damaged, capsys: pytest.CaptureFixture[str], name: str, flags: tuple[str, ...], mend: str
+    lake: Damaged,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    flags: tuple[str, ...],
+    remedy: str,
 ) -> None:
     assert lake.quarantine("2026-02", *flags, file=lake.folder / name) == 2
-    assert mend in capsys.readouterr().err
+    assert remedy in capsys.readouterr().err
     assert not list((lake.folder / "keys").rglob("left-out.json"))
 
 

@@ -210,7 +210,7 @@ def test_addresses() -> None:
 
 
 @given(st.text(max_size=40), st.sampled_from(["delta", "iceberg"]))
-def test_any_address_is_read_or_refused_with_a_mend(text: str, kind: str) -> None:
+def test_any_address_is_read_or_refused_with_a_remedy(text: str, kind: str) -> None:
     try:
         address = address_of(f"{kind}:{text}")
     except UsageError as error:

@@ -153,7 +153,7 @@ def test_no_time_is_told_while_clocks_differ(cluster: Cluster, ahead: float, sai
     ],
 )
 @pytest.mark.parametrize("is_made", [True, False])
-def test_a_topic_that_can_neither_be_made_nor_written_is_told_with_the_mend(
+def test_a_topic_that_can_neither_be_made_nor_written_is_told_with_the_remedy(
     cluster: Cluster, code: int, kind: type[TracecloakError], is_made: bool
 ) -> None:
     clock = clock_of(cluster)

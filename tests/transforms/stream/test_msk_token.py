@@ -1,4 +1,4 @@
-"""The token of Amazon MSK: of the region of the brokers, and without it or credentials the mend."""
+"""The token of Amazon MSK: of the region of the brokers, or the remedy without one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_token_is_signed_for_the_region(
     assert 0 < ends - time.time() < 3_600
 
 
-def test_who_has_no_region_or_no_credentials_is_told_the_mend(
+def test_who_has_no_region_or_no_credentials_is_told_the_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if importlib.util.find_spec("aws_msk_iam_sasl_signer") is None:  # another that has none

@@ -303,7 +303,7 @@ def test_a_clock_that_is_wrong_holds_the_watermark_until_it_is_right(
     assert known_us < source.watermark_us() <= clock.now * 1e6
 
 
-def test_a_clock_topic_that_cannot_be_used_is_told_with_the_mend(
+def test_a_clock_topic_that_cannot_be_used_is_told_with_the_remedy(
     service: Service, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told, refuse = own_clock(service, clock), answering(exceptions.PermissionDenied("not you"))
