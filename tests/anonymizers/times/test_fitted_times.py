@@ -271,3 +271,18 @@ def test_a_pair_that_takes_no_time_takes_none_and_time_goes_by_where_it_did():
     )
     made = fitted_times.timed(traces, np.arange(300), timing, randomness())
     assert np.abs(times_by_pair(made) - times_by_pair(traces)).sum() / 2 > 0.2
+
+
+def test_noisy_sums_decide_where_time_goes_if_steps_say_something_else():
+    """Of A B C A the sums say that half of the time is from B to C: factors bring it there."""
+    traces = log_of(uneven(300))
+    known = decided_on(traces, LOG_TIME, N_PERIODS)
+    own = known["pair times"]
+    sums = np.zeros_like(own.sums)
+    sums[[1 * 3 + 2, 2 * 3 + 0]] = own.sums.sum() / 2
+    known["pair times"] = replace(own, sums=sums, deviation=1.0)
+    known |= fitted_times.fitted(known, WORDS, randomness(3))
+    timing = timing_from(known, LOG_TIME, WORDS)
+    made = fitted_times.timed(traces, np.arange(300), timing, randomness())
+    assert times_by_pair(made)[1 * 3 + 2] == pytest.approx(0.5, abs=0.15)
+    assert times_by_pair(traces)[1 * 3 + 2] < 0.01

@@ -217,6 +217,8 @@ def test_doubtful_edges_are_dashed_and_named_below():
 @pytest.mark.parametrize("max_edges", [1, 10, 60, 150])
 def test_a_large_graph_is_drawn_in_part_and_says_so(max_edges):
     graph = random_graph(40, 900)
+    with pytest.raises(ValueError, match="must be at least 1, got 0"):
+        write_svg(graph, "Part", "Caption.", 0)
     drawing = read_svg(write_svg(graph, "Part", "Caption.", max_edges))
     check_geometry(drawing)
     edges = [plain(tip).split(":")[0].split(" → ") for tip in drawing.edges]
