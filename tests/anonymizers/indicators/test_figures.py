@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.indicator_logs import AMOUNT, KIND, Case, Event, log_of
+from tests.support.indicator_logs import AMOUNT, KIND, RESOURCE, Case, Event, log_of
 from tests.support.keys import release_key
 from tests.support.rounds import run_rounds
 from tests.support.silence import Silence
@@ -270,3 +270,22 @@ def test_intervals_hold_the_truth_as_often_as_they_say(others: dict[str, Any]) -
         assert all(row.low >= 0 for row in rows if row.unit in ("cases", "occurrences", "s"))
     n = n_keys * len(truths)
     assert holds / n > 0.95 - 4 * math.sqrt(0.05 * 0.95 / n)
+
+
+def test_groups_that_were_bought_have_their_labels() -> None:
+    texts = [
+        "frequency by=activity n_groups=2", "waiting by=pair at_most=1d n_groups=3", "workload",
+        f"cases by={KIND}", "throughput",
+    ]  # fmt: skip
+    rows = rows_of(texts, epsilon="100", delta="1e-5")
+    by_indicator: dict[str, list[str | None]] = {}
+    for row in rows:
+        by_indicator.setdefault(row.indicator, []).append(row.group)
+    activities, pairs, staff, kinds, whole = by_indicator.values()
+    assert len(activities) == 2 and set(activities) <= set("ABC")
+    assert len(pairs) == 3 and all(" → " in str(pair) for pair in pairs)
+    assert staff == ["R1", "R2", "R3"] and kinds == ["k1", "k2", "k3"] and whole == [None]
+    assert by_indicator.keys() >= {f"events, up to 10 a case by {RESOURCE}"}
+    # The longest time was bought: the mean is below it, and all of it is what it says.
+    truth = mean([case.throughput_us / 1e6 for case in cases()])
+    assert rows[-1].value == pytest.approx(truth, rel=0.05)
