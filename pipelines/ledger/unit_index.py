@@ -163,19 +163,19 @@ def asked_of_index(store: KeyStore, name: str, ask: Callable[[UnitIndex], _Answe
         RetryLater: Another process has it all the time.
         KeyStoreError: It cannot be used.
     """
-    may_pass = True
+    may_rebuild = True
     with store.locked(f"{name.removesuffix('.db')}.lock"):
         while True:
             try:
                 with contextlib.closing(UnitIndex(store.touch(name))) as index:
                     return ask(index)
             except sqlite3.Error as error:
-                if not (may_pass and _is_damage(error)):
+                if not (may_rebuild and _is_damage(error)):
                     raise KeyStoreError(
                         f"the key store's index of the book, {store.path / name}, cannot be used: "
                         f"{error}; mend its disk or its permissions and run again"
                     ) from error
-            may_pass = False
+            may_rebuild = False
             store.remove(name, f"{name}-journal")
 
 

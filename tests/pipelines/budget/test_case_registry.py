@@ -510,6 +510,20 @@ def test_an_index_that_is_damaged_is_made_anew(kept: World) -> None:
         assert kept.book.verify(scope()) == number
 
 
+def test_an_index_that_is_damaged_again_and_again_is_an_error(tmp_path: Path) -> None:
+    tries: list[UnitIndex] = []
+
+    def ask(index: UnitIndex) -> None:
+        tries.append(index)
+        damaged = sqlite3.DatabaseError("malformed")
+        damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT if len(tries) < 5 else 0
+        raise damaged
+
+    with pytest.raises(KeyStoreError, match="cannot be used: malformed; mend its disk"):
+        unit_index.asked_of_index(KeyStore(tmp_path), unit_index.index_name("out"), ask)
+    assert len(tries) == 2
+
+
 def test_a_file_that_is_gone_before_it_was_taken_in_stops_the_scope(kept: World) -> None:
     kept.files()[-1].unlink()
     for ask in (lambda: kept.book.check(scope()), lambda: kept.count(7, ["c4"])):

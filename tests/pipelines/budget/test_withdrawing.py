@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.support.releasing import Place, as_typed, key_files, ledger_entries, 
 from tests.support.stream_runs import run, stream_config
 from tests.support.tiers import at_night
 from tracecloak.pipelines.budget.registry import ReleaseRegistry
+from tracecloak.pipelines.budget.unfinished import elsewhere
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -233,3 +235,10 @@ def test_what_is_cut_off_while_it_is_given_up_is_given_up_by_the_same_command(
     assert ward.is_clean
     assert ward.end("forfeit", "r") == 2
     assert ward.actions.count("forfeit") == 1
+
+
+def test_other_key_stores_of_what_is_ended_are_all_but_that_of_the_receipt(tmp_path: Path) -> None:
+    built = {"1": ("here", None), "2": ("there", "build"), "3": ("elsewhere", None)}
+    receipt = SimpleNamespace(key_fingerprint="1")
+    assert elsewhere(built, ["1", "2"], receipt) == ("there",)  # type: ignore[arg-type]
+    assert elsewhere(built, ["1", "2"], None) == ("here", "there")
