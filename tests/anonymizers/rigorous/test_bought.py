@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from fractions import Fraction
 
 import mpmath
@@ -27,6 +28,7 @@ from tracecloak.anonymizers.rigorous.bought import (
     changed_names,
     changed_ranks,
     choose_vocabulary,
+    likely_names,
     measured_ranks,
     place_of_rank,
     weights_of_names,
@@ -264,3 +266,18 @@ def test_the_clip_is_the_smallest_norm_that_few_enough_cases_exceed(
 
 def noise_of(max_units: int) -> tuple[int, int]:
     return own(max_units).noise(changed_ranks(len(GRID) + 1, max_units), RANK_UNITS).scale
+
+
+@pytest.mark.parametrize("max_activities", [1, 2, 16])
+def test_what_is_said_to_be_found_is_found_by_half(max_activities: int) -> None:
+    """Of as many cases as the words say, noise aside, the sum just reaches the threshold."""
+    own = Allowance(Fraction(0), Fraction(1, 10**6), Fraction(3, 20), Fraction(4))
+    least = own.threshold(changed_names(max_activities, 1), NAME_UNITS)
+    text = likely_names(own, max_activities, 1).replace(",", "")
+    found = re.findall(r"of (?:about )?(\d+)", text)
+    sizes = re.findall(r"(\d+) distinct ones|where it has (\d+)", text)
+    named = [int(a or b) for a, b in sizes] or [max_activities]
+    assert len(found) == len(named) == (1 if max_activities == 1 else 2)
+    for n_cases, size in zip(map(int, found), named, strict=True):
+        weight = int(weights_of_names(np.zeros(size, np.int64), max_activities)[0])
+        assert (n_cases - 1) * weight < least <= n_cases * weight * (1 + 1e-3)

@@ -334,3 +334,27 @@ def test_the_noise_has_the_deviation_that_is_noted(epsilon: int) -> None:
     ]
     assert len(drawn) > 8
     assert 0.3 < float(np.std(drawn)) < 2
+
+
+def test_cases_of_long_loops_begin_and_end_as_they_do() -> None:
+    """A hundred rounds drown the two arcs that a case has once; partitions know them.
+
+    Most releases have nearly all beginnings and ends and their length, and one in ten few of them,
+    so medians are of nine.
+    """
+    names = ("S", "W", "X", "E")
+    vocabulary = ActivityVocabulary.public(names)
+    log: dict[Variant, int] = {("S", *("W", "X") * n, "E"): 10 for n in range(40, 100)}
+    exact = histogram(log, vocabulary.names.to_pylist())
+    shares = []
+    for number in range(9):
+        where = Domain(vocabulary, 210, 1)
+        made = answer_of(JOINT, exact, where, Fraction(1), DELTA, randomness(number))
+        found = variants_of(made)
+        n = found.total()
+        assert n == pytest.approx(600, abs=120)  # five deviations
+        begins = sum(k for v, k in found.items() if v[0] == "S") / n
+        ends = sum(k for v, k in found.items() if v[-1] == "E") / n
+        shares.append((begins, ends, sum(len(v) * k for v, k in found.items()) / n))
+    begins, ends, length = np.median(shares, axis=0)
+    assert begins > 0.6 and ends > 0.6 and length == pytest.approx(140, rel=0.25)
