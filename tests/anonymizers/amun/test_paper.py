@@ -17,6 +17,7 @@ from tests.support.rounds import Rounds, run_rounds
 from tracecloak.anonymizers.amun.method import Amun, AmunParams, _prior
 from tracecloak.anonymizers.amun.params import (
     PriorKnowledge,
+    advantage_of_oversampling,
     epsilon_of_counts,
     epsilon_of_oversampling,
     epsilon_of_prior,
@@ -215,6 +216,7 @@ def test_epsilon_of_oversampling_is_the_closed_form_below_equation_9(g: float) -
     c = 6 ** (1 / 3)
     closed = -2 * math.log(b / c**2 - (g - 1) / (c * b))
     assert epsilon_of_oversampling(g) == pytest.approx(closed, rel=1e-6, abs=1e-9)
+    assert advantage_of_oversampling(epsilon_of_oversampling(g)) == pytest.approx(g, rel=1e-9)
 
 
 Rule = tuple[np.ndarray, np.ndarray, np.ndarray]
