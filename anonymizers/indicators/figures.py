@@ -567,10 +567,10 @@ class _Figures:
             points = terms.coarse_grid()
         else:
             ends = self.measured.chosen[indicator.title][place * n : (place + 1) * n]
-            places = [quantiles.interval_between(*of_one) for of_one in ends.tolist()]
+            places = [quantiles.interval_between(*spot) for spot in ends.tolist()]
             points = terms.grid()
-        for quantile, of_one in zip(indicator.quantiles, places, strict=True):
-            value, least, most = (quantiles.value_at(end, low, high, points) for end in of_one)
+        for quantile, spot in zip(indicator.quantiles, places, strict=True):
+            value, least, most = (quantiles.value_at(end, low, high, points) for end in spot)
             rounding = (high - low) / (2 * summands.RANGE)
             interval = quantiles.Interval95(
                 value, max(least - rounding, low), min(most + rounding, high)

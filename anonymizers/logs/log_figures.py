@@ -411,8 +411,8 @@ def _estimates_by_occurrence(
         rows_of.setdefault(row.of[0], []).append(row)
     estimates = {}
     for name, rows in rows_of.items():
-        of_name = own.get(name, slice(0))
-        bins = [_mean_of_bin(row, cases[of_name], times[of_name]) for row in rows]
+        own_rows = own.get(name, slice(0))
+        bins = [_mean_of_bin(row, cases[own_rows], times[own_rows]) for row in rows]
         total = sum(mean * row.value for mean, row in zip(bins, rows, strict=True))
         # The bin after the last that was counted may have cases that its noise would have hidden.
         last = max(rows, key=lambda row: int(row.of[1]))
@@ -482,8 +482,8 @@ def _variants(
         row = seen.get(of)
         if row is not None:
             above = (row.value - limits[0]) / row.deviation
-            of_row = Estimate(row.value, row.deviation**2).ends_of_shown(above)
-            yield figure_within("variant", label, count, of_row, MEASURED)
+            shown = Estimate(row.value, row.deviation**2).ends_of_shown(above)
+            yield figure_within("variant", label, count, shown, MEASURED)
         elif limits:
             most = limits[0] + Z95 * deviation
             yield figure_within("variant", label, count, (0.0, most), DERIVED)

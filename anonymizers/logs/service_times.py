@@ -239,7 +239,7 @@ def with_starts(
     rank = np.clip((chance - unknown) / np.maximum(1 - unknown, 1e-9), 0, 1 - 1e-9)
     # Service times are of those in no higher bin than the gap.
     bins = time_bins.bins_at(decision.reached, rows, rank * decision.reached[rows, gap_bins])
-    begin, end = (of_bins[bins] for of_bins in _ends(decision.borders, grid.n_ticks))
+    begin, end = (borders[bins] for borders in _ends(decision.borders, grid.n_ticks))
     # The mean of u^(1/m - 1) is m.
     powers = 1 / decision.places[rows, bins] - 1
     within = elementary.power(np.maximum(place, 2.0**-64), powers)

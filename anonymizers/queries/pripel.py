@@ -395,16 +395,16 @@ class Pripel(RoundsMethod):
         values = f" and {len(params.declared)} attributes" if params.attributes else ""
         epsilon = decimal_text(Fraction(params.epsilon))
         asked = _QUERIES[params.query].requires("variants", params.query_params)
-        of_event = [a for a in params.declared if not a.is_of_case]
+        per_event = [a for a in params.declared if not a.is_of_case]
         counters = {
             "ranks": Counted(CaseRanks, _ranks),
             "durations": Counted(DurationTable, _durations),
-            **{f"attribute {a.name}": Counted(DurationTable, _values, (a,)) for a in of_event},
+            **{f"attribute {a.name}": Counted(DurationTable, _values, (a,)) for a in per_event},
         }
 
         def contents(given: Given) -> ContentsDecision:
             counted = given.statistics
-            value_counts = {a.name: counted[f"attribute {a.name}"] for a in of_event}
+            value_counts = {a.name: counted[f"attribute {a.name}"] for a in per_event}
             assignment = assigned(counted["ranks"], given.decisions[VARIANTS])
             return ContentsDecision(*assignment, counted["durations"], value_counts)
 

@@ -101,9 +101,9 @@ def count_granularities(batch: Batch, time_zone: str) -> ClippedCells:
         is_on[changed] |= begins == traces.times[changed]
         coarsest[is_on] = rank
     n = traces.n_cases
-    of_cases = np.full(n, _N_CELLS - 1)
-    np.minimum.at(of_cases, np.repeat(np.arange(n), traces.lengths), coarsest)
-    cells = CaseCells.of(np.arange(n), of_cases, n, _N_CELLS)
+    cell_of_case = np.full(n, _N_CELLS - 1)
+    np.minimum.at(cell_of_case, np.repeat(np.arange(n), traces.lengths), coarsest)
+    cells = CaseCells.of(np.arange(n), cell_of_case, n, _N_CELLS)
     return ClippedCells.from_cases(cells, 1, 1)  # norm 1: never clipped
 
 

@@ -153,7 +153,7 @@ class JointVariants(VariantGenerator):
     def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what it does and the noise to expect."""
         whole, one = means[self.name], of_one_cell(max_units)
-        of_all = {
+        together = {
             name: whole.part(share).noise(one)
             for name, share in (
                 ("chain", REPEATED.chain),
@@ -161,8 +161,8 @@ class JointVariants(VariantGenerator):
                 ("marginals", REPEATED.marginals),
             )
         }
-        width = {name: noise.width / noise.units for name, noise in of_all.items()}
-        least = math.ceil(whole.part(REPEATED.variants).threshold(one) / of_all["variants"].units)
+        width = {name: noise.width / noise.units for name, noise in together.items()}
+        least = math.ceil(whole.part(REPEATED.variants).threshold(one) / together["variants"].units)
         return (
             "counts pairs of activities, by position where that may tell more (noise of a standard "
             f"deviation of {width['chain']:.1f} times a clip), variants "

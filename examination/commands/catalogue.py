@@ -80,8 +80,8 @@ def run(given: Given) -> int:
             entries = list(map(_entry, names))
             result = Result((), entries if asked is None else entries[0])
         else:
-            of_list = _list(names) if all_too else _recommended()
-            lines = of_list if asked is None else _in_full(names[0])
+            rows = _list(names) if all_too else _recommended()
+            lines = rows if asked is None else _in_full(names[0])
             result = Result((), above=list(lines))
     show(result, given.form)
     return 0

@@ -140,8 +140,8 @@ def _compile() -> _Process:
     phases, activities = zip(*(step.split("/") for step in number), strict=True)
     phase_specs = [_SPEC["phases"][phase] for phase in phases]
     gaps = [
-        _SPEC["gaps"].get(step, (of_phase["median"], of_phase["sigma"]))
-        for step, of_phase in zip(number, phase_specs, strict=True)
+        _SPEC["gaps"].get(step, (spec["median"], spec["sigma"]))
+        for step, spec in zip(number, phase_specs, strict=True)
     ]
     to_the_minute = (*_SPEC["to_the_minute"], *END_ACTIVITIES)
     return _Process(

@@ -262,11 +262,11 @@ def _log_report(original: Side, after: TraceBatch, is_timed: bool) -> dict[str, 
         progress = {"stage": "measures", "done": number, "total": len(judged)}
         _LOG.info("measures of %s", name, extra=progress)
         figures.append(measured(original, side, wanted))
-    of_release, of_bootstrap, log_figures = figures
-    is_computed = of_release["variant_emd"] is not None
+    release_figures, bootstrap_figures, log_figures = figures
+    is_computed = release_figures["variant_emd"] is not None
     return {
         "released": _sizes(released),
-        **_lined(of_release, of_bootstrap, {"variant_emd": 0.0, **log_figures}),
+        **_lined(release_figures, bootstrap_figures, {"variant_emd": 0.0, **log_figures}),
         "variant_emd_note": (
             None if is_computed else f"not computed: more than {MAX_EMD_CELLS:,} pairs of variants"
         ),
@@ -299,17 +299,17 @@ def _tree_report(original: Side, text: str) -> dict[str, Any]:
     variants = original.variants
     if not variants.n_variants:
         raise UsageError("the original has no case, so a tree cannot be judged by it")
-    of_release: Figures = {"tree_share": share_that_fits(tree, variants, vocabulary)}
+    tree_figures: Figures = {"tree_share": share_that_fits(tree, variants, vocabulary)}
     note = None
     try:
         require_pm4py()
         judge_of_tree = PatientMiner(variants, vocabulary, _TREE_SECONDS)
         with contextlib.closing(judge_of_tree):
             quality = judge_of_tree.mined(tree)
-        of_release |= {f"tree_{name}": getattr(quality, name) for name in TREE_MEASURES}
+        tree_figures |= {f"tree_{name}": getattr(quality, name) for name in TREE_MEASURES}
     except (UsageError, TimeoutError, RuntimeError) as error:
         note = f"tree_share alone was computed: {error}"
-    return {**_lined(checked(of_release), {}, {}), "tree_note": note}
+    return {**_lined(checked(tree_figures), {}, {}), "tree_note": note}
 
 
 def _traces(source: EventSource, by_individual: bool = False) -> TraceBatch:

@@ -275,8 +275,8 @@ def judged_rows(
     """
     asked: dict[str, Indicator] = {one.title: one for one in params.indicators}
     judged: list[JudgedRow] = []
-    for title, of_one in groupby(released.rows(), lambda row: row.indicator):
-        rows = list(of_one)
+    for title, own in groupby(released.rows(), lambda row: row.indicator):
+        rows = list(own)
         if title not in asked:
             raise InputSchemaError("the release has an indicator that manifest.json does not name")
         groups = [row.group for row in rows]

@@ -298,8 +298,8 @@ class SacofaSapaPaper(Paper):
             UsageError: The second is higher.
         """
         value = Fraction(epsilon)
-        of_paper = self.printed(log).get("thresholds", {})
-        known = {Fraction(one): thresholds for one, thresholds in of_paper.items()}.get(value)
+        printed = self.printed(log).get("thresholds", {})
+        known = {Fraction(one): thresholds for one, thresholds in printed.items()}.get(value)
 
         def given(name: str) -> int | None:
             one = self.given[name]

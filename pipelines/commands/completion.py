@@ -99,8 +99,8 @@ def _contexts() -> Iterator[dict[str, Any]]:
         yield _flags(name, parser)
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):
-                for of_action, action_parser in action.choices.items():
-                    yield _flags(f"{name} {of_action}", action_parser)
+                for named, action_parser in action.choices.items():
+                    yield _flags(f"{name} {named}", action_parser)
 
 
 def _flags(context: str, parser: argparse.ArgumentParser) -> dict[str, Any]:

@@ -440,8 +440,8 @@ def of_frame(text: str) -> str:
 
     So `tracecloak plan`, in marks, becomes `tracecloak.plan(df, …)`.
     """
-    for in_command, of_python in _INSTEAD.items():
-        text = text.replace(in_command, of_python)
+    for in_command, for_python in _INSTEAD.items():
+        text = text.replace(in_command, for_python)
     return in_python(_CALL.sub(r"`tracecloak.\1(df, …)`", text))
 
 

@@ -360,9 +360,9 @@ def _traces(job: Job, by_individual: bool, means: Means) -> HeldTraces:
     read = means.workers.each(partial(_read, job, events), files)
     for rank, pieces in groupby(read, key=lambda piece: piece[0]):
         rejects = []
-        for _, tally, of_piece, lacks in pieces:
+        for _, tally, seen, lacks in pieces:
             tallies.append(tally)
-            rejects += of_piece
+            rejects += seen
             lacking += lacks
         if rejects:
             job.dead_letter.write(rank, rejects)

@@ -139,7 +139,7 @@ class BoundedParquet:
         n_bytes, largest_row = n_values * _VALUE_BYTES, 1
         n_pages = _MAX_PAGES + _PAGES_OF_COLUMN * len(chunks) + n_values // _VALUES_OF_PAGE
         for of_group in columns if n_bytes <= self._max_bytes(n_rows) else ():
-            n_open = n_of_dictionaries = of_row = n_plain = 0
+            n_open = n_of_dictionaries = n_bytes_of_row = n_plain = 0
             for chunk in of_group:
                 pages = list(islice(self._pages(chunk), n_pages + 1))
                 data = [(n, size) for kind, n, size, _ in pages if kind != _DICTIONARY]
@@ -155,14 +155,14 @@ class BoundedParquet:
                 n_bytes += n_of_pages
                 n_of_dictionaries += n_of_pages - sum(size for _, size in data)
                 n_open += max(size for _, size in data)
-                of_row += max(_VALUE_BYTES, *(size // n for n, size in data))
+                n_bytes_of_row += max(_VALUE_BYTES, *(size // n for n, size in data))
             n_open += n_of_dictionaries
             is_sound &= n_of_dictionaries <= _MAX_DICTIONARIES and n_open <= _MAX_OPEN_BYTES
-            if not is_sound or of_row > _MAX_ROW_BYTES:
+            if not is_sound or n_bytes_of_row > _MAX_ROW_BYTES:
                 raise ValueError(_UNLIKE)
             if n_plain > _MAX_PLAIN:
                 raise Unsure(_NOT_READ)
-            largest_row = max(of_row, largest_row)
+            largest_row = max(n_bytes_of_row, largest_row)
         if n_bytes > self._max_bytes(n_rows):
             raise Wrong(_TOO_LARGE)
         return file, min(_BATCH_ROWS, _PIECE_BYTES // largest_row)

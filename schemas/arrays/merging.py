@@ -291,7 +291,7 @@ class PiecesByThread:
         self._of_threads = {}
         merged = {}
         for name, kind in self._kinds.items():
-            pieces = [of_thread.pop(name).result() for of_thread in by_thread if name in of_thread]
+            pieces = [found.pop(name).result() for found in by_thread if name in found]
             merged[name] = Pieces(kind, pieces).result()
         return merged
 

@@ -330,8 +330,8 @@ def numbers_of(texts: pa.Array) -> np.ndarray:
         texts: string[n], or a dictionary of them.
     """
     if pa.types.is_dictionary(texts.type):
-        of_texts = np.append(numbers_of(texts.dictionary), math.nan)
-        return of_texts[np.asarray(pc.fill_null(texts.indices, len(texts.dictionary)))]
+        parsed = np.append(numbers_of(texts.dictionary), math.nan)
+        return parsed[np.asarray(pc.fill_null(texts.indices, len(texts.dictionary)))]
     texts = pc.utf8_trim_whitespace(texts)
     is_number = pc.fill_null(pc.match_substring_regex(texts, _NUMBER), False)
     numbers = pc.if_else(is_number, texts, None).cast(pa.float64())

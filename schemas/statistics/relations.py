@@ -171,10 +171,8 @@ class ActivityRelations(OfArrays):
             codes = variants.codes[start:stop].astype(np.int64)
             row, keys, is_first = _pairs(lengths, codes, vocabulary.start, n_codes)
             begins = codes[(offsets_of(lengths)[:-1])[lengths > 0]]
-            of_pairs = _summed(keys, weights[row], weights[row] * is_first)
-            pieces.append(
-                cls._from_keys(n_codes, *of_pairs, *_summed(begins, weights[lengths > 0]))
-            )
+            pairs = _summed(keys, weights[row], weights[row] * is_first)
+            pieces.append(cls._from_keys(n_codes, *pairs, *_summed(begins, weights[lengths > 0])))
         return cls.merge(pieces)
 
     @classmethod

@@ -464,14 +464,14 @@ class _Rows:
         """Returns the messages that were taken in."""
         if not self._others:
             return self._plain
-        numbers, values, kinds, of_times, ids = zip(*self._others, strict=True)
+        numbers, values, kinds, written, ids = zip(*self._others, strict=True)
         # Texts of attributes are ISO 8601, whatever the format of those in fields.
-        texts = [t if kind == _ISO else None for kind, t in zip(kinds, of_times, strict=True)]
+        texts = [t if kind == _ISO else None for kind, t in zip(kinds, written, strict=True)]
         iso = from_iso(pa.array(texts, pa.string()), self._layout.mapping.wall_clock())
         read = iso.to_pylist()
         times = column_of_kinds(
             ["instant" if kind == _ISO else kind for kind in kinds],
-            [at if kind == _ISO else t for kind, t, at in zip(kinds, of_times, read, strict=True)],
+            [at if kind == _ISO else t for kind, t, at in zip(kinds, written, read, strict=True)],
         )
         columns = [texts_of_scalars(column) for column in zip(*values, strict=True)]
         batch = pa.RecordBatch.from_arrays(

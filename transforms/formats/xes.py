@@ -241,9 +241,9 @@ class _Names:
 
     def name(self, content: str) -> str:
         """Returns the name of the next trace with a content."""
-        of_trace = self._of_file.copy()
-        of_trace.update(content.encode())
-        digest = of_trace.digest()
+        hasher = self._of_file.copy()
+        hasher.update(content.encode())
+        digest = hasher.digest()
         self._n_named[key := int.from_bytes(digest[:8])] += 1
         return f"{digest.hex()}-{self._n_named[key]}"
 
@@ -495,14 +495,14 @@ class _Traces:
             place = self._traces[self.names.column]
             if not text_of(self._trace[place]):
                 self._trace[place] = self.names.name("".join(self._content))
-        of_events = [row[-1] for row in self._open]
-        own = end - self._trace_begin - sum(of_events)
+        numbers = [row[-1] for row in self._open]
+        own = end - self._trace_begin - sum(numbers)
         for row in self._open:
             for place in self._traces.values():
                 row[place] = self._trace[place]
             row[-1] = self._n_traces - 1
-        self._sizes += [own + size for size in of_events]
-        self._n_bytes += own * len(of_events) + sum(of_events)
+        self._sizes += [own + size for size in numbers]
+        self._n_bytes += own * len(numbers) + sum(numbers)
         self.rows += self._open
         self._open = []
 

@@ -229,8 +229,8 @@ class _Element:
         kind = _KIND_OF.get(field.type)
         if kind is None:
             raise ValueError(f"attribute {field.name!r} has type {field.type}, which XES has not")
-        of_case = is_case_attribute(name)
-        return cls(field.name, name.removeprefix(CASE_PREFIX) if of_case else name, kind, of_case)
+        is_case = is_case_attribute(name)
+        return cls(field.name, name.removeprefix(CASE_PREFIX) if is_case else name, kind, is_case)
 
     def lines(self, rows: pa.RecordBatch) -> pa.Array:
         """string[n]: the element of each row; null where it has no value."""

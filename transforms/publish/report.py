@@ -158,8 +158,8 @@ def report_html(
     """
     in_order = list(products)
     shown, told = _shown_of(in_order, log, manifest)
-    of_products = (kind_of(one).part_of_page(one, manifest.params) for one in in_order)
-    parts = [part for part in of_products if part is not None]
+    page_parts = (kind_of(one).part_of_page(one, manifest.params) for one in in_order)
+    parts = [part for part in page_parts if part is not None]
     promise = statement.Promise.of(manifest.guarantee)
     epsilon = manifest.guarantee.epsilon or 0.0
     context = {
