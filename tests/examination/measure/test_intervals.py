@@ -17,10 +17,12 @@ from tracecloak.examination.measure.intervals import (
     Chain,
     bootstrap,
     interval_coverage,
+    interval_figures,
     interval_width,
     noise_half_width,
     public_words,
 )
+from tracecloak.examination.measure.measures import EdgeWeights
 
 
 def test_coverage_and_width_by_hand() -> None:
@@ -30,6 +32,18 @@ def test_coverage_and_width_by_hand() -> None:
     nothing = np.zeros(0, np.int64)
     assert interval_coverage(nothing, nothing, nothing) is None
     assert interval_width(nothing, nothing, 1.0) is None
+
+
+def test_intervals_of_a_graph_by_hand() -> None:
+    def edges(*rows: tuple[int, int, int]) -> EdgeWeights:
+        source, target, weight = np.array(rows).T
+        return EdgeWeights(source, target, weight)
+
+    truth, released = edges((0, 1, 5), (1, 2, 9)), edges((0, 1, 4), (2, 2, 3))
+    ends = np.array([4, 0]), np.array([6, 4])
+    found = interval_figures(truth, released, *ends, half_width=2.0)
+    assert found == {"interval_coverage": 1.0, "interval_width": pytest.approx(0.75)}
+    assert interval_figures(truth, released, *ends, half_width=None)["interval_width"] is None
 
 
 @pytest.mark.parametrize(
