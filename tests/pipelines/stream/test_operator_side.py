@@ -358,7 +358,7 @@ def test_a_disk_that_is_full_is_a_reason(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("changes", "mend"),
+    ("changes", "remedy"),
     [
         (
             {"operator_port": 9464, "operator_address": "0.0.0.0", "metrics_for": "operator"},

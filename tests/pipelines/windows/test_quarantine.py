@@ -115,7 +115,7 @@ def test_after_the_claim_nothing_is_decided_any_more(
 
 
 @pytest.mark.parametrize(
-    ("name", "flags", "mend"),
+    ("name", "flags", "remedy"),
     [
         ("lake/month-1.csv", DECIDED, "can be read, and is not left out"),
         ("nothing.csv", DECIDED, "is no file that one of these windows reads"),
