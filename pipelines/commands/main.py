@@ -164,7 +164,11 @@ def _filter_log_records(form: Form) -> None:
     handler.addFilter(lambda record: not record.getMessage().startswith(_OF_THE_IMPORT))
     if not is_of_operator(form):
         handler.addFilter(OperatorLinesFilter())
-    logging.getLogger().addHandler(handler)
+    handler.name = "tracecloak"
+    root = logging.getLogger()
+    # That of an earlier command in this process would write each record once more.
+    root.handlers = [one for one in root.handlers if one.name != handler.name]
+    root.addHandler(handler)
 
 
 class _Help(argparse.HelpFormatter):

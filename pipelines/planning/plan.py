@@ -270,7 +270,7 @@ def plan_of(
     judged = tuple(public)
     if look.obstacle:  # whatever the size is
         judged = tuple(
-            replace(verdict, grade="no", recommendations=None, obstacle=look.obstacle)
+            replace(verdict, grade="no", remedies=None, obstacle=look.obstacle)
             for verdict in public
         )
     windows: list[str] = []
@@ -286,10 +286,8 @@ def plan_of(
         config=config,
         look=look,
         judged=judged,
-        against=None
-        if against is None
-        else unusable_sentence(replace(against, recommendations=None)),
-        recommendations=public[middle].recommendations if public else None,
+        against=None if against is None else unusable_sentence(replace(against, remedies=None)),
+        remedies=public[middle].remedies if public else None,
         cost=cost,
         least=least,
         warnings=[*_unread(source), *hints(look), *[look.lost_steps] * bool(look.lost_steps)],

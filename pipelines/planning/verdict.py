@@ -85,7 +85,7 @@ class Verdict:
         ends: The best and the worst that is likely.
         grade: The answer.
         n_variants: How many variants the cases have, if that is declared.
-        recommendations: What would make it better; None: that was not tried.
+        remedies: What would make it better; None: that was not tried.
         obstacle: What makes it worth nothing whatever its size, or empty.
     """
 
@@ -93,7 +93,7 @@ class Verdict:
     ends: tuple[UtilityEstimate, UtilityEstimate]
     grade: Grade
     n_variants: int | None = None
-    recommendations: Recommendations | None = None
+    remedies: Recommendations | None = None
     obstacle: str = ""
 
     @property
@@ -128,12 +128,10 @@ class Verdict:
             "case_share": _rounded([end.case_share for end in ends]),
             "noise_share": None if share is None else round(share, 4),
             "sentence": self.sentence,
-            "would_help": [] if self.recommendations is None else self.recommendations.to_json(),
+            "would_help": [] if self.remedies is None else self.remedies.to_json(),
             "other_methods": [
                 {"method": name, **verdict.to_json()}
-                for name, verdict in (
-                    () if self.recommendations is None else self.recommendations.others
-                )
+                for name, verdict in (() if self.remedies is None else self.remedies.others)
             ],
         }
 
@@ -458,7 +456,7 @@ def unusable(config: ReleaseConfig, judged: Sequence[Verdict] | None = None) -> 
 def with_recommendations(config: ReleaseConfig, verdict: Verdict) -> Verdict:
     """Returns a verdict with what would help most, which is tried on synthetic logs."""
     method, params = method_named(config.method), config.method_params
-    return replace(verdict, recommendations=recommend(method, params, verdict))
+    return replace(verdict, remedies=recommend(method, params, verdict))
 
 
 def unusable_sentence(verdict: Verdict) -> str:
@@ -468,4 +466,4 @@ def unusable_sentence(verdict: Verdict) -> str:
         f"NOT USABLE, by public numbers alone: with {n_cases:,} cases and {n_names:,} activities, "
         f"{verdict.why}."
     )
-    return said if verdict.recommendations is None else f"{said} {verdict.recommendations.sentence}"
+    return said if verdict.remedies is None else f"{said} {verdict.remedies.sentence}"

@@ -205,7 +205,8 @@ def expected_of(case: tuple[np.ndarray, ...]) -> tuple[np.ndarray, np.ndarray, n
     middle = (low + high)[shown] / 2
     right = np.concatenate([middle / np.sqrt(variances[shown]), goal / np.sqrt(of_node)])
     bounds = low[shown] - 1e-9, high[shown] + 1e-9
-    return matrix, right, lsq_linear(matrix, right, bounds, method="bvls").x
+    # Its other method, "bvls", can end beside the optimum where a step changes the cost by little.
+    return matrix, right, lsq_linear(matrix, right, bounds, tol=1e-14, max_iter=1000).x
 
 
 def counts_of(case: tuple[np.ndarray, ...]) -> np.ndarray:

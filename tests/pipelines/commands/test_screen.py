@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.releasing import csv_log, small_rows, tracecloak
+from tests.support.releasing import as_typed, csv_log, small_rows, tracecloak
 from tests.support.terminal import shown_on_a_terminal, watch
 from tracecloak.pipelines.screen.results import Result, duration, show
 
@@ -206,3 +207,11 @@ def test_nothing_steers_a_terminal_that_somebody_watches(stream: Any) -> None:
     shown = shown_on_a_terminal(given + code, stream, environment)
     assert SHOWN in shown
     assert "\x1b[2J" not in shown and not {"\u202e", "\x9b"} & set(shown)
+
+
+def test_a_second_command_in_a_process_logs_each_record_once() -> None:
+    found = []
+    for _ in range(3):
+        assert as_typed("no-such-command") == 2
+        found.append(len(logging.getLogger().handlers))
+    assert found[0] == found[1] == found[2] > 0
