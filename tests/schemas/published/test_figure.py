@@ -88,7 +88,7 @@ def test_examples() -> None:
 
 
 def naive(value: float, low: float, high: float, scale: str, span: float) -> str:
-    half = (high - low) / 2
+    half = (float(high) - float(low)) / 2
     if scale == "share":
         size, is_clear, span = min(value, 1 - value), low > 0 and high < 1, 1.0
     elif scale == "position" or value == 0:
