@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
@@ -284,12 +284,14 @@ def test_whatever_way_follows_an_answer_delta_holds(epsilon: Fraction, share: Fr
 LOG: dict[Variant, int] = {("A", "B"): 500, ("A", "C", "B"): 200, ("A", "B", "B"): 100, ("C",): 1}
 
 
-def noted(noise: Noise, epsilon: int = 2) -> tuple[ReleasedVariants, ReleasedMeasures]:
+def noted(
+    noise: Noise, number: int = 1, log: Mapping[Variant, int] = LOG
+) -> tuple[ReleasedVariants, ReleasedMeasures]:
     noting = MeasureRecorder(noise)
-    exact = histogram(LOG, VOCABULARY.names.to_pylist())
-    listened = randomness(1).with_noise(noting)
+    exact = histogram(log, VOCABULARY.names.to_pylist())
+    listened = randomness(number).with_noise(noting)
     where = Domain(VOCABULARY, 5, 1)
-    made = answer_of(JointVariants(), exact, where, Fraction(epsilon), Fraction(1, 10**6), listened)
+    made = answer_of(JOINT, exact, where, Fraction(2), DELTA, listened)
     return made, noting.measures
 
 
@@ -321,19 +323,28 @@ def test_without_noise_the_sums_are_those_of_the_log() -> None:
     assert least.value > 1 and least.deviation == 0
 
 
-@pytest.mark.parametrize("epsilon", [1, 4])
-def test_the_noise_has_the_deviation_that_is_noted(epsilon: int) -> None:
+@pytest.mark.parametrize("log", [LOG, LOGS["many"]], ids=["repeated", "scattered"])
+def test_the_noise_has_the_deviation_that_is_noted(log: dict[Variant, int]) -> None:
     """Of sums without noise and with it: their differences, in deviations, are standard normal."""
-    exact = {(row.what, row.of): row.value for row in noted(Silence(), epsilon)[1].rows()}
-    rows = [row for row in noted(Noise(), epsilon)[1].rows() if row.deviation]
-    kinds = {figures.CASES, figures.VARIANT, figures.OCCURRENCES, figures.EVENTS}
-    drawn = [
-        (row.value - exact[row.what, row.of]) / row.deviation
-        for row in rows
-        if row.what in kinds and (row.what, row.of) in exact
-    ]
-    assert len(drawn) > 8
-    assert 0.3 < float(np.std(drawn)) < 2
+    exact = {(row.what, row.of): row.value for row in noted(Silence(), 0, log)[1].rows()}
+    drawn: dict[str, list[float]] = defaultdict(list)
+    for number in range(20):
+        for row in noted(Noise(), number, log)[1].rows():
+            if row.deviation and row.what != figures.ARC_NOT_SHOWN and (row.what, row.of) in exact:
+                drawn[row.what].append((row.value - exact[row.what, row.of]) / row.deviation)
+    assert {figures.CASES, figures.OCCURRENCES, figures.EVENTS, figures.ARC} <= drawn.keys()
+    for kind, values in drawn.items():
+        error = 4 / math.sqrt(2 * len(values))
+        assert np.sqrt(np.mean(np.square(values))) == pytest.approx(1, abs=error), kind
+
+
+@pytest.mark.parametrize("threshold", [1, 3])
+def test_a_case_changes_the_balance_by_one(threshold: int) -> None:
+    """Up where its variant comes to the threshold or is above it, and else down."""
+    for n in range(1, 6):
+        fewer, more = (counted({("A",): m, ("B",): 7}) for m in (n, n + 1))
+        change = balance(more, threshold) - balance(fewer, threshold)
+        assert change == (1 if n + 1 >= threshold else -1)
 
 
 def test_cases_of_long_loops_begin_and_end_as_they_do() -> None:
