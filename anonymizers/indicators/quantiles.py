@@ -201,7 +201,7 @@ def count_within(value: float, half: float) -> tuple[float, float]:
 # and above, can be chosen, too.
 #
 # Several quantiles can be read from the running sums of all bins at once, the factorised counts
-# of `rigorous.clip_by_rank`; from about four on they err less.
+# of `rigorous.bought`; from about four on they err less.
 
 
 @dataclass(frozen=True)
@@ -293,7 +293,7 @@ def quantiles_of_running(
     An interval has whole bins, as nothing is known of where in a bin cases lie.
 
     Args:
-        running: float64[n_bins], what `clip_by_rank.measured_ranks` returns, with noise, in cases.
+        running: float64[n_bins], what `bought.measured_ranks` returns, with noise, in cases.
         quantiles: Which, ascending.
         half_width: Half the interval that holds the noise of each number with probability 0.95.
     """

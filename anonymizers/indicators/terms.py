@@ -6,7 +6,7 @@ pairs, by step. A case is in one group. It changes
 * the number of cases of a group by 1. Where cases are only told apart into those that count and all
   others, 1/2 is added for the one and taken off for the other, and half of all cases added again;
 * a centred sum by half the distance of the bounds, one for each step that is told apart;
-* a histogram by 1 in one bin, and its running sums as `clip_by_rank` says;
+* a histogram by 1 in one bin, and its running sums as `rigorous.bought` says;
 * the events by who does them by as many as count of a case.
 
 So what a unit changes of all terms together is bounded by the sum of these over its cases, whatever
@@ -26,7 +26,7 @@ import numpy as np
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_one_cell
 from tracecloak.anonymizers.indicators import summands
 from tracecloak.anonymizers.indicators.declared import Indicator, Measured, Workload
-from tracecloak.anonymizers.rigorous import bought as clip_by_rank
+from tracecloak.anonymizers.rigorous import bought
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.traces import TraceBatch
@@ -112,8 +112,8 @@ class _OfIndicator:
 
     def summand(self, known: Known) -> summands.Summand:
         """What a case adds."""
-        steps, bought = known.steps(self.indicator), known.selected_us(self.indicator)
-        return summands.summand_of(self.indicator, steps, bought)
+        steps, selected = known.steps(self.indicator), known.selected_us(self.indicator)
+        return summands.summand_of(self.indicator, steps, selected)
 
     def places(self, traces: TraceBatch, known: Known) -> np.ndarray:
         """int64[n_cases], the group of each case, or -1."""
@@ -215,7 +215,7 @@ class BinsOf(_OfIndicator):
         """See `CasesOf`."""
         if not self.is_measured:
             return 1
-        return clip_by_rank.RANK_UNITS if self.is_running else UNITS
+        return bought.RANK_UNITS if self.is_running else UNITS
 
     @property
     def n_bins(self) -> int:
@@ -229,7 +229,7 @@ class BinsOf(_OfIndicator):
     def changed(self) -> Sensitivity:
         """See `CasesOf`."""
         if self.is_running:
-            return _beside(clip_by_rank.changed_ranks(self.n_bins), self.n_steps)
+            return _beside(bought.changed_ranks(self.n_bins), self.n_steps)
         return _beside(of_one_cell().times(self.units), self.n_steps)
 
     def n_cells(self, known: Known) -> int:
@@ -242,7 +242,7 @@ class BinsOf(_OfIndicator):
         if not self.is_running:
             return counts.ravel() * self.units
         # From the longest downwards, as of clips; `cases_from` reads it the same way.
-        return np.array([clip_by_rank.measured_ranks(row) for row in counts], np.int64).ravel()
+        return np.array([bought.measured_ranks(row) for row in counts], np.int64).ravel()
 
     def bins(self, traces: TraceBatch, known: Known) -> np.ndarray:
         """Returns int64[n_groups * n_steps, n_bins], cases by bin."""

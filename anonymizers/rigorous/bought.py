@@ -245,7 +245,7 @@ def length_part(quantile: Fraction, max_units: int, verb: str, round_name: str =
     """Returns the part that buys the length at which cases are cut.
 
     It is the shortest of the grid that no more than the rest of the noisy number of cases exceeds;
-    how many exceed each is known with noise as in `clip_by_rank`.
+    how many exceed each is known with noise as for a clip.
 
     Args:
         quantile: Share of the cases that it shall not cut.

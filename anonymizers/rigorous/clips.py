@@ -1,6 +1,6 @@
 """The norm to which cases are scaled down: public, or chosen on the log and paid for.
 
-How it is chosen is in `clip_by_rank`; here are the grid of norms, what is counted for it, and what
+How it is chosen is in `bought`; here are the grid of norms, what is counted for it, and what
 it has to spend.
 """
 
@@ -104,12 +104,12 @@ def choose_clip(
 ) -> int:
     """Returns the square of the norm of `norm_grid` that about `rank` cases exceed.
 
-    See `clip_by_rank.place_of_rank`.
+    See `bought.place_of_rank`.
 
     Args:
         cases: int64[n_grid+1], cases in each bucket of the grid; the last lie above it.
         allowance: What the choice may spend.
-        rank: See `clip_by_rank.rank_of_clip`.
+        rank: See `bought.rank_of_clip`.
         max_units: Cases of one unit.
         randomness: The release's.
         purpose: What the choice is for; one of its own for each.
@@ -145,7 +145,7 @@ def clip_part(
     Args:
         norms: Counts cases by norm.
         share: See `Sums`.
-        rank: How many cases shall exceed it, see `clip_by_rank.rank_of_clip`.
+        rank: How many cases shall exceed it, see `bought.rank_of_clip`.
         max_units: Cases of one unit.
         units: Lattice steps of one occurrence.
     """

@@ -31,6 +31,7 @@ from tracecloak.anonymizers.rigorous.bought import (
     likely_names,
     measured_ranks,
     place_of_rank,
+    rank_of_clip,
     weights_of_names,
 )
 from tracecloak.anonymizers.rigorous.budget import Allowance, Choice, Sums, budget_of
@@ -241,6 +242,23 @@ def histogram(norms: dict[int, int]) -> np.ndarray:
 def own(max_units: int = 1) -> Allowance:
     need = clips.ranks_need("clip", Fraction(1), max_units)
     return budget_of(Fraction(1), Fraction(1, 10**6), (need,)).means["clip"]
+
+
+def test_the_rank_grows_with_the_noise_of_all_cells_that_are_likely_to_be_kept() -> None:
+    assert rank_of_clip(4.0, 120, 10, 1.5) == pytest.approx(6 * math.sqrt(120))
+    assert rank_of_clip(4.0, 361_200, 600, 1.5) == pytest.approx(6 * math.sqrt(24 * 600))
+    assert rank_of_clip(4.0, 10**6, 10, 8, n_bins=24) == pytest.approx(32 * math.sqrt(24 * 240))
+
+
+def test_few_enough_cases_exceed_a_clip_that_is_not_below_the_median() -> None:
+    # 100 cases on a grid of four: 40 up to the first, then 30, 20, 8, and 2 beyond all.
+    longer = cases_from(measured_ranks(np.array([40, 30, 20, 8, 2])))
+    assert np.rint(longer).tolist() == [100, 60, 30, 10, 2]
+    for rank, margin, place in [
+        (31, 0, 1), (29, 0, 2), (29, 2, 1), (3, 0, 3), (1, 0, 3), (1e9, 0, 1), (1e9, 10.5, 0),
+    ]:  # fmt: skip
+        assert place_of_rank(longer, rank, margin) == place
+    assert place_of_rank(np.zeros(5), 10) == place_of_rank(np.full(5, -3.0), 10) == 0
 
 
 def test_a_clip_needs_a_block_of_the_gaussian_budget() -> None:
