@@ -129,6 +129,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a float for a decimal": (lambda: calibration.exact(cast(Any, 0.1)), "expected a decimal"),
     "a delta of 2": (lambda: composed_epsilon((), Fraction(2)), "delta must be"),
     "a block without change": (lambda: Block("b", (9, 1), Fraction(0)), "must be positive"),
+    "a block without a denominator": (lambda: Block("b", (9, 0), ONE), "must be positive"),
     "a block with next to no noise": (lambda: Block("b", (1, 1), ONE), "must be above 2"),
     "a third as a decimal": (lambda: decimal_text(Fraction(1, 3)), "no finite decimal"),
     "a divisor of 0": (lambda: Interval.of(1) / Interval.of(0), "not proven to be positive"),
