@@ -343,7 +343,7 @@ def _disk_of(folder: str) -> int:
 _NOT_SYNCHRONISED = 5
 # More than its structure takes on any machine.
 _N_BYTES = 256
-_MEND = "have all machines synchronise their time, such as by chrony or systemd-timesyncd"
+_REMEDY = "have all machines synchronise their time, such as by chrony or systemd-timesyncd"
 
 
 def check_clock(setting: Setting) -> Iterator[CheckResult]:
@@ -353,7 +353,7 @@ def check_clock(setting: Setting) -> Iterator[CheckResult]:
     except (OSError, AttributeError):
         state = -1  # the kernel cannot be asked here
     if state == _NOT_SYNCHRONISED:
-        yield "warning", f"no time service keeps this machine's clock right: {_MEND}"
+        yield "warning", f"no time service keeps this machine's clock right: {_REMEDY}"
     elif state >= 0:
         yield "ok", "a time service keeps this machine's clock right"
     ledger = setting.ledger
@@ -378,7 +378,7 @@ def compared(before: float, stamp: float, after: float, whose: str) -> CheckResu
         if by > limit:
             return "failure", (
                 f"this machine's clock is {by:,.0f} s {side} that {whose}: windows and steps "
-                f"would begin and end at a wrong time; {_MEND}"
+                f"would begin and end at a wrong time; {_REMEDY}"
             )
     return "ok", f"this machine's clock is that {whose}, within {limit:.0f} s"
 

@@ -409,7 +409,7 @@ class ReleaseRegistry:
         """What comes after the release is visible.
 
         Raises:
-            AfterReleaseError: It failed; running the release again mends it.
+            AfterReleaseError: It failed; running the release again is the remedy.
         """
         folder = self.folder
         try:

@@ -54,7 +54,7 @@ _SCOPE_DIGITS = 32
 # Of many files so many are read together, until so many units are taken in together; files on
 # another file system so many at a time.
 _N_FILES, _N_UNITS, _N_READERS = 64, 1 << 20, 8
-_MEND = (
+_REMEDY = (
     "Nothing of this schedule is released until the book is restored from a backup; if it is lost, "
     "release under another schedule, whose windows are charged in addition"
 )
@@ -305,7 +305,7 @@ class CaseRegistry:
             raise CaseRegistryError(
                 f"windows of this schedule were counted under book key {_key_of(other)}, not "
                 f"{self._key_fingerprint}: name that key with book_key, or restore book.secret of "
-                f"its key store. {_MEND}"
+                f"its key store. {_REMEDY}"
             )
 
     def _written(self, scope: str, label: str, n_left_out: int, units: CountedUnits) -> str:
@@ -371,7 +371,7 @@ class CaseRegistry:
             what = f"was changed: it is not what {self._ledger.place} says"
         if what or data is None:
             raise CaseRegistryError(
-                f"{path}, the file of the book of what window {label} counted, {what}. {_MEND}"
+                f"{path}, the file of the book of what window {label} counted, {what}. {_REMEDY}"
             )
         try:
             head, _, body = data.partition(b"\n")
@@ -386,7 +386,7 @@ class CaseRegistry:
         if (file.scope, file.label) != (scope, label):
             raise CaseRegistryError(
                 f"{path} is of window {file.label} of scope {file.scope}, and "
-                f"{self._ledger.place} names it for window {label}. {_MEND}"
+                f"{self._ledger.place} names it for window {label}. {_REMEDY}"
             )
         return file
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tracecloak.transforms.batch.job import DeadLetter
 
 
-# --- What findings in records are called, and what mends them; never a value of the data. ---------
+# --- The names of findings in records, and their remedies; never a value of the data. -------------
 
 
 # What the operator is told where a release was paid for, and nothing of its input could be read.
@@ -192,7 +192,7 @@ _WORDS = {
 
 
 def _words(finding: Finding, by_what: dict[str, Finding], source: EventSource) -> tuple[str, str]:
-    """Returns what is wrong with the records, and what mends it."""
+    """Returns what is wrong with the records, and the remedy."""
     mapping, file = source.mapping, source.files[finding.file]
     if finding.what == reasons.NO_TIME:
         return _time(mapping)

@@ -170,7 +170,7 @@ class Verdict:
 def judged_at(
     method: Anonymizer, params: Any, n_cases: int, n_variants: int | None = None
 ) -> Verdict:
-    """Returns the verdict for a number of cases, without what would mend it.
+    """Returns the verdict for a number of cases, without the remedy.
 
     It is of public numbers alone, or of what was released before.
 

@@ -445,7 +445,7 @@ def released(run: Run) -> Outcome:
             if ended is error:
                 raise
             raise ended from error
-        with _once_visible(run, AfterReleaseError):  # running the release again mends a failure
+        with _once_visible(run, AfterReleaseError):  # a rerun remedies a failure
             assert run.key is not None  # the run is claimed
             log_findings(run.source, run.dead_letter)
             if not run.driver.is_local and (changed := run.unchanged.changed()) is not None:

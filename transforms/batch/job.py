@@ -58,7 +58,7 @@ _OPERATOR = logging.getLogger("tracecloak.operator")
 # --- Decisions that are kept, so that a run that goes on after one was cut off draws nothing anew.
 
 
-_MEND = "the release cannot be finished; give it up with `tracecloak ledger forfeit`"
+_REMEDY = "the release cannot be finished; give it up with `tracecloak ledger forfeit`"
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class KeptDraws:
         return cast(Decision, self._read(path, key, round_name, about))
 
     def _read(self, path: str, key: ReleaseKey, round_name: str, about: bytes) -> Decision | None:
-        message = read_sealed(path, key, round_name, _MEND)
+        message = read_sealed(path, key, round_name, _REMEDY)
         if message is None:
             return None
         if not hmac.compare_digest(message[: len(about)], about):

@@ -48,7 +48,7 @@ _HONOURED = frozenset(
         *("typeWidening-preview", "v2Checkpoint", "vacuumProtocolCheck"),
     )
 )
-_MEND = "have its engine write the current rows into a folder of Parquet, and name that as log"
+_REMEDY = "have its engine write the current rows into a folder of Parquet, and name that as log"
 _MAPPING = "delta.columnMapping."
 
 
@@ -68,7 +68,7 @@ def snapshot(place: str, version: int | None) -> Snapshot:
     table = _table(place, version)
     if unknown := sorted(set(table.protocol().reader_features or ()) - _HONOURED):
         raise InputSchemaError(
-            f"the table delta:{place} has {', '.join(unknown)}, which is not supported; {_MEND}"
+            f"the table delta:{place} has {', '.join(unknown)}, which is not supported; {_REMEDY}"
         )
     return Snapshot(table.version(), tuple(_files(table, place)))
 
@@ -85,7 +85,7 @@ def _table(place: str, version: int | None) -> DeltaTable:
         ) from None
     except (DeltaError, ValueError):
         raise InputSchemaError(
-            f"the log of table delta:{place} is damaged or has an unknown feature; {_MEND}"
+            f"the log of table delta:{place} is damaged or has an unknown feature; {_REMEDY}"
         ) from None
     if version is None or version == table.version():
         return table
@@ -121,7 +121,8 @@ def _files(table: DeltaTable, place: str) -> Iterator[SourceFile]:
         yield SourceFile(0, uri, n_bytes, given, seen=Seen(columns, deleted.pop(uri, b"")))
     if deleted:
         raise InputSchemaError(
-            f"the table delta:{place} lists deleted rows of {len(deleted):,} unknown files; {_MEND}"
+            f"the table delta:{place} lists deleted rows of {len(deleted):,} unknown files; "
+            f"{_REMEDY}"
         )
 
 

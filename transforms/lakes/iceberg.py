@@ -45,7 +45,7 @@ except ImportError:
 # called otherwise in older files. The files themselves are read like any other Parquet.
 
 
-_MEND = (
+_REMEDY = (
     "have the engine that keeps the table rewrite its files, as Spark does with rewrite_data_files"
 )
 # Hidden partitions whose values are periods of time, by the names of their transforms.
@@ -138,7 +138,7 @@ def _files(table: Table, place: str, version: int) -> Iterator[SourceFile]:
         tasks = list(scan.plan_files())
     except (ValueError, NotImplementedError):
         raise InputSchemaError(
-            f"the table iceberg:{place} has unsupported lists, as equality deletes; {_MEND}"
+            f"the table iceberg:{place} has unsupported lists, as equality deletes; {_REMEDY}"
         ) from None
     for task in tasks:
         _check_file(task.file, place)
@@ -164,7 +164,7 @@ def _check_file(file: DataFile, place: str) -> None:
     if kind != "PARQUET" or file.key_metadata is not None:
         what = f"files of {kind}" if kind != "PARQUET" else "encrypted files"
         raise InputSchemaError(
-            f"the table iceberg:{place} has {what}, not Parquet in clear; {_MEND}"
+            f"the table iceberg:{place} has {what}, not Parquet in clear; {_REMEDY}"
         )
 
 
@@ -176,7 +176,7 @@ def _columns(table: Table, schema: Schema, place: str) -> Iterator[SeenColumn]:
         if field.initial_default is not None:
             raise InputSchemaError(
                 f"the table iceberg:{place} has a default of column {field.name!r} for old files, "
-                f"which is not supported; {_MEND}"
+                f"which is not supported; {_REMEDY}"
             )
         kind = types.field(field.name).type
         yield SeenColumn(field.name, kind, names.get(field.field_id, ()), field.field_id)
@@ -218,7 +218,7 @@ def _deleted(table: Table, task: FileScanTask, place: str) -> bytes:
         lists = [_places(table, file, task.file.file_path) for file in task.delete_files]
     except ValueError:
         raise InputSchemaError(
-            f"the table iceberg:{place} has an unsupported list of deleted rows; {_MEND}"
+            f"the table iceberg:{place} has an unsupported list of deleted rows; {_REMEDY}"
         ) from None
     places = np.concatenate(lists)
     is_deleted = np.zeros(int(places.max(initial=-1)) + 1, bool)

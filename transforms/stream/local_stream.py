@@ -66,7 +66,7 @@ _GROWN = 3
 # SQLite holds up to a billion bytes in a value.
 _MOST_BYTES = 1 << 28
 _PAGE_BYTES = 1 << 14
-_MEND = (
+_REMEDY = (
     "Restore the whole key store as it was when the stream stopped, if there is such a copy; else "
     "begin another epoch, which is another spend"
 )
@@ -337,7 +337,7 @@ class LocalState:
             raise self._damaged() from None
 
     def _damaged(self) -> TracecloakError:
-        return TracecloakError(f"{self._path} is not what tracecloak wrote there. {_MEND}")
+        return TracecloakError(f"{self._path} is not what tracecloak wrote there. {_REMEDY}")
 
 
 _LAST = (1 << 63) - 1
@@ -358,7 +358,7 @@ def outdated_state_error(path: str, decided: int, next_step: int | None) -> Trac
         f"step {decided} of this epoch was decided, as its files, its receipt or the ledger say, "
         f"and {path}, which must have it, {what}: it was deleted, restored from a copy, or "
         f"belongs to another machine or runner. Cases could count twice, and noise be drawn twice. "
-        f"{_MEND}"
+        f"{_REMEDY}"
     )
 
 

@@ -72,8 +72,10 @@ if TYPE_CHECKING:
 
 
 _ENDING = ".decision"
-_MEND = "what the step released is not known; begin another epoch, which is another spend"
-_LOGS_MEND = "which logs the epoch reads is not known; set them with `tracecloak stream positions`"
+_REMEDY = "what the step released is not known; begin another epoch, which is another spend"
+_SET_POSITIONS = (
+    "which logs the epoch reads is not known; set them with `tracecloak stream positions`"
+)
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class KeptSteps:
         Raises:
             TracecloakError: The kept release was changed.
         """
-        message = read_sealed(*_sealed(self.folder, "step", step, key), _MEND)
+        message = read_sealed(*_sealed(self.folder, "step", step, key), _REMEDY)
         return None if message is None else DecidedStep.from_kept(step, message, self.kind)
 
     def keep(self, decided: DecidedStep, key: ReleaseKey) -> DecidedStep:
@@ -137,7 +139,7 @@ class KeptLogs:
 
         number = _last(self.folder, "logs") or 0
         place = _sealed(self.folder, "logs", number, self.key.resolve())
-        message = read_sealed(*place, _LOGS_MEND) or b"{}"
+        message = read_sealed(*place, _SET_POSITIONS) or b"{}"
         return number, {name: KnownLog.from_json(log) for name, log in json.loads(message).items()}
 
     def keep(self, number: int, logs: Mapping[str, KnownLog]) -> None:
