@@ -159,13 +159,13 @@ class AnonymizeEventLog(beam.PTransform):
         """Pays, and wires reading, grouping, the method's rounds, and the rows of the release."""
         config, key = self._config, self._key
         elements = elements_of(events, config)
-        settling: PipelineFinalization | None = None
+        finalization: PipelineFinalization | None = None
         if key is not None:
             release_id, digest = str(config.release_id), config.noise_digest
             spec = ReleaseSpec(config.method, config.method_params, release_id, key, digest)
         else:
             place = {"output": rows_output(config), "staging_area": None}
-            job, settling = claim(config.model_copy(update=place), elements, events.pipeline)
+            job, finalization = claim(config.model_copy(update=place), elements, events.pipeline)
             assert job is not None  # no such release has files that could be there
             spec = job.target.spec
         read = read_rows(events, elements, config, spec.operator_folder)
@@ -178,9 +178,9 @@ class AnonymizeEventLog(beam.PTransform):
             ).with_output_types(pa.RecordBatch)
         else:
             released = released_once(events.pipeline, self._product, parts["products"])
-        if settling is not None:
+        if finalization is not None:
             made = pvalue.AsIter(parts["products"])
-            once(events.pipeline, "NoteCases", _note_cases, settling, made)
+            once(events.pipeline, "NoteCases", _note_cases, finalization, made)
         if self._rows is not None:
             released = released | "ReleasedRows" >> self._rows
         if not self._with_rejects:
@@ -245,8 +245,8 @@ def shown(config: ReleaseConfig) -> dict[str, Any]:
     }
 
 
-def _note_cases(settling: PipelineFinalization, products: Any) -> Iterable[Any]:
-    settling.note_cases()
+def _note_cases(finalization: PipelineFinalization, products: Any) -> Iterable[Any]:
+    finalization.note_cases()
     return ()
 
 
@@ -305,22 +305,22 @@ class WriteRelease(beam.PTransform):
         """Pays, and wires all of the release from its rows to its commit."""
         config, pipeline = self._config, events.pipeline
         elements = elements_of(events, config)
-        job, settling = claim(config, elements, pipeline)
+        job, finalization = claim(config, elements, pipeline)
         release_id = str(config.release_id)
         folder = ReleaseFolder(absolute(config.output), release_id).final
         made: Any = ()
         digest: Any = ()
-        run_spec = settling if job is None else job.target.spec
+        run_spec = finalization if job is None else job.target.spec
         if run_spec is not None:
             read = read_rows(events, elements, config, run_spec.operator_folder)
             if job is not None:
                 made = pvalue.AsIter(
                     write_release(read["traces"], job.target, config.shards, read["checked"])
                 )
-            if settling is not None:
-                digest = pvalue.AsIter(digested(read["traces"], settling.key))
+            if finalization is not None:
+                digest = pvalue.AsIter(digested(read["traces"], finalization.key))
         row = beam.Row(release_id=release_id, folder=folder)
-        written = once(pipeline, "Written", _written, row, settling, made, digest)
+        written = once(pipeline, "Written", _written, row, finalization, made, digest)
         written.element_type = _WRITTEN
         return written
 
@@ -331,11 +331,11 @@ class WriteRelease(beam.PTransform):
 
 def _written(
     row: beam.Row,
-    settling: PipelineFinalization | None,
+    finalization: PipelineFinalization | None,
     made: Iterable[Any],
     digest: Iterable[Chunk],
 ) -> list[beam.Row]:
     """Ends a release once it is there, and returns what is said of it."""
-    if settling is not None:
-        settling.settle(only(digest).by_name["rows"])
+    if finalization is not None:
+        finalization.finalize(only(digest).by_name["rows"])
     return [row]

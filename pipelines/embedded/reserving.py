@@ -28,8 +28,8 @@ from tracecloak.pipelines.budget.opening import store_of
 from tracecloak.pipelines.budget.registry import ReleaseRegistry
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.embedded.elements import Elements
-from tracecloak.pipelines.release.opening import opened, recognised
-from tracecloak.pipelines.release.run import claimed, job_of
+from tracecloak.pipelines.release.opening import open_run, recognise
+from tracecloak.pipelines.release.run import job_of, reserve_budget
 from tracecloak.pipelines.release.values import Run
 from tracecloak.pipelines.runners.on_beam import BeamDriver
 from tracecloak.schemas.errors import UsageError
@@ -80,7 +80,7 @@ class PipelineFinalization:
         """Whether anything is noted that rows can be compared with."""
         return (read_if_there(self._path) or b"").startswith(f"{self.about} ".encode())
 
-    def settle(self, digest: InputDigest) -> None:
+    def finalize(self, digest: InputDigest) -> None:
         """Notes of which rows a release was made, and does what comes after it is visible.
 
         Raises:
@@ -154,7 +154,7 @@ def claim(
     source = EventSource(
         (), config.source_format, elements.mapping, is_unordered=elements.kind != "batches"
     )
-    run = opened(config, BeamDriver(runner, options), source)
+    run = open_run(config, BeamDriver(runner, options), source)
     books, folder = run.books, run.folder
     if books.store.is_in_database:  # workers settle in a copy of it
         raise UsageError(
@@ -162,14 +162,14 @@ def claim(
             "machine that stays"
         )
     with books.store.alone(folder.output, folder.release_id):
-        standing = books.look()
-        if standing.state in ("visible", "released"):
-            recognised(run, standing)
-            assert standing.receipt is not None  # it was recognised by it
+        state = books.look()
+        if state.state in ("visible", "released"):
+            recognise(run, state)
+            assert state.receipt is not None  # it was recognised by it
             if run.driver.is_local:
-                settling = PipelineFinalization.of(run, standing.receipt.key_fingerprint)
-                if settling.has_rows:
-                    return None, settling
+                finalization = PipelineFinalization.of(run, state.receipt.key_fingerprint)
+                if finalization.has_rows:
+                    return None, finalization
             _LOG.warning(
                 "release %s is in %s already: nothing is read or paid, and whether it was made of "
                 "these rows is not known",
@@ -177,13 +177,13 @@ def claim(
                 folder.output,
             )
             return None, None
-        run = claimed(run, standing)
+        run = reserve_budget(run, state)
         try:
             # Another pipeline of this release may be at work: each builds in a place of its own.
             folder = replace(run.folder, attempt=uuid.uuid4().hex[:16])
             job = job_of(replace(run, books=replace(run.books, folder=folder)))
         except BaseException:
-            assert run.key is not None  # the run is claimed
+            assert run.key is not None  # its budget is reserved
             run.books.void(run.key.fingerprint)
             raise
     if not run.driver.is_local:

@@ -42,8 +42,8 @@ from tracecloak.pipelines.frames.frame_source import AnyFrame, FrameSource
 from tracecloak.pipelines.keys.receipts import snapshot_of
 from tracecloak.pipelines.planning.names import names_of
 from tracecloak.pipelines.planning.plan import Plan
-from tracecloak.pipelines.release.opening import books_of, fingerprint_of, opened
-from tracecloak.pipelines.release.run import redact_foreign_errors, released
+from tracecloak.pipelines.release.opening import books_of, fingerprint_of, open_run
+from tracecloak.pipelines.release.run import make_release, redact_foreign_errors
 from tracecloak.pipelines.release.values import STARTING_STATES, Outcome
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.flags import IN_MEMORY
@@ -241,7 +241,7 @@ def release(
         config = _config(method, params, {"output": output, "release_id": release_id, **keys})
         source = _source(frame, config).with_digest()
         with _named(config, source) as named:
-            run = opened(named, driver_of(IN_MEMORY, ()), source)
+            run = open_run(named, driver_of(IN_MEMORY, ()), source)
             if run.books.look().state in STARTING_STATES:
                 epsilon, delta = spent(named)
                 takes = "has no finite epsilon"
@@ -250,7 +250,7 @@ def release(
                 left = remaining_text(run.books.ledger, named.account)
                 _LOG.warning("release %s %s; %s", run.folder.release_id, takes, left)
             with _operator_alone():
-                outcome = released(run)
+                outcome = make_release(run)
         return _released(named, source, outcome, began_s, keys)
 
 

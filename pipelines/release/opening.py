@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # --- A run is opened: what it needs is there, and its input is looked at; nothing is paid yet. ----
 
 
-def opened(
+def open_run(
     config: ReleaseConfig,
     driver: Driver,
     source: EventSource | None = None,
@@ -148,16 +148,16 @@ _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
 
 
-def recognised(run: Run, standing: ReleaseState) -> Run:
+def recognise(run: Run, state: ReleaseState) -> Run:
     """Returns a run whose release is visible, once what was left to do is done.
 
     Raises:
         UsageError: The release that is there is another.
         AfterReleaseError: What is left to do failed again.
     """
-    receipt = standing.receipt
+    receipt = state.receipt
     assert receipt is not None  # or nobody could tell whose it is
-    if standing.state == "visible":  # cut off after its commit: visible, whatever is read now
+    if state.state == "visible":  # cut off after its commit: visible, whatever is read now
         run = _built_as(run, receipt)
         run.books.finish(receipt.key_fingerprint)
         if set(receipt.origin.files) <= set(run.files):
@@ -173,24 +173,24 @@ def recognised(run: Run, standing: ReleaseState) -> Run:
     return replace(run, receipt=receipt)
 
 
-def resume_run(run: Run, standing: ReleaseState, asked: Callable[[str], Reservation]) -> Run:
+def resume_run(run: Run, state: ReleaseState, requested: Callable[[str], Reservation]) -> Run:
     """Returns a run that goes on with what was drawn, once what cannot be gone on with is ended.
 
     Args:
         run: As it was opened.
-        standing: What its release is now: given up, drawn, or reserved.
-        asked: Returns what the run would reserve, by the fingerprint of its key.
+        state: What its release is now: given up, drawn, or reserved.
+        requested: Returns what the run would reserve, by the fingerprint of its key.
 
     Raises:
         UsageError: What it reads is no longer there, or the configuration or the payer is another.
         TracecloakError: It may not be finished, as its noise is of another version; or what it
             reserved cannot be given back.
     """
-    books, receipt = run.books, standing.receipt
+    books, receipt = run.books, state.receipt
     assert receipt is not None  # or nobody could tell that it was begun
-    if standing.state == "given up":
+    if state.state == "given up":
         books.end_abandoned(receipt)
-    elif standing.state == "drawn":
+    elif state.state == "drawn":
         now, then = origin_of(run), receipt.origin
         if receipt.config_digest != run.config.digest:
             raise receipt.cannot_go_on("the configuration changed")
@@ -210,7 +210,7 @@ def resume_run(run: Run, standing: ReleaseState, asked: Callable[[str], Reservat
     elif not (
         not receipt.changed_in(run.input_fingerprint, run.config.digest)
         and receipt.origin == origin_of(run)
-        and books.is_charged_as(asked(receipt.key_fingerprint))
+        and books.is_charged_as(requested(receipt.key_fingerprint))
     ):
         # Cut off before it drew anything, and another release, payer or price now.
         books.begin_anew(receipt)

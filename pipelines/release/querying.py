@@ -188,7 +188,7 @@ class QueryExtension(Extension):
             self._warnings = FirstLook.at(run.config, run.source).warnings
         return job
 
-    def settle(self, run: Run) -> None:
+    def finalize(self, run: Run) -> None:
         """Takes back the note of the result, which went with the workplace."""
         forget_result(run.books.store, run.folder)
 

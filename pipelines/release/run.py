@@ -20,9 +20,9 @@ from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.planning.findings import FirstLook, log_findings
 from tracecloak.pipelines.release.opening import (
     as_charged,
-    opened,
+    open_run,
     origin_of,
-    recognised,
+    recognise,
     resume_run,
 )
 from tracecloak.pipelines.release.values import (
@@ -103,52 +103,52 @@ def warn_of_overlaps(reservation: Reservation, ledger: Ledger) -> None:
         )
 
 
-def claimed(run: Run, standing: ReleaseState) -> Run:
+def reserve_budget(run: Run, state: ReleaseState) -> Run:
     """Returns a run that is paid and may draw, once its gate is passed.
 
     Args:
         run: As it was opened.
-        standing: What its release is now.
+        state: What its release is now.
 
     Raises:
         TracecloakError: It may not be made, or not be finished, or not be paid.
     """
     books, config, folder = run.books, run.config, run.folder
 
-    def asked(key_fingerprint: str) -> Reservation:
+    def requested(key_fingerprint: str) -> Reservation:
         reservation = reservation_of(config, folder, key_fingerprint)
         for concern in run.concerns:
             reservation = concern.reserved(reservation)
         return reservation
 
-    def asked_and_told(key_fingerprint: str) -> Reservation:
-        reservation = asked(key_fingerprint)
-        if standing.state == "drawn":
+    def checked(key_fingerprint: str) -> Reservation:
+        reservation = requested(key_fingerprint)
+        if state.state == "drawn":
             reservation = as_charged(books, reservation)
         if config.guarantee.kind == "syntactic":
             warn_of_overlaps(reservation, books.ledger)
         return reservation
 
-    refusal = books.refusal(standing)
-    receipt = standing.receipt
+    refusal = books.refusal(state)
+    receipt = state.receipt
     if refusal is not None:
-        if standing.state == "withdrawn" and receipt is not None:
+        if state.state == "withdrawn" and receipt is not None:
             books.store.commit(receipt.output, receipt.release_id)  # as of a store played back
         raise refusal
-    if standing.state in ("given up", "drawn", "reserved"):
-        run = resume_run(run, standing, asked)
+    if state.state in ("given up", "drawn", "reserved"):
+        run = resume_run(run, state, requested)
         books = run.books
     require_writable("output", run.folder.output)
     if config.dead_letter is not None:
         require_writable("dead_letter", config.dead_letter)
     run.folder.prepare()
     digests = run.input_fingerprint, config.digest
-    key, begun = books.reserve(digests, origin_of(run), asked_and_told)
+    key, begun = books.reserve(digests, origin_of(run), checked)
     return replace(run, key=key, receipt=begun)
 
 
 def job_of(run: Run) -> Job:
-    """Returns what the driver is given, once everything is claimed that is counted.
+    """Returns what the driver is given, once every unit that counts is reserved.
 
     A run that ends with this process passes its gate where the first round decides, and one on a
     cluster before it is submitted: it may outlive whoever started it.
@@ -157,7 +157,7 @@ def job_of(run: Run) -> Job:
         TracecloakError: Nothing was drawn, unless the ledger says so.
     """
     books, config, key, driver = run.books, run.config, run.key, run.driver
-    assert key is not None  # the run is claimed
+    assert key is not None  # its budget is reserved
     folder = run.folder
     if not driver.is_local:
         # The job of a command that was killed may go on, and must keep its files.
@@ -203,7 +203,7 @@ def job_of(run: Run) -> Job:
     )
     for concern in run.concerns:
         job = concern.claim(run, job)
-    # What was claimed may be part of what the release says of itself.
+    # What was reserved may be part of what the release says of itself.
     job = replace(job, target=replace(job.target, manifest=manifest_of_run(run)))
     if not driver.is_local:
         folder.note_at_work()
@@ -211,7 +211,7 @@ def job_of(run: Run) -> Job:
     return job
 
 
-# --- A run that failed is settled: what became of it is written down, and its error has the remedy.
+# --- A run that failed is finalized: its result is recorded, and its error has the remedy. --------
 
 
 _STAYS_SPENT = (
@@ -225,7 +225,7 @@ def finalize_failed(run: Run, error: BaseException) -> BaseException:
 
     What may have drawn noise stays spent, and its key stays for another run.
     """
-    assert run.key is not None  # the run is claimed
+    assert run.key is not None  # its budget is reserved
     log_findings(run.source, run.dead_letter)
     books, folder = run.books, run.folder
     try:
@@ -268,7 +268,7 @@ def finalize_failed(run: Run, error: BaseException) -> BaseException:
     return raised
 
 
-# --- What comes after a release is visible: the run is settled, and its operator is told. ---------
+# --- What comes after a release is visible: the run is finalized, and reported. -------------
 # The operator gets the outcome and an edition of the statement.
 
 
@@ -382,7 +382,7 @@ def _text(value: Fraction | None) -> str | None:
 
 
 # --- `tracecloak release`: from a configuration to a committed release, or to nothing at all. -----
-# A release is five steps over one value, a `Run`: it is opened, claimed, run, settled and told.
+# A release is five steps over one value, a `Run`: open, reserve, execute, finalize, report.
 # What only some releases need hangs on a table beside them, see `concerns`.
 
 
@@ -406,10 +406,10 @@ def run_release(
     """
     with redact_foreign_errors():
         config = config.with_flags_of_beam(beam_arguments)
-        run = opened(config, driver_of(config.runner, beam_arguments))
+        run = open_run(config, driver_of(config.runner, beam_arguments))
         if confirm is not None:
             require_confirmation(run, confirm)
-        return released(run)
+        return make_release(run)
 
 
 @contextlib.contextmanager
@@ -423,7 +423,7 @@ def redact_foreign_errors() -> Iterator[None]:
         raise unwrap_error(error) from error
 
 
-def released(run: Run) -> Outcome:
+def make_release(run: Run) -> Outcome:
     """Makes the release that a run was opened for, unless it exists.
 
     Raises:
@@ -434,10 +434,10 @@ def released(run: Run) -> Outcome:
         run.books.store.alone(folder.output, folder.release_id),
         operator_log(run.dead_letter.folder),
     ):
-        standing = run.books.look()
-        if standing.state in ("visible", "released"):
-            return outcome_of(recognised(run, standing), was_released_before=True)
-        run = claimed(run, standing)
+        state = run.books.look()
+        if state.state in ("visible", "released"):
+            return outcome_of(recognise(run, state), was_released_before=True)
+        run = reserve_budget(run, state)
         try:
             run.driver.run(job_of(run))
         except BaseException as error:
@@ -446,7 +446,7 @@ def released(run: Run) -> Outcome:
                 raise
             raise ended from error
         with _once_visible(run, AfterReleaseError):  # a rerun remedies a failure
-            assert run.key is not None  # the run is claimed
+            assert run.key is not None  # its budget is reserved
             log_findings(run.source, run.dead_letter)
             if not run.driver.is_local and (changed := run.unchanged.changed()) is not None:
                 _LOG.warning(
@@ -457,5 +457,5 @@ def released(run: Run) -> Outcome:
                 )
             run.books.finish(run.key.fingerprint)
             for concern in run.concerns:
-                concern.settle(run)
+                concern.finalize(run)
         return outcome_of(run, was_released_before=False)

@@ -164,7 +164,7 @@ class Extension:
         """Returns what the release says of itself."""
         return manifest
 
-    def settle(self, run: Run) -> None:
+    def finalize(self, run: Run) -> None:
         """Does what is left to do once the release is visible."""
 
     def tell(self, run: Run, outcome: Outcome) -> Outcome:
@@ -245,7 +245,7 @@ def manifest_of(
 
 def manifest_of_run(run: Run) -> ReleaseManifest:
     """Returns what the release of a run says of itself, once it is paid."""
-    assert run.receipt is not None  # the run is claimed
+    assert run.receipt is not None  # its budget is reserved
     beam_version, is_by_name = run.driver.beam_version, run.source.is_by_name
     return manifest_of(run.config, run.receipt, beam_version, run.concerns, is_by_name)
 

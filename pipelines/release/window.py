@@ -129,7 +129,7 @@ class WindowExtension(Extension):
             LedgerError: A file of the book is missing or changed, or the ledger cannot be used.
         """
         opened, key = self._opened, run.key
-        assert opened is not None and key is not None  # the run is claimed
+        assert opened is not None and key is not None  # its budget is reserved
         part = opened.part(run.operator_folder)
         job = replace(job, part=part)
         keyed_release = run.books.keyed_release(key.fingerprint)
@@ -170,7 +170,7 @@ class WindowExtension(Extension):
         }
         return replace(manifest, window=facts)
 
-    def settle(self, run: Run) -> None:
+    def finalize(self, run: Run) -> None:
         """Removes the copy of the units that the run read."""
         if self._frozen is not None:
             remove_folder(self._frozen)

@@ -21,8 +21,8 @@ from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.outcomes.lineage import LineageRun, events_sent, now_us
-from tracecloak.pipelines.release.opening import opened
-from tracecloak.pipelines.release.run import redact_foreign_errors, released
+from tracecloak.pipelines.release.opening import open_run
+from tracecloak.pipelines.release.run import make_release, redact_foreign_errors
 from tracecloak.pipelines.release.values import Outcome
 from tracecloak.pipelines.release.window import check_book_key, known_scope, moment
 from tracecloak.pipelines.runners.driver import driver_of
@@ -447,7 +447,7 @@ def _ended(
         with lineage_sent(config, lineage) as noted:
             with redact_foreign_errors():
                 driver = driver_of(config.runner, beam_arguments)
-                outcome = released(opened(config, driver, listed=listed))
+                outcome = make_release(open_run(config, driver, listed=listed))
             noted(outcome.folder.final)
         status = "already_released" if outcome.was_released_before else "released"
     except TracecloakError as error:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-# --- NowAndThen: something that stays true for hours is logged once a minute at most. -------------
+# --- RateLimiter: something that stays true for hours is logged once a minute at most. -----------
 
 
 class RateLimiter:
