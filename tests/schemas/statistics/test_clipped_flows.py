@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
+from tests.support.logs import MINUTE, Log, cases_of, event_logs, histogram, trace_batch
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
@@ -26,6 +26,7 @@ from tracecloak.schemas.statistics.clipped_flows import (
     _floored_roots_of_any_size,
     cells_of_flows,
 )
+from tracecloak.schemas.statistics.variant_flows import FlowCells, VariantFlows
 
 Cell = tuple[str, str, int]
 
@@ -208,3 +209,18 @@ def test_a_float_that_falls_on_the_wrong_side_of_an_integer_is_put_right():
         )
         floats_off[math.floor(clip / math.sqrt(s)) - exact] += 1
     assert set(floats_off) == {-1, 0, 1}, floats_off
+
+
+@pytest.mark.parametrize(
+    "cells", [FlowCells.of(2, 5, 1000), FlowCells.of(2, 5, 30), FlowCells.without_positions(2, 5)]
+)
+def test_the_possible_cells_of_variants_are_those_that_some_case_has(cells: FlowCells) -> None:
+    """But for arcs from the last event of a longest case to another, where it has its own bin."""
+    variants = [v for n in range(1, 6) for v in itertools.product("AB", repeat=n)]
+    flows = VariantFlows.from_variants(histogram(dict.fromkeys(variants, 1), "AB"), cells)
+    possible, reached = set(cells.possible.tolist()), {*flows.keys.tolist(), cells.cases}
+    assert len(possible) == len(cells.possible) == cells.n_possible and reached <= possible
+    block, arc = np.divmod(np.array(sorted(possible - reached), int), cells.side**2)
+    is_alone = np.count_nonzero(cells.blocks == cells.blocks[5]) == 1
+    assert block.tolist() == [cells.blocks[5]] * (4 * is_alone)
+    assert (arc % cells.side < 2).all()
