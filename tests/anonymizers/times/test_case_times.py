@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,12 @@ from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, as_released, cases_of, event_logs, trace_batch
 from tracecloak.anonymizers.contract.counters import Counted
+from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.times import case_times
 from tracecloak.anonymizers.times.case_classes import LONGEST_VARIANT, MOST_VARIANTS, CaseClasses
 from tracecloak.anonymizers.times.case_spans import SpansDecision
 from tracecloak.anonymizers.times.case_starts import Periods
-from tracecloak.anonymizers.times.case_times import NoisySums, agreeing_table
+from tracecloak.anonymizers.times.case_times import NoisySums, agreeing_table, n_periods_of
 from tracecloak.anonymizers.times.time_bins import TimeBins, time_borders
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
@@ -154,6 +156,13 @@ def some_blocks(generator: np.random.Generator, truth: np.ndarray) -> list[Noisy
             NoisySums(axes, exact + generator.normal(0, deviation, exact.shape), deviation)
         )
     return blocks
+
+
+@pytest.mark.parametrize(("n_cases", "expected"), [(0, 2), (5_000, 4), (10_000, 8), (10**6, 24)])
+def test_larger_logs_have_more_periods(n_cases: int, expected: int) -> None:
+    """Forty deviations a period: of Laplace noise of scale 3 / epsilon."""
+    allowance = Allowance(Fraction(3) * Fraction(1414214, 10**6) / 30)
+    assert n_periods_of(n_cases, allowance, 1) == expected
 
 
 @pytest.mark.parametrize("seed", range(4))

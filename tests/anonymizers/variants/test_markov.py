@@ -66,6 +66,18 @@ def naive_vector(variant: Variant, cells: FlowCells) -> Counter[int]:
     return vector
 
 
+def test_what_lacks_of_occurrences_is_added_where_activities_are_come_to_unseen() -> None:
+    """A is begun with more often than it occurs; of 60 B and 40 C half come, and leave, unseen."""
+    starts, whole = np.array([50.0, 0, 0]), np.zeros((3, 4))
+    whole[0, 1], whole[0, 2], whole[1, 3] = 30, 20, 30
+    known = markov.KnownEnds(starts, whole, np.array([40.0, 60, 40]), 70.0)
+    begun, arcs = markov._completed(starts, whole, known)
+    come = np.array([0, 30, 20, 40])
+    assert begun == pytest.approx([50, 20 * 30 / 50, 20 * 20 / 50])
+    expected = np.maximum(whole, np.outer([0, 30, 40], come / come.sum()))
+    assert arcs == pytest.approx(expected)
+
+
 @pytest.mark.parametrize("generator", [MARKOV, PURE], ids=lambda g: g.name)
 @given(counts=variant_counts())
 def test_sums_are_those_of_the_cases_one_by_one(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -161,6 +162,17 @@ def test_a_graph_in_which_an_activity_cannot_be_told_from_its_ends_is_not_read()
         graph = replace(GRAPH, names=pa.array(["A", "B", name]))
         with pytest.raises(ValueError, match="start or the end"):
             ReleasedGraph.from_json(graph.to_json())
+
+
+@pytest.mark.parametrize("count", [2**62 - 1, 2**62, 1.0, True])
+def test_counts_of_edges_are_whole_numbers_whose_sum_is_one_too(count: Any) -> None:
+    body = replace(GRAPH, **{name: value[:1] for name, value in vars(GRAPH).items()}).to_json()
+    body["edges"] = [{**body["edges"][0], "count": count, "low": 0, "high": 0}]
+    if count == 2**62 - 1:
+        assert ReleasedGraph.from_json(body).counts.tolist() == [count]
+    else:
+        with pytest.raises(ValueError, match="whole numbers"):
+            ReleasedGraph.from_json(body)
 
 
 # --- Sums -----------------------------------------------------------------------------------------
