@@ -139,11 +139,11 @@ def test_errors_name_extras_that_exist() -> None:
     named = set()
     for _, tree in parsed_sources():
         for node in ast.walk(tree):
-            place = {"missing_extra": 2, "import_extra": 3}
-            if isinstance(node, ast.Call) and (call := ast.unparse(node.func)) in place:
-                extra = node.args[place[call]]
-                named.add(extra.value if isinstance(extra, ast.Constant) else None)
-    named.discard(None)  # a variable
+            match node:
+                case ast.Call(
+                    ast.Name("missing_extra"), [_, _, ast.Constant(extra), *_]
+                ) | ast.Call(ast.Name("import_extra"), [_, _, _, ast.Constant(extra), *_]):
+                    named.add(extra)
     assert {"measures", "mining", "report", "gcp", "pubsub"} <= named
     assert named <= set(SETUP.extras_require)
 
