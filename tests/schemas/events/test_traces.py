@@ -27,7 +27,12 @@ from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.events import ActivityVocabulary, attribute_column, event_schema
+from tracecloak.schemas.events.events import (
+    RELEASED_SCHEMA,
+    ActivityVocabulary,
+    attribute_column,
+    event_schema,
+)
 from tracecloak.schemas.events.traces import (
     INDIVIDUAL_ID,
     TraceBatch,
@@ -302,3 +307,11 @@ def test_an_activity_is_read_by_its_new_name(closed: bool) -> None:
     events, rejects = canonical({**columns, "timestamp": ["2026-01-01"] * 4}, mapping)
     assert events.column("activity").to_pylist() == ["B", "C", "A"]
     assert rejects.column("record").to_pylist() == [3]
+
+
+def test_rows_are_the_events_of_one_case_after_the_other() -> None:
+    rows = trace_batch([("d", "B", 2), ("c", "B", 3), ("c", "A", 1)]).to_rows()
+    assert rows.schema.equals(RELEASED_SCHEMA)
+    columns = [rows.column(i).to_pylist() for i in range(2)]
+    assert columns == [["d", "c", "c"], ["B", "A", "B"]]
+    assert rows.column(2).cast("int64").to_pylist() == [2, 1, 3]
