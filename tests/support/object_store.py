@@ -36,7 +36,8 @@ class ObjectStore(LocalFileSystem):
         return False
 
     def _list(self, prefix: str) -> Iterator[FileMetadata]:
-        for path in sorted(self.root.rglob("*")):
+        bucket = prefix.removeprefix("objects://").partition("/")[0]
+        for path in sorted((self.root / bucket).rglob("*")):
             name = f"objects://{path.relative_to(self.root)}"
             if path.is_file() and name.startswith(prefix):
                 yield FileMetadata(name, path.stat().st_size)
