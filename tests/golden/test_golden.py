@@ -14,6 +14,7 @@ from tests.support.examples import examples_of
 from tests.support.releasing import fix_key
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 RECORDED = releases.recorded()
 SCENARIOS = releases.scenarios()
@@ -53,8 +54,25 @@ def test_the_release_is_the_recorded_one(
     if ("embedding" in name or name == "pretsa 1") and sys.version_info >= (3, 14):
         pytest.skip("gensim is not there for this Python")
     fix_key(monkeypatch)
-    found = releases.as_json(SCENARIOS[name](tmp_path))
-    expected = RECORDED["digests"][name]
+    check(tmp_path, name)
+
+
+@pytest.mark.parametrize("method", [m if m == "private-log" else at_night(m) for m in METHODS])
+def test_a_release_that_is_cut_off_is_finished_with_the_recorded_bytes(
+    tmp_path: Path, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each method; catches a decision that is made anew, under the key of the second run."""
+    for secret in (b"k" * 32, b"other" * 7):
+        fix_key(monkeypatch, secret[:32])
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ReleaseFolder, "commit", pytest.fail)
+            assert list(SCENARIOS[f"{method} 0"](tmp_path)) == [releases.EXIT_CODE]
+    check(tmp_path, f"{method} 0")
+
+
+def check(folder: Path, name: str) -> None:
+    """Makes a release, and compares it with the recorded one."""
+    found, expected = releases.as_json(SCENARIOS[name](folder)), RECORDED["digests"][name]
     if releases.versions() != RECORDED["versions"]:
         # Of equally good layouts of a picture, scipy's solver takes another one in each version.
         found, expected = (
