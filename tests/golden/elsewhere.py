@@ -129,7 +129,9 @@ class _Renaming(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             import pydantic
 
             more: dict[str, Any] = {_NEUTRAL: (int, 0)}
-            module.Params = pydantic.create_model("Params", __base__=module.Params, **more)
+            for own in ("Params", "NamesParams"):
+                model = pydantic.create_model(own, __base__=getattr(module, own), **more)
+                setattr(module, own, model)
 
 
 def _rename_modules() -> None:
