@@ -167,8 +167,7 @@ def _filter_log_records(form: Form) -> None:
     handler.name = "tracecloak"
     root = logging.getLogger()
     # That of an earlier command in this process would write each record once more.
-    root.handlers = [one for one in root.handlers if one.name != handler.name]
-    root.addHandler(handler)
+    root.handlers = [*(one for one in root.handlers if one.name != handler.name), handler]
 
 
 class _Help(argparse.HelpFormatter):

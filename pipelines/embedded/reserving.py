@@ -162,12 +162,12 @@ def claim(
             "machine that stays"
         )
     with books.store.alone(folder.output, folder.release_id):
-        state = books.look()
-        if state.state in ("visible", "released"):
-            recognise(run, state)
-            assert state.receipt is not None  # it was recognised by it
+        found = books.look()
+        if found.state in ("visible", "released"):
+            recognise(run, found)
+            assert found.receipt is not None  # it was recognised by it
             if run.driver.is_local:
-                finalization = PipelineFinalization.of(run, state.receipt.key_fingerprint)
+                finalization = PipelineFinalization.of(run, found.receipt.key_fingerprint)
                 if finalization.has_rows:
                     return None, finalization
             _LOG.warning(
@@ -177,7 +177,7 @@ def claim(
                 folder.output,
             )
             return None, None
-        run = reserve_budget(run, state)
+        run = reserve_budget(run, found)
         try:
             # Another pipeline of this release may be at work: each builds in a place of its own.
             folder = replace(run.folder, attempt=uuid.uuid4().hex[:16])

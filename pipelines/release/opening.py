@@ -148,16 +148,16 @@ _LOG = logging.getLogger("tracecloak")
 _OPERATOR = logging.getLogger("tracecloak.operator")
 
 
-def recognise(run: Run, state: ReleaseState) -> Run:
+def recognise(run: Run, found: ReleaseState) -> Run:
     """Returns a run whose release is visible, once what was left to do is done.
 
     Raises:
         UsageError: The release that is there is another.
         AfterReleaseError: What is left to do failed again.
     """
-    receipt = state.receipt
+    receipt = found.receipt
     assert receipt is not None  # or nobody could tell whose it is
-    if state.state == "visible":  # cut off after its commit: visible, whatever is read now
+    if found.state == "visible":  # cut off after its commit: visible, whatever is read now
         run = _built_as(run, receipt)
         run.books.finish(receipt.key_fingerprint)
         if set(receipt.origin.files) <= set(run.files):
@@ -173,12 +173,12 @@ def recognise(run: Run, state: ReleaseState) -> Run:
     return replace(run, receipt=receipt)
 
 
-def resume_run(run: Run, state: ReleaseState, requested: Callable[[str], Reservation]) -> Run:
+def resume_run(run: Run, found: ReleaseState, requested: Callable[[str], Reservation]) -> Run:
     """Returns a run that goes on with what was drawn, once what cannot be gone on with is ended.
 
     Args:
         run: As it was opened.
-        state: What its release is now: given up, drawn, or reserved.
+        found: What its release is now: given up, drawn, or reserved.
         requested: Returns what the run would reserve, by the fingerprint of its key.
 
     Raises:
@@ -186,11 +186,11 @@ def resume_run(run: Run, state: ReleaseState, requested: Callable[[str], Reserva
         TracecloakError: It may not be finished, as its noise is of another version; or what it
             reserved cannot be given back.
     """
-    books, receipt = run.books, state.receipt
+    books, receipt = run.books, found.receipt
     assert receipt is not None  # or nobody could tell that it was begun
-    if state.state == "given up":
+    if found.state == "given up":
         books.end_abandoned(receipt)
-    elif state.state == "drawn":
+    elif found.state == "drawn":
         now, then = origin_of(run), receipt.origin
         if receipt.config_digest != run.config.digest:
             raise receipt.cannot_go_on("the configuration changed")

@@ -103,12 +103,12 @@ def warn_of_overlaps(reservation: Reservation, ledger: Ledger) -> None:
         )
 
 
-def reserve_budget(run: Run, state: ReleaseState) -> Run:
+def reserve_budget(run: Run, found: ReleaseState) -> Run:
     """Returns a run that is paid and may draw, once its gate is passed.
 
     Args:
         run: As it was opened.
-        state: What its release is now.
+        found: What its release is now.
 
     Raises:
         TracecloakError: It may not be made, or not be finished, or not be paid.
@@ -123,20 +123,20 @@ def reserve_budget(run: Run, state: ReleaseState) -> Run:
 
     def checked(key_fingerprint: str) -> Reservation:
         reservation = requested(key_fingerprint)
-        if state.state == "drawn":
+        if found.state == "drawn":
             reservation = as_charged(books, reservation)
         if config.guarantee.kind == "syntactic":
             warn_of_overlaps(reservation, books.ledger)
         return reservation
 
-    refusal = books.refusal(state)
-    receipt = state.receipt
+    refusal = books.refusal(found)
+    receipt = found.receipt
     if refusal is not None:
-        if state.state == "withdrawn" and receipt is not None:
+        if found.state == "withdrawn" and receipt is not None:
             books.store.commit(receipt.output, receipt.release_id)  # as of a store played back
         raise refusal
-    if state.state in ("given up", "drawn", "reserved"):
-        run = resume_run(run, state, requested)
+    if found.state in ("given up", "drawn", "reserved"):
+        run = resume_run(run, found, requested)
         books = run.books
     require_writable("output", run.folder.output)
     if config.dead_letter is not None:
@@ -434,10 +434,10 @@ def make_release(run: Run) -> Outcome:
         run.books.store.alone(folder.output, folder.release_id),
         operator_log(run.dead_letter.folder),
     ):
-        state = run.books.look()
-        if state.state in ("visible", "released"):
-            return outcome_of(recognise(run, state), was_released_before=True)
-        run = reserve_budget(run, state)
+        found = run.books.look()
+        if found.state in ("visible", "released"):
+            return outcome_of(recognise(run, found), was_released_before=True)
+        run = reserve_budget(run, found)
         try:
             run.driver.run(job_of(run))
         except BaseException as error:

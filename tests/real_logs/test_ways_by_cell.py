@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.logs, pytest.mark.slow]
 def test_a_cell_is_as_it_was_recorded(
     logs_folder: Path, file: str, n_cases: int, epsilon: str, is_distinct: bool
 ) -> None:
-    """Profile and activities exactly, and medians of 9 keys within 60 % of the recorded ones.
+    """Profile and activities exactly, and medians of 45 keys within 40 % of the recorded ones.
 
     Keys scatter a single distance by some 20 %; ways differ by up to a factor of 8.
     """
@@ -36,7 +36,7 @@ def test_a_cell_is_as_it_was_recorded(
     [cell] = [c for c in recorded() if (c.log, c.n_cases, c.epsilon, c.is_distinct) == key]
     sampled = distinct_samples if is_distinct else samples
     [traces] = [s for s in sampled(each_event_once(logs_folder, file)) if s.n_cases == n_cases]
-    again = measured(file, traces, epsilon, 9, is_distinct=is_distinct)
+    again = measured(file, traces, epsilon, 45, is_distinct=is_distinct)
     assert (again.cases, again.n_names) == (cell.cases, cell.n_names)
     for way in WAYS:
-        assert np.median(again.distances[way]) == pytest.approx(cell.median(way), rel=0.6)
+        assert np.median(again.distances[way]) == pytest.approx(cell.median(way), rel=0.4)

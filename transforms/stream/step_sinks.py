@@ -73,9 +73,7 @@ if TYPE_CHECKING:
 
 _ENDING = ".decision"
 _REMEDY = "what the step released is not known; begin another epoch, which is another spend"
-_SET_POSITIONS = (
-    "which logs the epoch reads is not known; set them with `tracecloak stream positions`"
-)
+_POSITIONS = "which logs the epoch reads is not known; set them with `tracecloak stream positions`"
 
 
 @dataclass(frozen=True)
@@ -139,7 +137,7 @@ class KeptLogs:
 
         number = _last(self.folder, "logs") or 0
         place = _sealed(self.folder, "logs", number, self.key.resolve())
-        message = read_sealed(*place, _SET_POSITIONS) or b"{}"
+        message = read_sealed(*place, _POSITIONS) or b"{}"
         return number, {name: KnownLog.from_json(log) for name, log in json.loads(message).items()}
 
     def keep(self, number: int, logs: Mapping[str, KnownLog]) -> None:

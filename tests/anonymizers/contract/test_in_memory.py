@@ -15,11 +15,7 @@ from tests.support.keys import release_key
 from tests.support.paper_log import canonical_events, table_1
 from tests.support.rounds import rows_of
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
-from tracecloak.anonymizers.contract.in_memory import (
-    INPUT_DIGEST,
-    anonymise,
-    group_into_traces,
-)
+from tracecloak.anonymizers.contract.in_memory import INPUT_DIGEST, anonymise, group_into_traces
 from tracecloak.anonymizers.contract.method import Products
 
 Rows = list[tuple[str, str, int]]

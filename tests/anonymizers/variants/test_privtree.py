@@ -20,13 +20,7 @@ from tests.support.generators import spends_of
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
 from tracecloak.anonymizers.variants.generator import Domain
-from tracecloak.anonymizers.variants.privtree import (
-    PrivTree,
-    SplitRule,
-    SplitTree,
-    complete,
-    grow,
-)
+from tracecloak.anonymizers.variants.privtree import PrivTree, SplitRule, SplitTree, complete, grow
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.statistics.variants import VariantHistogram
