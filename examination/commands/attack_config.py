@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tracecloak.examination.commands import add_table_flags
 from tracecloak.pipelines.commands.flags import add_release_flags, file_to_write
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Form, Result, show
@@ -18,16 +19,7 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.configuration.config import ReleaseConfig
 
 
-# --- What the attacks share: the flag of the report, what is shown of it, and a window's release. -
-
-
-def add_report_flag(parser: argparse.ArgumentParser) -> None:
-    """Adds the flag that names the report."""
-    parser.add_argument(
-        "--report",
-        required=True,
-        help="JSON file to write; FILE.md and FILE.html are written beside it",
-    )
+# --- What the attacks share: what is shown of a report, and a window's release. -------------------
 
 
 def show_report(
@@ -70,12 +62,7 @@ def one_window_config(config: ReleaseConfig) -> tuple[ReleaseConfig, list[str]]:
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of a release and of the audit."""
     parser.usage = "tracecloak attack config [CONFIG] --report FILE.json [FLAG ...]"
-    add_report_flag(parser)
-    parser.add_argument(
-        "--releases",
-        type=int,
-        help="releases of each log of a pair (default 20,000; fewer where they take long)",
-    )
+    add_table_flags(parser, "attack", "attack_config")
     add_release_flags(parser, argv, config, {"output": "Not looked at: nothing is released."})
 
 

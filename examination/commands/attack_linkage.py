@@ -9,54 +9,33 @@ import argparse
 from collections.abc import Sequence
 
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
-from tracecloak.examination.commands.attack_config import add_report_flag, show_report
+from tracecloak.examination.commands import add_table_flags
+from tracecloak.examination.commands.attack_config import show_report
 from tracecloak.examination.evaluation.origin import as_released
 from tracecloak.examination.linkage import logs as linkage_logs
 from tracecloak.examination.linkage.knowledge import DEFAULT_SAMPLES, LARGEST_SIZE, Settings
 from tracecloak.examination.linkage.run import LinkageReport, link
 from tracecloak.examination.measure.behaviour_measures import RESOURCE
 from tracecloak.pipelines.budget.opening import store_at
-from tracecloak.pipelines.commands.flags import add_log_flags, file_to_write, listed
+from tracecloak.pipelines.commands.flags import (
+    ORIGINAL_HELP,
+    add_log_flags,
+    file_to_write,
+    listed,
+)
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.screen.results import showing_progress
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.statistics.background_knowledge import UNIT_US
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the releases, of their log and of what is known."""
-    parser.add_argument(
-        "release",
-        metavar="RELEASE",
-        help="folders of releases, or paths or globs of released logs, separated by commas",
-    )
-    add_report_flag(parser)
-    add_log_flags(
-        parser,
-        "paths or globs of the original log, separated by commas; by default that of --config",
-    )
-    parser.add_argument(
-        "--sensitive",
-        help="attributes of the case as they are released, separated by commas: case:NAME, or "
-        "case:NAME=COLUMN where the original's column is called otherwise; by default none",
-    )
-    parser.add_argument(
-        "--time_unit", choices=list(UNIT_US), help="how exactly times are known (default hours)"
-    )
-    parser.add_argument(
-        "--sizes",
-        help="how many elements are known, separated by commas, from 0 to "
-        f"{LARGEST_SIZE} (default all)",
-    )
-    parser.add_argument(
-        "--samples",
-        type=int,
-        help="attacks to draw where not all are gone through; the error of a share falls with its "
-        f"square root (default {DEFAULT_SAMPLES:,})",
-    )
+    words = {"largest_size": LARGEST_SIZE, "samples": DEFAULT_SAMPLES}
+    add_table_flags(parser, "attack", "attack_linkage", **words)
+    add_log_flags(parser, ORIGINAL_HELP)
 
 
 def run(given: Given) -> int:

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tracecloak.examination.commands import add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import UsageError
@@ -43,18 +44,7 @@ _KINDS = {
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the method, and whether all are listed."""
-    parser.add_argument(
-        "method",
-        metavar="METHOD",
-        nargs="?",
-        help="show this one in full; by default list those that most people need",
-    )
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        default=None,
-        help="list all methods; by default the four that most people need",
-    )
+    add_table_flags(parser, "catalogue")
 
 
 def words() -> Sequence[str]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tracecloak.examination.commands import add_table_flags
 from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write, listed
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
@@ -16,46 +17,12 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     """Adds those of the logs, the methods and the budgets."""
     from tracecloak.examination.comparison import compare
 
-    parser.add_argument(
-        "--log", required=True, help="logs, each a path or a glob, separated by commas"
-    )
-    parser.add_argument(
-        "--output",
-        required=True,
-        help="page of charts to write, which ends in .html; its results go to .json beside it, and "
-        "rows to .jsonl, where those that are there are kept",
-    )
-    parser.add_argument("--methods", help="separated by commas; by default all that are comparable")
-    parser.add_argument(
-        "--peers",
-        help="methods of others to compare with, separated by commas: travas; private-pgm, which "
-        "needs its authors' library, mbi (pip install mbi); and palsyn, whose figures on some "
-        "public logs are recorded, since it cannot run here; by default none",
-    )
-    epsilons = ",".join(compare.DEFAULT_EPSILONS)
-    parser.add_argument("--epsilons", help=f"separated by commas (default {epsilons})")
-    parser.add_argument(
-        "--delta", help=f"of methods that need one (default {compare.DEFAULT_DELTA})"
-    )
-    parser.add_argument(
-        "--repetitions",
-        type=int,
-        help=f"releases of each method, log and epsilon (default {compare.DEFAULT_REPETITIONS})",
-    )
-    parser.add_argument(
-        "--max_minutes",
-        type=float,
-        help="of each log, after which no release of it is begun; the same command goes on where "
-        "it was (default: no end)",
-    )
-    parser.add_argument(
-        "--mine",
-        type=int,
-        nargs="?",
-        const=compare.DEFAULT_MINED,
-        help="also mine a process from so many of them, "
-        f"{compare.DEFAULT_MINED} if no number is given, and judge it by the log, which takes "
-        "seconds each; by default none; needs the extra mining",
+    add_table_flags(
+        parser,
+        "compare",
+        epsilons=",".join(compare.DEFAULT_EPSILONS),
+        delta=compare.DEFAULT_DELTA,
+        repetitions=compare.DEFAULT_REPETITIONS,
     )
     add_reading_flags(parser)
 

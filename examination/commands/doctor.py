@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from tracecloak.examination.commands import add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.schemas.errors import UsageError
 
@@ -22,20 +23,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         from tracecloak.pipelines.commands.flags import add_release_flags as add_flags_of_run
     add_flags_of_run(parser, argv, config)
     parser.usage = "tracecloak doctor CONFIG [FLAG ...] [FLAG OF BEAM ...]"
-    parser.add_argument(
-        "--probe",
-        action="store_true",
-        default=None,
-        help="write one file into the staging area and remove it, and have a worker elsewhere do a "
-        "small job; by default nothing is written",
-    )
-    parser.add_argument(
-        "--sample",
-        type=int,
-        metavar="N",
-        help="of a stream of Kafka, decode N messages from before start, on a terminal only; "
-        "nothing is committed, charged or written; by default no message is read",
-    )
+    add_table_flags(parser, "doctor")
 
 
 def run(given: Given) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from tracecloak.examination.commands import add_table_flags
 from tracecloak.pipelines.commands.flags import ORIGINAL_HELP, add_log_flags, file_to_write
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
@@ -12,22 +13,8 @@ from tracecloak.pipelines.screen.results import Result, show
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the release, of its log and of the report."""
-    parser.add_argument("release", metavar="RELEASE", help="folder of a release, or of releases")
+    add_table_flags(parser, "evaluate")
     add_log_flags(parser, ORIGINAL_HELP)
-    parser.add_argument(
-        "--output",
-        required=True,
-        help="report to write: FILE.json, and FILE.md and FILE.html beside it",
-    )
-    parser.add_argument(
-        "--key_store",
-        help="folder of the key store, whose ledger can tell that the release is of another log; "
-        "by default the usual one, if there is one",
-    )
-    parser.add_argument(
-        "--ledger",
-        help="URL of the ledger, or env:NAME or file:PATH; by default that of the key store",
-    )
 
 
 def run(given: Given) -> int:

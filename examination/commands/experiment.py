@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from tracecloak.examination.commands import add_table_flags
 from tracecloak.pipelines.commands.flags import add_flag, add_reading_flags, file_to_write, listed
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, quantity, show
@@ -23,46 +24,18 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     )
 
     parser.usage = "tracecloak experiment NAME --log LOG --output FOLDER [FLAG ...]"
-    parser.add_argument("name", metavar="NAME", help=f"one of {', '.join(PAPERS)}")
-    parser.add_argument(
-        "--log", required=True, help="logs, each a path or a glob, separated by commas"
+    add_table_flags(
+        parser,
+        "experiment",
+        names=", ".join(PAPERS),
+        files=REPORT_FILES,
+        minutes=DEFAULT_MINUTES,
+        repetitions=DEFAULT_REPETITIONS,
     )
-    parser.add_argument(
-        "--output",
-        required=True,
-        help=f"folder to write {REPORT_FILES} to; rows that are there are not computed again",
-    )
-    parser.add_argument(
-        "--full",
-        action="store_true",
-        help="run the paper's whole grid, however long it takes (by default a part of it that an "
-        "hour on two cores does for a log of the paper's size)",
-    )
-    parser.add_argument(
-        "--max_minutes",
-        type=float,
-        help="begin no release after that; the same command goes on with the "
-        f"rest (by default {DEFAULT_MINUTES:g}, and with --full there is no end)",
-    )
-    parser.add_argument("--methods", help="separated by commas; by default all of the experiment")
     kinds = [PAPERS[name] for name in argv if name in PAPERS][:1] or list(PAPERS.values())
-    parser.add_argument(
-        "--repetitions", type=int, help=f"releases of each cell (default {DEFAULT_REPETITIONS})"
-    )
     if specs := [kind.spec for kind in kinds if kind.spec["has_models"]]:
-        mined = sorted({str(spec.get("mined", "all")) for spec in specs})
-        parser.add_argument(
-            "--mine",
-            type=int,
-            help="of so many of them a process is mined, which takes most of the time (default "
-            f"{' or '.join(mined)}); needs the extra mining",
-        )
-        parser.add_argument(
-            "--patience",
-            type=float,
-            help="seconds after which a mined process is given up, and said to be (default "
-            f"{DEFAULT_PATIENCE:g})",
-        )
+        mined = " or ".join(sorted({str(spec.get("mined", "all")) for spec in specs}))
+        add_table_flags(parser, "experiment_with_models", mined=mined, patience=DEFAULT_PATIENCE)
     added: set[str] = set()
     for kind in kinds:
         group = parser.add_argument_group(f"of {kind.name}")

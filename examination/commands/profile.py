@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tracecloak.examination.commands import add_table_flags
 from tracecloak.pipelines.commands.flags import add_reading_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
@@ -19,23 +20,8 @@ _MAX_RECORDS = 1_000_000
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the log, of how much of it is read, and of the file."""
-    parser.add_argument(
-        "--log", required=True, help="paths or globs of the log, separated by commas"
-    )
+    add_table_flags(parser, "profile", max_records=_MAX_RECORDS)
     add_reading_flags(parser)
-    parser.add_argument(
-        "--max_records",
-        type=int,
-        help=f"how many records are read, from the first file on; by default {_MAX_RECORDS:,}",
-    )
-    parser.add_argument(
-        "--output",
-        help="JSON file to write, for nobody else to read; by default one in the operator's folder "
-        "of the key store",
-    )
-    parser.add_argument(
-        "--key_store", help="folder of the key store; by default the usual one of this user"
-    )
 
 
 def run(given: Given) -> int:

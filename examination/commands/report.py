@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
+from tracecloak.examination.commands import add_table_flags
 from tracecloak.pipelines.commands.flags import ORIGINAL_HELP, add_log_flags, file_to_write, listed
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
@@ -15,39 +16,8 @@ from tracecloak.schemas.errors import TracecloakError, UsageError
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the release, of its log and of what is looked at."""
-    parser.add_argument("release", metavar="RELEASE", help="folder of a release, or of releases")
+    add_table_flags(parser, "report")
     add_log_flags(parser, ORIGINAL_HELP)
-    parser.add_argument(
-        "--output",
-        help="page to write; by default report.html among what is the operator's of this release "
-        "in the key store",
-    )
-    parser.add_argument(
-        "--attack",
-        help="report of `tracecloak attack config` to show, a JSON file; by default none",
-    )
-    parser.add_argument(
-        "--curve",
-        nargs="?",
-        const="0.25,0.5,1,2,4,8",
-        metavar="EPSILONS",
-        help="run the method again with these epsilons, by commas, for a picture of risk and use: "
-        "without a value with 0.25 to 8; by default it is not run",
-    )
-    parser.add_argument(
-        "--no_linkage",
-        action="store_true",
-        default=None,
-        help="play no linkage attacks, slow on large logs; by default they are played",
-    )
-    parser.add_argument(
-        "--key_store", help="folder of the key store; by default the usual one, if there is one"
-    )
-    parser.add_argument(
-        "--ledger",
-        help="URL of the ledger, or env:NAME or file:PATH; by default that of the key store",
-    )
-    parser.add_argument("--account", default="default", help="account that paid (default default)")
 
 
 def run(given: Given) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from tracecloak.examination.commands import add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, quantity, show
 
@@ -16,22 +17,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     written = [form for form in FORMATS.builtins.values() if form.writer is not None]
     plain = ", ".join(form.endings[0] for form in written if not form.is_packed)
     packed = ", ".join(form.endings[0] for form in written if form.is_packed)
-    parser.add_argument("--cases", type=int, required=True, help="number of cases")
-    parser.add_argument(
-        "--output",
-        required=True,
-        help=f"file to write, of the format that its ending tells: {plain}, each also with .gz; "
-        f"or {packed}",
-    )
-    parser.add_argument(
-        "--patients",
-        type=int,
-        help="number of people whose cases these are; by default none is named",
-    )
-    parser.add_argument(
-        "--vocabulary",
-        help="file to write its activities to, which are public, one a line; by default none",
-    )
+    add_table_flags(parser, "sample", plain=plain, packed=packed)
 
 
 def run(given: Given) -> int:
