@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -55,12 +55,11 @@ class Draws(Protocol):
         ...
 
 
-# --- The steps of a method: each is a function of what is given, wherever it is carried out. ------
-# There are two executors: this process (`decide` and `released`), and Beam
-# (`transforms.batch.anonymize`), which must equal the other one bit for bit. Each counts a round on
-# every batch of traces, merges what was counted, decides, and goes on to the next round; then it
-# applies or generates. Every step looks at one batch of cases at a time and keeps none, so that
-# what holds the batches decides how much memory a log takes.
+# --- The steps of a method: what each is, and what it computes of what is given. ------------------
+# `steps` says which there are, and two executors carry them out: `execute` in this process, and
+# `transforms.batch.anonymize` on Beam, which must equal the other one bit for bit. Every step looks
+# at one batch of cases at a time and keeps none, so that what holds the batches decides how much
+# memory a log takes.
 
 
 S = TypeVar("S")
@@ -68,6 +67,37 @@ T = TypeVar("T")
 
 INPUT_DIGEST = "input digest"
 """What is counted beside the counters of the first round, and what all that follows depends on."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a method.
+
+    Attributes:
+        action: `count` a round on every batch of traces and merge what was counted; `decide` it on
+            that; list the `products` of the decisions; `apply` them to every batch, or `generate`
+            a log from them piece by piece.
+        known: What it depends on beside traces or totals, in the order in which it comes about:
+            INPUT_DIGEST once the first round is counted, and the rounds that were decided.
+        round: The name of the round that is counted or decided.
+    """
+
+    action: Literal["count", "decide", "products", "apply", "generate"]
+    known: tuple[str, ...] = ()
+    round: str = ""
+
+
+def steps(method: Anonymizer, params: Any) -> Iterator[Step]:
+    """Yields the steps of a method in the order in which they can be carried out."""
+    known: tuple[str, ...] = ()
+    for name in method.rounds(params):
+        yield Step("count", known, name)
+        known = known or (INPUT_DIGEST,)
+        yield Step("decide", known, name)
+        known = (*known, name)
+    yield Step("products", known)
+    if method.log != "none":
+        yield Step("apply" if method.log == "transformed" else "generate", known)
 
 
 class Each(Protocol):
@@ -203,7 +233,7 @@ def anonymise(
     noise_digest: str,
     draws: Draws | None = None,
 ) -> Anonymised:
-    """Runs all rounds of a method and applies what they decided.
+    """Runs all steps of a method.
 
     Args:
         traces: Batches of complete cases, of one vocabulary.
@@ -218,57 +248,64 @@ def anonymise(
         GuaranteeError: The method cannot keep its promise on this input.
     """
     run = MethodRun(method, params, key, release_id, noise_digest, draws)
-    known = decide(traces, run)
-    log = list(released(traces, run, known))
-    return Anonymised(log, run.products(known), known.randomness.input_digest)
+    made, products, known = execute(run, traces)
+    return Anonymised(list(made), products, known.randomness.input_digest)
 
 
-def decide(traces: Iterable[TraceBatch], run: MethodRun, each: Each = map) -> Known:
-    """Counts and decides all rounds of a method; returns what its other steps depend on.
+def execute(
+    run: MethodRun,
+    traces: Iterable[TraceBatch],
+    each: Each = map,
+    n_pieces: int = 1,
+    last: Iterable[TraceBatch] | None = None,
+) -> tuple[Iterable[TraceBatch], Products, Known]:
+    """Carries out the steps of a method; its cases are released as they are taken.
 
     Args:
-        traces: As for `anonymise`; they are gone through once for every round.
         run: The run.
+        traces: As for `anonymise`; they are gone through once for every round.
         each: How batches are gone through.
+        n_pieces: In how many pieces a log is generated, of a method that generates one.
+        last: The same batches as they are gone through for the last time; None: as before.
+
+    Returns:
+        (the released cases, none of a method that releases no log; products; what was decided).
 
     Raises:
         GuaranteeError: The method cannot keep its promise on this input.
     """
     known, digest = run.known(), None
-    for name in run.method.rounds(run.params):
-        pieces = PiecesByThread(run.kinds(name))
-        for _ in each(partial(_count, pieces, run, name, known), traces):
-            pass
-        totals = pieces.result()
-        if digest is None:
-            digest = totals[INPUT_DIGEST]
-            known = run.known(digest)
-        known = run.known(digest, {**known.decisions, name: run.decide(name, totals, known)})
-    return known
+    totals: dict[str, Any] = {}
+    products = Products({})
+    made: Iterable[TraceBatch] = ()
+    for step in steps(run.method, run.params):
+        match step.action:
+            case "count":
+                pieces = PiecesByThread(run.kinds(step.round))
+                for _ in each(partial(_count, pieces, run, step.round, known), traces):
+                    pass
+                totals = pieces.result()
+                if not step.known:
+                    digest = totals[INPUT_DIGEST]
+                    known = run.known(digest)
+            case "decide":
+                decision = run.decide(step.round, totals, known)
+                totals = {}  # not held while the next round is counted
+                known = run.known(digest, {**known.decisions, step.round: decision})
+            case "products":
+                products = run.products(known)
+            case "apply":
+                made = each(partial(run.apply, known=known), traces if last is None else last)
+            case "generate":
+                generate = partial(run.generate, n_pieces=n_pieces, known=known)
+                made = each(generate, range(n_pieces))
+    return made, products, known
 
 
 def _count(
     pieces: PiecesByThread, run: MethodRun, name: str, known: Known, batch: TraceBatch
 ) -> None:
     pieces.add(run.count(name, batch, known))  # by the thread that counted it
-
-
-def released(
-    traces: Iterable[TraceBatch], run: MethodRun, known: Known, n_pieces: int = 1, each: Each = map
-) -> Iterator[TraceBatch]:
-    """Yields the released cases batch by batch; none of a method that releases no log.
-
-    Args:
-        traces: As for `anonymise`.
-        run: The run.
-        known: As `decide` returns it.
-        n_pieces: In how many pieces a log is generated that is made up.
-        each: How batches are gone through.
-    """
-    if run.method.log == "transformed":
-        yield from each(partial(run.apply, known=known), traces)
-    elif run.method.log == "generated":
-        yield from each(partial(run.generate, n_pieces=n_pieces, known=known), range(n_pieces))
 
 
 def group_into_traces(

@@ -38,7 +38,7 @@ import pydantic
 
 from tracecloak.anonymizers.accounting.calibration import exact
 from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
-from tracecloak.anonymizers.contract.in_memory import MethodRun, bound, decide, released
+from tracecloak.anonymizers.contract.in_memory import MethodRun, bound, execute
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.drawing import draw_gaussian
@@ -251,9 +251,9 @@ def released_in_memory(
     """
     run = MethodRun(method, params, ReleaseKey.generate(), "comparison", "")
     begun = time.perf_counter()
-    decided = decide([original.traces], run)
+    cases, found, _ = execute(run, [original.traces])
     if not needs_log and {"variants", "tree", "dfg"} & {*method.writes(params)}:
-        products: Mapping[str, Any] = run.products(decided).by_name
+        products: Mapping[str, Any] = found.by_name
         seconds = time.perf_counter() - begun
         if "variants" in products:
             return Released(original.recoded(products["variants"]), seconds=seconds)
@@ -261,7 +261,7 @@ def released_in_memory(
         width = noise_half_width({"params": params.resolved(), "spends": spends})
         graph, tree = products.get("dfg"), products.get("tree")
         return Released(seconds=seconds, graph=graph, half_width=width, tree=tree)
-    made = list(released([original.traces], run, decided))
+    made = list(cases)
     seconds = time.perf_counter() - begun
     if method.verifies:
         method.verify(made, params)

@@ -26,7 +26,7 @@ from tracecloak.anonymizers.amun.params import (
 )
 from tracecloak.anonymizers.amun.params import Released as ReleasedByAmun
 from tracecloak.anonymizers.contract.counters import Batch
-from tracecloak.anonymizers.contract.in_memory import MethodRun, decide
+from tracecloak.anonymizers.contract.in_memory import MethodRun, execute
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, ReleaseKey
 from tracecloak.examination.comparison.contenders import Released
 from tracecloak.examination.comparison.original import Side, measured
@@ -67,9 +67,8 @@ def of_log(traces: TraceBatch, params: AmunParams) -> float:
         params: Amun's, in the mode sampling.
     """
     key = ReleaseKey.generate()
-    decisions: Mapping[str, Any] = decide(
-        [traces], MethodRun(Amun(), params, key, "experiment", "")
-    ).decisions
+    run = MethodRun(Amun(), params, key, "experiment", "")
+    decisions: Mapping[str, Any] = execute(run, [traces])[2].decisions
     epsilons, counts = _epsilons_of(traces, decisions, params)
     return float((epsilons * counts).sum() / counts.sum())
 
@@ -88,7 +87,7 @@ def released_epsilon(traces: TraceBatch, params: AmunParams) -> float:
     means = []
     for number in range(N_RELEASES):
         key = ReleaseKey(bytes([number]) * KEY_BYTES)
-        known = decide([traces], MethodRun(Amun(), params, key, "experiment", ""))
+        known = execute(MethodRun(Amun(), params, key, "experiment", ""), [traces])[2]
         decisions: Mapping[str, Any] = known.decisions
         epsilons = _epsilons_of(traces, decisions, params)[0]
         released = ReleasedByAmun.of(Batch(traces, decisions, known.randomness), params)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tracecloak.anonymizers.contract.in_memory import decide, released
+from tracecloak.anonymizers.contract.in_memory import execute
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.runners.resources import Block, HeldTraces, Hold, Limits, Workers
 from tracecloak.schemas.arrays.merging import Pieces, PiecesByThread
@@ -312,10 +312,12 @@ class InMemoryDriver:
                 for batch in traces.taken():
                     counted.add(job.part.counted(batch), means.limits.batch_bytes)
                 traces = counted
-            each, steps = means.workers.each, spec.run()
-            known = decide(traces, steps, each)
+            n_pieces = -(-traces.n_events // _PIECE_EVENTS) or 1
+            each, last = means.workers.each, traces.taken()
+            made, products, _ = execute(spec.run(), traces, each, n_pieces, last)
+            if method.log != "transformed":
+                traces.drop()
             _LOG.info("next: release")
-            products = steps.products(known)
             # The writers are loaded once there is something to write.
             from tracecloak.transforms.batch.job import commit
             from tracecloak.transforms.publish.release_files import write_products
@@ -324,11 +326,8 @@ class InMemoryDriver:
             parts: list[OutputFile] = []
             log: LogCounts | None = None
             if method.log != "none":
-                n_pieces = -(-traces.n_events // _PIECE_EVENTS) or 1
-                if method.log == "generated":
-                    traces.drop()
-                made = released(traces.taken(), steps, known, n_pieces, each)
-                parts, log, beside = LogParts(target, means).write(chain(made, spec.columns))
+                cases = chain(made, spec.columns)
+                parts, log, beside = LogParts(target, means).write(cases)
                 others += beside
         commit(target, parts, others, products, log)
 

@@ -19,7 +19,7 @@ from scipy.optimize import linear_sum_assignment
 from tests.support.keys import release_key
 from tests.support.real_logs import real_log
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.contract.in_memory import MethodRun, anonymise, decide
+from tracecloak.anonymizers.contract.in_memory import MethodRun, anonymise, execute
 from tracecloak.anonymizers.queries.pripel import Pripel
 from tracecloak.anonymizers.queries.pripel_enrichment import QueryDecision
 from tracecloak.schemas.events.traces import TraceBatch
@@ -79,7 +79,7 @@ def test_the_matching_costs_as_little_as_that_of_a_matrix_of_cases(
 ) -> None:
     raw = real_log(logs_folder, name)
     given = params(name, max_prefix_length=levels)
-    decisions = decide([raw], MethodRun(PRIPEL, given, release_key(), "r", "c")).decisions
+    decisions = execute(MethodRun(PRIPEL, given, release_key(), "r", "c"), [raw])[2].decisions
     query: QueryDecision = decisions["variants"]
     ours = texts(query.offsets, query.codes)
     theirs = texts(query.matched.offsets, query.matched.codes)

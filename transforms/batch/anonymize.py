@@ -10,7 +10,7 @@ import apache_beam as beam
 from apache_beam import pvalue
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
-from tracecloak.anonymizers.contract.in_memory import INPUT_DIGEST, Known
+from tracecloak.anonymizers.contract.in_memory import INPUT_DIGEST, Known, steps
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch import BATCH_BYTES
@@ -49,47 +49,50 @@ class AnonymizeTraces(beam.PTransform):
         self._wait_on = wait_on
 
     def expand(self, traces: beam.PCollection[TraceBatch]) -> dict[str, beam.PCollection[Any]]:
-        """Adds one COUNT and one DECIDE a round, then APPLY or GENERATE."""
+        """Adds the stages of each step."""
         spec, pipeline = self._spec, traces.pipeline
         method = method_named(spec.method)
         # The digest, then the decisions so far: each travels once, as a side input of its own.
         known: dict[str, pvalue.AsIter] = {}
-        for name in method.rounds(spec.params):
-            count = partial(_count, _Worker(spec, tuple(known)), name)
-            # Merging shuffles the batches' statistics. That shuffle is the barrier before the gate:
-            # a repeated DECIDE merges what was shuffled, and counts nothing again.
-            totals = traces | name >> CountStatistics(spec.kinds(name), count, *known.values())
-            # Side inputs are materialised: they are also the barrier after a decision.
-            counted, waited = pvalue.AsIter(totals), []
-            if not known:
-                known[INPUT_DIGEST] = _known(pipeline, "InputDigest", _digest, counted)
-                waited = [] if self._wait_on is None else [pvalue.AsIter(self._wait_on)]
-            inputs = _Worker(spec, tuple(known)), name, counted, *known.values(), *waited
-            known[name] = _known(pipeline, f"{name}/Decide", _decide, *inputs)
-        worker = _Worker(spec, tuple(known))
-        products = once(pipeline, "Products", _products, worker, *known.values())
-        products.element_type = CHUNK
-        if method.log == "transformed":
-            released = traces | "Apply" >> beam.FlatMap(
-                _apply, worker, *known.values()
-            ).with_output_types(TraceBatch)
-        else:
-            pieces = range(self._n_pieces) if method.log == "generated" else ()
-            released = (
-                pipeline
-                | "Pieces" >> beam.Create(pieces)
-                | "SpreadPieces" >> beam.Reshuffle()
-                | "Generate"
-                >> beam.FlatMap(
-                    _generate, worker, self._n_pieces, *known.values()
-                ).with_output_types(TraceBatch)
-            )
-        if method.log != "none" and spec.columns:
-            columns = pipeline | "Columns" >> beam.Create(spec.columns).with_output_types(
-                TraceBatch
-            )
-            released = (released, columns) | "WithColumns" >> beam.Flatten()
-        return {"traces": released, "products": products}
+        released: list[beam.PCollection[TraceBatch]] = []
+        for step in steps(method, spec.params):
+            worker, name = _Worker(spec, step.known), step.round
+            inputs = [known[depended] for depended in step.known]
+            match step.action:
+                case "count":
+                    # Merging shuffles what was counted, which is the barrier before the gate: a
+                    # repeated DECIDE merges what was shuffled, and counts nothing again.
+                    count = CountStatistics(
+                        spec.kinds(name), partial(_count, worker, name), *inputs
+                    )
+                    counted = pvalue.AsIter(traces | name >> count)
+                    if not inputs:
+                        known[INPUT_DIGEST] = _known(pipeline, "InputDigest", _digest, counted)
+                case "decide":
+                    # Side inputs are materialised: they are also the barrier after a decision.
+                    first = self._wait_on is not None and len(inputs) == 1
+                    waited = [pvalue.AsIter(self._wait_on)] if first else []
+                    sides = worker, name, counted, *inputs, *waited
+                    known[name] = _known(pipeline, f"{name}/Decide", _decide, *sides)
+                case "products":
+                    products = once(pipeline, "Products", _products, worker, *inputs)
+                    products.element_type = CHUNK
+                case "apply":
+                    released = [traces | "Apply" >> beam.FlatMap(_apply, worker, *inputs)]
+                case "generate":
+                    pieces = (
+                        pipeline
+                        | "Pieces" >> beam.Create(range(self._n_pieces))
+                        | "SpreadPieces" >> beam.Reshuffle()
+                    )
+                    generate = beam.FlatMap(_generate, worker, self._n_pieces, *inputs)
+                    released = [pieces | "Generate" >> generate]
+        columns = spec.columns if released else []
+        if columns or not released:
+            released.append(pipeline | "Columns" >> beam.Create(columns))
+        for made in released:
+            made.element_type = TraceBatch
+        return {"traces": released | "Released" >> beam.Flatten(), "products": products}
 
 
 def _known(pipeline: beam.Pipeline, name: str, step: Callable[..., Any], *inputs: Any) -> Any:

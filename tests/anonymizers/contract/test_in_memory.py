@@ -102,8 +102,8 @@ def test_rounds_are_counted_and_decided_in_order_and_then_applied() -> None:
         ("one", {"one a": 6, "one b": 6}, {}, "params", True),
         *[("count", ["one"], True)] * 4,
         ("two", {"two a": 6, "two b": 6}, {"one": "decided one"}, "params", True),
-        *[("apply", batch.n_cases, done, "params") for batch in traces],
         ("products", done, "params"),
+        *[("apply", batch.n_cases, done, "params") for batch in traces],
     ]
     assert [list(batch.attributes) for batch in made.traces] == [["a"], ["a"]]
     only_a = [replace(batch, attributes={"a": batch.attributes["a"]}) for batch in traces]

@@ -112,7 +112,7 @@ def test_the_figures_are_those_that_one_finds_by_hand() -> None:
 
 def test_a_released_log_is_what_the_method_releases(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting once and deciding often gives what a run from the log on gives."""
-    from tracecloak.anonymizers.contract.in_memory import MethodRun, decide
+    from tracecloak.anonymizers.contract.in_memory import MethodRun, execute
 
     monkeypatch.setattr(ReleaseKey, "generate", classmethod(lambda cls: release_key()))
     monkeypatch.setattr(
@@ -123,7 +123,7 @@ def test_a_released_log_is_what_the_method_releases(monkeypatch: pytest.MonkeyPa
         assert isinstance(own, Registered)
         params = own.parameters("1", "1e-6", log.names, log.max_length, log.dates)
         run = MethodRun(own.method, params, release_key(), "comparison", "")
-        decisions = decide([log.traces], run).decisions
+        decisions = execute(run, [log.traces])[2].decisions
         products = own.method.products(decisions, params).by_name
         released = own.cell(log, "1", "1e-6")()
         if own.kind == "variants":
