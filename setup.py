@@ -128,6 +128,7 @@ setup(
     package_data={
         "tracecloak": ["py.typed", "*.pyi"],
         "tracecloak.schemas.files": ["*.avsc", "*.json"],
+        "tracecloak.transforms.models": ["templates/*.j2"],
         "tracecloak.transforms.pages": ["templates/*.j2", "static/*", "vendor/*"],
         "tracecloak.transforms.publish": ["templates/*.j2"],
         "tracecloak.pipelines.embedded": ["*.yaml"],

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
-from xml.sax.saxutils import escape
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import escape, quoteattr
 
+import jinja2
 import numpy as np
 
 from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.transforms.formats.xes_writer import sanitise
 
 if TYPE_CHECKING:
     from tracecloak.schemas.published.graph import ReleasedGroups
@@ -63,11 +65,8 @@ ARROW = 7.0
 """How long the head of an arrow is, in pixels."""
 CAPTION_SIZE = 11.0
 INK, FAINT, FORWARD, BACKWARD = "#1c2b3a", "#52616f", "#47688c", "#b0653a"
-MIDDLE = ' text-anchor="middle"'
-"""Of words whose place is that of their middle."""
 _TITLE_SIZE = 17.0
 _MARGIN, _LEAST_WIDTH = 24.0, 520.0
-_FONT = "font-family:Helvetica,Arial,'Noto Sans',sans-serif"
 _ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 _NARROW, _WIDE, _CAPITAL, _OTHER = 0.38, 1.2, 0.78, 0.63  # advance in em, with something to spare
 
@@ -145,79 +144,60 @@ def px(value: float) -> str:
     return f"{value + 0.0:.1f}".removesuffix(".0")
 
 
-def words(text: str, x: float, y: float, size: float, ink: str, more: str = "") -> str:
-    """Returns a text at a place; `more` are attributes, each after a space."""
-    return (
-        f'<text x="{px(x)}" y="{px(y)}" font-size="{px(size)}" fill="{ink}"{more}>'
-        f"{escape(text)}</text>"
-    )
-
-
-def framed(
+def drawn(
+    template: str,
     title: str,
     paragraphs: Sequence[str],
     drawn_width: float,
     drawn_height: float,
-    drawn: Iterable[str],
+    **context: Any,
 ) -> str:
     """Returns a file of SVG: a drawing in the middle between words.
 
     Args:
+        template: Draws its elements, from its left upper corner on.
         title: Stands above it.
         paragraphs: Stand below it.
         drawn_width: Of the drawing, in pixels.
         drawn_height: Likewise, with the room below it.
-        drawn: Its elements, from its left upper corner on.
+        context: What the template prints.
     """
     name = plain_name(title)
     texts = [" ".join(map(plain_name, paragraph.split())) for paragraph in paragraphs]
     width = max(drawn_width, _LEAST_WIDTH)
     heads = wrap(name, _TITLE_SIZE, width)
-    lines = [line for text in texts for line in wrap(text, CAPTION_SIZE, width)]
+    foot = [line for text in texts for line in wrap(text, CAPTION_SIZE, width)]
     above = _MARGIN + LINE * _TITLE_SIZE * len(heads) + 12
     below = above + drawn_height
-    across = px(width + 2 * _MARGIN)
-    down = px(below + LINE * CAPTION_SIZE * len(lines) + _MARGIN)
-    corner = f"{px(_MARGIN + (width - drawn_width) / 2)} {px(above)}"
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{across}" height="{down}"'
-        f' viewBox="0 0 {across} {down}" role="img" style="{_FONT}">',
-        f"<title>{escape(name)}</title>",
-        f"<desc>{escape(' '.join(texts))}</desc>",
-        f'<rect width="{across}" height="{down}" fill="#ffffff"/>',
-        *_lines(heads, _MARGIN, _TITLE_SIZE, INK, ' font-weight="bold"'),
-        f'<g transform="translate({corner})">',
-        *drawn,
-        "</g>",
-        *_lines(lines, below, CAPTION_SIZE, FAINT),
-        "</svg>",
-        "",
-    ]
-    return "\n".join(parts)
+    return written(
+        template,
+        title=name,
+        description=" ".join(texts),
+        across=px(width + 2 * _MARGIN),
+        down=px(below + LINE * CAPTION_SIZE * len(foot) + _MARGIN),
+        left=_MARGIN + (width - drawn_width) / 2,
+        above=above,
+        below=below,
+        heads=heads,
+        foot=foot,
+        **context,
+    )
 
 
-def _lines(lines: list[str], top: float, size: float, ink: str, more: str = "") -> Iterator[str]:
-    for i, line in enumerate(lines):
-        yield words(line, _MARGIN, top + LINE * size * (i + 0.75), size, ink, more)
+def written(template: str, **context: Any) -> str:
+    """Returns the text that a template of this package makes.
 
-
-def half_width(graph: ReleasedGraph, edge: int) -> int:
-    """Returns how far the interval of an edge reaches to its farther side."""
-    count = graph.counts[edge]
-    return int(max(graph.highs[edge] - count, count - graph.lows[edge]))
+    Its filters `attribute` and `content` write texts for XML, with the quotes of an attribute, and
+    `quoted` one or several lines for DOT; `escape` is for texts that XML can hold.
+    """
+    return _TEMPLATES.get_template(template).render(context)
 
 
 def edge_label(graph: ReleasedGraph, edge: int) -> str:
-    """Returns the count of an edge and the half-width of its interval, if it has any."""
-    half = half_width(graph, edge)
-    return f"{graph.counts[edge]} ± {half}" if half else str(graph.counts[edge])
-
-
-def edge_sentence(graph: ReleasedGraph, edge: int, names: list[str]) -> str:
-    """Returns the full numbers of an edge, between names by code."""
-    ends = " → ".join(isolated(names[codes[edge]]) for codes in (graph.sources, graph.targets))
-    low, high = graph.lows[edge], graph.highs[edge]
-    return f"{ends}: {graph.counts[edge]} (95 % interval {low} to {high})"
+    """Returns the count of an edge and how far its interval reaches to its farther side, if any."""
+    count, low, high = (int(of[edge]) for of in (graph.counts, graph.lows, graph.highs))
+    half = max(high - count, count - low)
+    return f"{count} ± {half}" if half else str(count)
 
 
 _NAME_SIZE, _COUNT_SIZE = 13.0, 11.0  # pixels
@@ -226,7 +206,6 @@ _PADDING = 9.0
 _CIRCLE = 15.0  # radius
 _LOOP = 26.0  # how far a loop reaches out
 _THINNEST, _THICKEST = 1.0, 6.0
-_DASH = "5 4"  # of doubtful edges, in pixels
 _PALE, _DEEP = (244, 248, 252), (190, 212, 233)  # of the least and the most passed activity
 
 
@@ -300,6 +279,10 @@ def _way(node: int, last: dict[int, int], near: np.ndarray) -> Iterator[int]:
         node = int(near[last[node]])
 
 
+# An edge, its path and that of its head, the place of its label, and its colour.
+_Arrow = tuple[int, str, str, float, float, str]
+
+
 class _Picture:
     """The drawn part of a graph, with the words and sizes of all that is in it."""
 
@@ -354,11 +337,11 @@ class _Picture:
         """Returns the file."""
         # Light edges first, so that heavy ones lie above them.
         order = sorted(range(len(self.links)), key=lambda i: self.graph.counts[self.links[i]])
-        drawn = [self._link(self.links[i], self.layout.routes[i]) for i in order]
-        drawn += [self._loop(node, edge) for node, edge in self.loops.items()]
-        drawn += [self._node(node) for node in self.nodes]
+        edges = [self._link(self.links[i], self.layout.routes[i]) for i in order]
+        edges += [self._loop(node, edge) for node, edge in self.loops.items()]
         size = self.layout.width, self.layout.height + 16
-        return framed(title, (caption, self._extent()), *size, drawn)
+        paragraphs = caption, self._extent()
+        return drawn("graph.svg.j2", title, paragraphs, *size, picture=self, edges=edges)
 
     def _extent(self) -> str:
         """Says what is drawn, and what its signs mean."""
@@ -375,32 +358,25 @@ class _Picture:
             said += " Dashed edges are doubtful: noise alone may have made them."
         return said
 
-    def _place(self, node: int) -> tuple[float, float]:
+    def place(self, node: int) -> tuple[float, float]:
+        """Returns the centre of a node."""
         i = self.nodes.index(node)
         return float(self.layout.x[i]), float(self.layout.y[i])
 
-    def _stroke(self, edge: int) -> float:
+    def stroke(self, edge: int) -> float:
+        """Returns how wide the line of an edge is."""
         share = math.sqrt(int(self.graph.counts[edge]) / self.heaviest)
         return _THINNEST + (_THICKEST - _THINNEST) * share
 
-    def _edge(self, edge: int, path: str, head: str, label: tuple[float, float], ink: str) -> str:
-        sentence = escape(edge_sentence(self.graph, edge, self.names))
-        width = px(self._stroke(edge))
-        kind, look, mark = "edge", ' stroke-opacity="0.75"', ""
-        if edge in self.doubtful:
-            kind, mark = "edge doubtful", ' opacity="0.6"'
-            look += f' stroke-dasharray="{_DASH}"'
-            sentence += "; doubtful: noise alone may have made it"
-        return (
-            f'<g class="{kind}"{mark}><title>{sentence}</title>'
-            f'<path d="{path}" fill="none" stroke="{ink}" stroke-width="{width}"{look}/>'
-            f'<path d="{head}" fill="{ink}"/>'
-            f"{words(self.labels[edge], *label, CAPTION_SIZE, ink)}</g>"
-        )
+    def fill(self, node: int) -> str:
+        """Returns the colour of an activity, the deeper the more often it is passed."""
+        share = math.sqrt(int(self.passed[node]) / max(1, int(self.passed.max())))
+        shades = (round(p + (d - p) * share) for p, d in zip(_PALE, _DEEP, strict=True))
+        return "#" + "".join(f"{shade:02x}" for shade in shades)
 
-    def _link(self, edge: int, route: Route) -> str:
+    def _link(self, edge: int, route: Route) -> _Arrow:
         pieces = route.pieces
-        reach = ARROW + self._stroke(edge)
+        reach = ARROW + self.stroke(edge)
         (x, _, y), (x_end, y_end, _) = pieces[0], pieces[-1]
         if route.is_backward:
             tip_x, tip_y, back = x, y, y + reach
@@ -418,55 +394,20 @@ class _Picture:
             x, y = to, lower
         half = reach / 2
         head = f"M{px(tip_x)} {px(tip_y)}L{px(tip_x - half)} {px(back)}H{px(tip_x + half)}Z"
-        at = (route.label[0], route.label[1] + 0.35 * CAPTION_SIZE)
-        return self._edge(edge, "".join(path), head, at, BACKWARD if route.is_backward else FORWARD)
+        label_x, label_y = route.label
+        colour = BACKWARD if route.is_backward else FORWARD
+        return edge, "".join(path), head, label_x, label_y + 0.35 * CAPTION_SIZE, colour
 
-    def _loop(self, node: int, edge: int) -> str:
-        x, y = self._place(node)
+    def _loop(self, node: int, edge: int) -> _Arrow:
+        x, y = self.place(node)
         x += self.boxes[node].half_width
-        reach = ARROW + self._stroke(edge)
+        reach = ARROW + self.stroke(edge)
         out = x + _LOOP
         bend = f"{px(out)} {px(y - 20)} {px(out)} {px(y + 16)}"
         path = f"M{px(x)} {px(y - 8)}C{bend} {px(x + reach)} {px(y + 8)}"
         half = reach / 2
         head = f"M{px(x)} {px(y + 8)}l{px(reach)} {px(-half)}v{px(reach)}Z"
-        at = (x + _LOOP - 2, y + 0.35 * CAPTION_SIZE - 2)
-        return self._edge(edge, path, head, at, FORWARD)
-
-    def _node(self, node: int) -> str:
-        x, y = self._place(node)
-        count = int(self.passed[node])
-        if node >= self.graph.start:
-            what = "start" if node == self.graph.start else "end"
-            sign = (
-                f"M{px(x - 4)} {px(y - 6)}V{px(y + 6)}L{px(x + 7)} {px(y)}Z"
-                if node == self.graph.start
-                else f"M{px(x - 5)} {px(y - 5)}h10v10h-10Z"
-            )
-            return (
-                f'<g class="node"><title>{self.names[node]} {what}: {count}</title>'
-                f'<circle cx="{px(x)}" cy="{px(y)}" r="{px(_CIRCLE)}" fill="{FORWARD}"/>'
-                f'<path d="{sign}" fill="#ffffff"/></g>'
-            )
-        box = self.boxes[node]
-        share = math.sqrt(count / max(1, int(self.passed.max())))
-        fill = "".join(
-            f"{round(p + (d - p) * share):02x}" for p, d in zip(_PALE, _DEEP, strict=True)
-        )
-        name = isolated(self.names[node])
-        parts = [
-            f'<g class="node"><title>{escape(name)}: {count}</title>'
-            f'<rect x="{px(x - box.half_width)}" y="{px(y - box.half_height)}"'
-            f' width="{px(2 * box.half_width)}" height="{px(2 * box.half_height)}" rx="7"'
-            f' fill="#{fill}" stroke="{FORWARD}"/>'
-        ]
-        line = y - box.half_height + 5
-        for text in self.lines[node]:
-            line += LINE * _NAME_SIZE
-            parts.append(words(text, x, line - 0.32 * _NAME_SIZE, _NAME_SIZE, INK, MIDDLE))
-        line += LINE * _COUNT_SIZE
-        parts.append(words(str(count), x, line - 0.32 * _COUNT_SIZE, _COUNT_SIZE, FAINT, MIDDLE))
-        return "".join([*parts, "</g>"])
+        return edge, path, head, out - 2, y + 0.35 * CAPTION_SIZE - 2, FORWARD
 
 
 # --- The files of a released graph beside Parquet and JSON, by the endings of their names. --------
@@ -476,7 +417,7 @@ class _Picture:
 # or meet another. https://graphviz.org/doc/info/lang.html says what the language is.
 
 
-_GRAPH_FORMS_THINNEST, _GRAPH_FORMS_THICKEST = 0.8, 5.0  # points
+_DOT_THINNEST, _DOT_THICKEST = 0.8, 5.0  # points
 # In strings a backslash begins an escape and an ampersand an entity of HTML.
 _ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "&": "&amp;"})
 
@@ -491,37 +432,53 @@ def write_dot(graph: ReleasedGraph, title: str) -> str:
         graph: What to write.
         title: Stands above the picture.
     """
-    names = [*(plain_name(name) for name in graph.names.to_pylist()), "▶", "■"]
-    passed = graph.throughputs().tolist()
     heaviest = max(graph.counts.tolist(), default=1)
-    lines = [
-        "digraph dfg {",
-        f"  graph [rankdir=TB, labelloc=t, label={_quoted(plain_name(title))},"
-        ' fontname="Helvetica"];',
-        '  node [shape=box, style="rounded,filled", fillcolor="#e9f0f7", color="#5b7a99",'
-        ' fontname="Helvetica"];',
-        '  edge [color="#4a6785", fontname="Helvetica", fontsize=10];',
-    ]
-    for code in range(graph.start):
-        lines.append(f"  n{code} [label={_quoted(names[code], str(passed[code]))}];")
-    for code, rank in ((graph.start, "source"), (graph.end, "sink")):
-        node = f"n{code} [shape=circle, label={_quoted(names[code])}, tooltip={passed[code]}]"
-        lines.append(f"  {{ rank={rank}; {node}; }}")
-    for edge in range(graph.weight):
-        count = int(graph.counts[edge])
-        width = _GRAPH_FORMS_THINNEST + (_GRAPH_FORMS_THICKEST - _GRAPH_FORMS_THINNEST) * math.sqrt(
-            count / heaviest
-        )
-        lines.append(
-            f"  n{graph.sources[edge]} -> n{graph.targets[edge]}"
-            f" [label={_quoted(edge_label(graph, edge))}, penwidth={width:.2f},"
-            f" tooltip={_quoted(edge_sentence(graph, edge, names))}];"
-        )
-    return "\n".join([*lines, "}", ""])
+    shares = [math.sqrt(count / heaviest) for count in graph.counts.tolist()]
+    widths = [_DOT_THINNEST + (_DOT_THICKEST - _DOT_THINNEST) * share for share in shares]
+    return written(
+        "dot.j2",
+        graph=graph,
+        title=plain_name(title),
+        names=[*(plain_name(name) for name in graph.names.to_pylist()), "▶", "■"],
+        passed=graph.throughputs().tolist(),
+        edges=[(edge_label(graph, edge), width) for edge, width in enumerate(widths)],
+    )
 
 
-def _quoted(*lines: str) -> str:
-    return '"' + "\\n".join(line.translate(_ESCAPES) for line in lines) + '"'
+def _quoted(*lines: object) -> str:
+    return '"' + "\\n".join(str(line).translate(_ESCAPES) for line in lines) + '"'
+
+
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.PackageLoader("tracecloak.transforms.models"),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    autoescape=False,  # files differ in what they escape, and say it by filters
+)
+_TEMPLATES.globals.update(
+    line_height=LINE,
+    caption_size=CAPTION_SIZE,
+    title_size=_TITLE_SIZE,
+    margin=_MARGIN,
+    name_size=_NAME_SIZE,
+    count_size=_COUNT_SIZE,
+    radius=_CIRCLE,
+    ink=INK,
+    faint=FAINT,
+    forward=FORWARD,
+    middle=' text-anchor="middle"',  # of words whose place is that of their middle
+)
+_TEMPLATES.filters.update(
+    attribute=lambda text: quoteattr(sanitise(text)),
+    content=lambda text: escape(sanitise(text), {"\r": "&#13;"}),
+    escape=escape,
+    isolated=isolated,
+    plain=plain_name,
+    px=px,
+    quoted=_quoted,
+)
 
 
 def forms_of_graph(graph: ReleasedGraph, title: str, promise: str) -> dict[str, bytes]:

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
-from xml.sax.saxutils import escape, quoteattr
 
-from tracecloak.schemas.models import Operator, PetriNet, ProcessTree, net_of_tree
+from tracecloak.schemas.models import SILENT, ProcessTree, net_of_tree
 from tracecloak.schemas.published.graph import ReleasedTree
-from tracecloak.transforms.formats.xes_writer import sanitise
 from tracecloak.transforms.models.dfg_svg import (
     ARROW,
     BACKWARD,
     FORWARD,
-    INK,
     LINE,
-    MIDDLE,
-    framed,
-    isolated,
+    drawn,
     plain_name,
     px,
     text_width,
-    words,
     wrap,
+    written,
 )
 
 # ---
@@ -44,7 +39,6 @@ _PADDING = 9.0
 _EVENT, _GATEWAY = 26.0, 30.0  # widths
 _GAP, _BETWEEN = 26.0, 14.0  # along the flow, and between what is below one another
 _SILENT = 12.0  # width and half-height of a silent step
-_OPENS = {"exclusive": "one of these", "parallel": "all of these, in any order"}
 _SAME = 0.01  # heights that differ by less are the same, but for rounding
 
 
@@ -265,109 +259,37 @@ def write_tree_svg(tree: ProcessTree, title: str, caption: str) -> str:
         caption: Stands below it, such as the sentence that says what the release guarantees.
     """
     diagram = lay_out_tree(tree)
-    drawn = [_flow(flow) for flow in diagram.flows]
-    drawn += [_node(node, len(diagram.ways(i)[1]) > 1) for i, node in enumerate(diagram.nodes)]
-    return framed(title, (caption,), diagram.width, diagram.height + 20, drawn)
+    return drawn(
+        "tree.svg.j2",
+        title,
+        (caption,),
+        diagram.width,
+        diagram.height + 20,
+        diagram=diagram,
+        arrows=list(map(_arrow, diagram.flows)),
+        name_size=NAME_SIZE,
+        path_of=_path,
+    )
 
 
-def _flow(flow: Flow) -> str:
+def _arrow(flow: Flow) -> tuple[str, str, str]:
+    """The path of a flow, that of its head, and its colour."""
     (x, y), (before_x, before_y) = flow.points[-1], flow.points[-2]
     is_back = any(b[0] < a[0] for a, b in itertools.pairwise(flow.points))
-    ink = BACKWARD if is_back else FORWARD
     # Along the last piece: one of the two is 0.
     across = (x > before_x) - (x < before_x)
     down = (y > before_y) - (y < before_y)
     foot_x, foot_y = foot = (x - ARROW * across, y - ARROW * down)
     aside_x, aside_y = ARROW / 2 * down, ARROW / 2 * across
     head = (x, y), (foot_x - aside_x, foot_y - aside_y), (foot_x + aside_x, foot_y + aside_y)
-    return (
-        f'<g class="flow"><path d="{_path(*flow.points[:-1], foot)}" fill="none" stroke="{ink}"'
-        f' stroke-width="1.4" stroke-linejoin="round"/><path d="{_path(*head)}Z" fill="{ink}"/></g>'
-    )
+    return _path(*flow.points[:-1], foot), _path(*head), BACKWARD if is_back else FORWARD
 
 
 def _path(*points: Point) -> str:
     return "M" + "L".join(f"{px(x)} {px(y)}" for x, y in points)
 
 
-def _node(node: DiagramNode, is_open: bool) -> str:
-    x, y = node.x + node.width / 2, node.y + node.height / 2
-    half = node.width / 2
-    if node.label is not None:
-        meaning = escape(isolated(plain_name(node.label)))
-        line = y - LINE * NAME_SIZE * (len(node.lines) - 1) / 2 + 0.35 * NAME_SIZE
-        shape = (
-            f'<rect x="{px(node.x)}" y="{px(node.y)}" width="{px(node.width)}"'
-            f' height="{px(node.height)}" rx="7" fill="#e9f0f7" stroke="{FORWARD}"/>'
-        ) + "".join(
-            words(text, x, line + i * LINE * NAME_SIZE, NAME_SIZE, INK, MIDDLE)
-            for i, text in enumerate(node.lines)
-        )
-    elif node.kind in ("start", "end"):
-        meaning, stroke = node.kind, 1.5 if node.kind == "start" else 4
-        shape = (
-            f'<circle cx="{px(x)}" cy="{px(y)}" r="{px(half - stroke / 2)}" fill="#ffffff"'
-            f' stroke="{FORWARD}" stroke-width="{px(stroke)}"/>'
-        )
-    else:
-        meaning = _OPENS[node.kind] if is_open else "together again"
-        arm = half / 2.4
-        long = px(2 * arm)
-        sign = (
-            f"M{px(x - arm)} {px(y)}h{long}M{px(x)} {px(y - arm)}v{long}"
-            if node.kind == "parallel"
-            else f"M{px(x - arm)} {px(y - arm)}l{long} {long}M{px(x - arm)} {px(y + arm)}"
-            f"l{long} -{long}"
-        )
-        corners = (x - half, y), (x, y - half), (x + half, y), (x, y + half)
-        shape = (
-            f'<path d="{_path(*corners)}Z" fill="#fdf6e3" stroke="{FORWARD}"/>'
-            f'<path d="{sign}" fill="none" stroke="{INK}" stroke-width="2"/>'
-        )
-    return f'<g class="{node.kind}"><title>{meaning}</title>{shape}</g>'
-
-
-_HEAD = '<?xml version="1.0" encoding="UTF-8"?>'
-_PTML_TAGS: dict[Operator, str] = {
-    "sequence": "sequence",
-    "exclusive": "xor",
-    "parallel": "and",
-    "loop": "xorLoop",
-}
-_PNML_NET = "http://www.pnml.org/version-2009/grammar/pnmlcoremodel"
-_BPMN_TAGS = {
-    "start": "startEvent",
-    "end": "endEvent",
-    "task": "task",
-    "exclusive": "exclusiveGateway",
-    "parallel": "parallelGateway",
-}
-_BPMN_SPACES = (
-    'xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL"'
-    ' xmlns:bpmndi="http://www.omg.org/spec/BPMN/20100524/DI"'
-    ' xmlns:omgdc="http://www.omg.org/spec/DD/20100524/DC"'
-    ' xmlns:omgdi="http://www.omg.org/spec/DD/20100524/DI"'
-)
-
-
-def _attribute(text: str) -> str:
-    return quoteattr(sanitise(text))
-
-
-def _text(text: str) -> str:
-    return escape(sanitise(text), {"\r": "&#13;"})
-
-
-def _element(begin: str, inner: Iterable[str]) -> list[str]:
-    """Returns the lines of an element, of which `begin` is the tag with its attributes."""
-    return [f"<{begin}>", *inner, f"</{begin.partition(' ')[0]}>"]
-
-
-def _document(begin: str, inner: Iterable[str]) -> str:
-    return "\n".join([_HEAD, *_element(begin, inner), ""])
-
-
-# --- PTML -----------------------------------------------------------------------------------------
+# --- PTML, PNML and BPMN --------------------------------------------------------------------------
 
 
 def write_ptml(tree: ProcessTree, title: str) -> str:
@@ -377,28 +299,16 @@ def write_ptml(tree: ProcessTree, title: str) -> str:
         tree: What to write.
         title: Name of the process.
     """
-    nodes: list[str] = []
-    edges: list[str] = []
+    nodes: list[tuple[ProcessTree, int]] = []
 
-    def add(node: ProcessTree, parent: str | None) -> None:
-        name = f"n{len(nodes)}"
-        if node.operator is not None:
-            nodes.append(f'<{_PTML_TAGS[node.operator]} id="{name}" name=""/>')
-        elif node.label is not None:
-            nodes.append(f'<manualTask id="{name}" name={_attribute(node.label)}/>')
-        else:
-            nodes.append(f'<automaticTask id="{name}" name=""/>')
-        if parent is not None:
-            edges.append(f'<parentsNode id="e{len(edges)}" sourceId="{parent}" targetId="{name}"/>')
-        for child in (*node.children, *[ProcessTree()] * (node.operator == "loop")):
-            add(child, name)
+    def add(node: ProcessTree, parent: int) -> None:
+        number = len(nodes)
+        nodes.append((node, parent))
+        for child in (*node.children, *[SILENT] * (node.operator == "loop")):
+            add(child, number)
 
-    add(tree, None)
-    begin = f'processTree id="tree" name={_attribute(title)} root="n0"'
-    return _document("ptml", _element(begin, [*nodes, *edges]))
-
-
-# --- PNML -----------------------------------------------------------------------------------------
+    add(tree, 0)
+    return written("ptml.j2", title=title, nodes=nodes)
 
 
 def write_pnml(tree: ProcessTree, title: str) -> str:
@@ -412,40 +322,7 @@ def write_pnml(tree: ProcessTree, title: str) -> str:
     takes, gives = ([getattr(t, way) for t in net.transitions] for way in ("takes", "gives"))
     named = itertools.chain(net.initial, *takes, *gives, net.final)
     places = {place: f"p{i}" for i, place in enumerate(dict.fromkeys(named))}
-    final = (
-        f'<place idref="{places[place]}"><text>{n}</text></place>' for place, n in net.final.items()
-    )
-    inner = [
-        f"<name><text>{_text(title)}</text></name>",
-        *_element('page id="page"', _pnml_page(net, places)),
-        *_element("finalmarkings", _element("marking", final)),
-    ]
-    return _document("pnml", _element(f'net id="net" type="{_PNML_NET}"', inner))
-
-
-def _pnml_page(net: PetriNet, places: dict[str, str]) -> Iterator[str]:
-    """Places, transitions and arcs, by the names of places in the file."""
-    for place, name in places.items():
-        tokens = net.initial.get(place, 0)
-        marking = f"<initialMarking><text>{tokens}</text></initialMarking>" if tokens else ""
-        yield f'<place id="{name}"><name><text>{name}</text></name>{marking}</place>'
-    for i, transition in enumerate(net.transitions):
-        label = f"t{i}" if transition.label is None else _text(transition.label)
-        inner = [f"<name><text>{label}</text></name>"]
-        if transition.label is None:
-            mark = '<toolspecific tool="ProM" version="6.4" activity="$invisible$"'
-            inner.append(f'{mark} localNodeID="t{i}"/>')
-        yield from _element(f'transition id="t{i}"', inner)
-    for i, transition in enumerate(net.transitions):
-        for place in transition.takes:
-            name = places[place]
-            yield f'<arc id="in{i}-{name}" source="{name}" target="t{i}"/>'
-        for place in transition.gives:
-            name = places[place]
-            yield f'<arc id="out{i}-{name}" source="t{i}" target="{name}"/>'
-
-
-# --- BPMN -----------------------------------------------------------------------------------------
+    return written("pnml.j2", title=title, net=net, places=places)
 
 
 def write_bpmn(tree: ProcessTree, title: str) -> str:
@@ -455,49 +332,7 @@ def write_bpmn(tree: ProcessTree, title: str) -> str:
         tree: What to write.
         title: Name of the process.
     """
-    diagram = lay_out_tree(tree)
-    flows = (
-        f'<sequenceFlow id="flow{i}" sourceRef="node{flow.source}" targetRef="node{flow.target}"/>'
-        for i, flow in enumerate(diagram.flows)
-    )
-    process = f'process id="process" name={_attribute(title)} isExecutable="false"'
-    plane = _element('bpmndi:BPMNPlane id="plane" bpmnElement="process"', _bpmn_drawing(diagram))
-    return _document(
-        f'definitions {_BPMN_SPACES} id="definitions" targetNamespace="urn:tracecloak"',
-        [
-            *_element(process, [*_bpmn_nodes(diagram), *flows]),
-            *_element('bpmndi:BPMNDiagram id="diagram"', plane),
-        ],
-    )
-
-
-def _bpmn_nodes(diagram: Diagram) -> Iterator[str]:
-    for i, node in enumerate(diagram.nodes):
-        tag = _BPMN_TAGS[node.kind]
-        incoming, outgoing = diagram.ways(i)
-        direction = ""
-        if node.kind in ("exclusive", "parallel"):
-            which = "Diverging" if len(outgoing) > 1 else "Converging"
-            direction = f' gatewayDirection="{which}"'
-        ways = [
-            *(f"<incoming>flow{j}</incoming>" for j in incoming),
-            *(f"<outgoing>flow{j}</outgoing>" for j in outgoing),
-        ]
-        yield from _element(
-            f'{tag} id="node{i}" name={_attribute(node.label or "")}{direction}', ways
-        )
-
-
-def _bpmn_drawing(diagram: Diagram) -> Iterator[str]:
-    for i, node in enumerate(diagram.nodes):
-        bounds = (
-            f'<omgdc:Bounds x="{node.x:.1f}" y="{node.y:.1f}" width="{node.width:.1f}"'
-            f' height="{node.height:.1f}"/>'
-        )
-        yield from _element(f'bpmndi:BPMNShape id="shape{i}" bpmnElement="node{i}"', [bounds])
-    for i, flow in enumerate(diagram.flows):
-        points = (f'<omgdi:waypoint x="{x:.1f}" y="{y:.1f}"/>' for x, y in flow.points)
-        yield from _element(f'bpmndi:BPMNEdge id="edge{i}" bpmnElement="flow{i}"', points)
+    return written("bpmn.j2", title=title, diagram=lay_out_tree(tree))
 
 
 def forms_of_tree(product: ReleasedTree, title: str, promise: str) -> dict[str, bytes]:
