@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Protocol, cast
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +24,7 @@ from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.noise.randomness import KeyedBlocks, Randomness, ReleaseKey
 from tracecloak.schemas.arrays.columnar import digest
 from tracecloak.schemas.arrays.merging import Mergeable, Pieces, Statistics
+from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.events import (
     ACTIVITY,
     CASE_ID,
@@ -40,7 +42,7 @@ from tracecloak.schemas.published.manifest import Guarantee, Operation
 from tracecloak.schemas.published.step import Step, View
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
-from tracecloak.schemas.streams.stream_caps import CountedCases
+from tracecloak.schemas.streams.stream_caps import CountedCases, PlacedCases, is_merge_due
 
 # --- Keyed identities for the names in a stream's messages, so that no text meets its state. ------
 
@@ -91,6 +93,20 @@ class Identities:
         case = case.astype(np.int32)
         return CaseEvents(keys, whose, case, publish, times, orders, event_ids, codes)
 
+    def within(self, events: pa.RecordBatch, rule: ClosingRule, horizon: int) -> CaseEvents:
+        """Returns events of `MessageFormat.schema` with keys for names, as the state has them.
+
+        What was published after the last step has ended is left out: it changes no step. So is what
+        was published before its name came to a closed vocabulary.
+
+        Args:
+            events: The batch.
+            rule: See `keyed`.
+            horizon: Number of steps.
+        """
+        within, _ = self.keyed(events, rule).before(rule.step_start(horizon))
+        return within.known() if rule.since else within
+
 
 def _coded(events: pa.RecordBatch, name: str) -> tuple[np.ndarray, pa.StringArray]:
     column = events.column(name)
@@ -112,6 +128,7 @@ def _coded(events: pa.RecordBatch, name: str) -> tuple[np.ndarray, pa.StringArra
 # Not here: where messages come from, where the state is kept, and the clock.
 
 
+_LOG = logging.getLogger("tracecloak")
 # The name of the statistic by which steps with equal counts of different cases are told apart.
 _CASES = "digest of cases"
 _N_DIGEST = hashlib.sha256().digest_size
@@ -259,18 +276,6 @@ def kinds_of(product: StepProduct) -> dict[str, type[Mergeable]]:
     return {**product.kinds, _CASES: InputDigest}
 
 
-def counted_of(product: StepProduct, traces: TraceBatch, key: ReleaseKey) -> Statistics:
-    """Returns the statistics of `kinds_of` for cases that close in one step.
-
-    Args:
-        product: What is published.
-        traces: The cases.
-        key: The epoch's.
-    """
-    cases = InputDigest.from_traces(traces, key)
-    return Statistics({**product.count(traces).by_name, _CASES: cases})
-
-
 def counts_digest(before: bytes, step: int, counted: Statistics, key: ReleaseKey) -> bytes:
     """Returns 32 bytes that stand for what was counted in a step and in all steps before it.
 
@@ -284,72 +289,6 @@ def counts_digest(before: bytes, step: int, counted: Statistics, key: ReleaseKey
     """
     text = f"{before.hex()}\n{step}\n{digest(counted)}"
     return hmac.digest(key.derive(b"stream counts"), text.encode(), hashlib.sha256)
-
-
-def drawn_step(
-    product: StepProduct,
-    step: int,
-    counted: Statistics,
-    past: Sequence[Any],
-    digest: bytes,
-    name: StreamName,
-    key: ReleaseKey,
-) -> tuple[DecidedStep, Any]:
-    """Returns a step with the noise of its counts, and what the product keeps of it.
-
-    Args:
-        product: Of the stream.
-        step: Which one.
-        counted: Of `counted_of`, for all cases of the step.
-        past: What was kept of the steps before.
-        digest: Of `counts_digest`, up to this step.
-        name: Of the stream, without a digest of counts.
-        key: The noise key of the epoch.
-    """
-    product_statistics = Statistics({kind: counted.by_name[kind] for kind in product.kinds})
-    name = replace(name, counts_digest=digest.hex())
-    released, to_keep = product.publish(step, product_statistics, past, name, key)
-    return DecidedStep(step, digest, released), to_keep
-
-
-# Pending messages are merged once there are so many, or half as many as the open cases have.
-_MERGE_EVENTS = 1 << 17
-
-
-@dataclass(frozen=True, eq=False)
-class StreamState:
-    """All that a stream knows between two batches.
-
-    Attributes:
-        opened: The cases that are open, and those that are remembered to have closed.
-        pending: Messages that are not among these yet, as they were published behind the next
-            moment at which cases close, or so that a message costs no more where many are open.
-        counted: Whose cases have counted.
-        waiting: By step that is not published, the exact counts of its cases.
-        past: What the product keeps of each published step, in their order; of some nothing.
-        next_step: The step that is published next.
-        digest: Stands for all cases and counts of the published steps; empty before the first.
-        n_late: Cases that were complete after their step was published, and do not count.
-    """
-
-    opened: OpenCases
-    pending: tuple[CaseEvents, ...]
-    counted: CountedCases
-    waiting: dict[int, Statistics]
-    past: tuple[Any, ...]
-    next_step: int
-    digest: bytes
-    n_late: int = 0
-
-    @cached_property
-    def n_pending(self) -> int:
-        """Number of messages that are not merged."""
-        return sum(events.n_events for events in self.pending)
-
-    @cached_property
-    def first_pending_us(self) -> int | None:
-        """When the first of these was published; None: there is none."""
-        return min((int(events.publish.min()) for events in self.pending), default=None)
 
 
 @dataclass(frozen=True)
@@ -375,60 +314,194 @@ class DecidedStep:
         """Returns what `to_kept` kept of a step that releases this type."""
         return cls(step, data[:_N_DIGEST], kind.from_kept(data[_N_DIGEST:]))
 
+    def is_same_release(self, other: DecidedStep) -> bool:
+        """Returns whether another decision of this step releases the same."""
+        kept, again = self.released, other.released.in_form_of(self.released)
+        return kept.to_json() == again.to_json() and kept.to_rows().equals(again.to_rows())
 
-@dataclass(eq=False, repr=False)
-class RunningStream:
-    """What happens to the state of a stream; itself without state.
+
+class KeptDecisions(Protocol):
+    """Where decided steps are kept before anybody sees a byte of them."""
+
+    def of(self, step: int, key: ReleaseKey) -> DecidedStep | None:
+        """Returns a step as it was decided; None: it is not decided yet."""
+
+    def keep(self, decided: DecidedStep, key: ReleaseKey) -> DecidedStep:
+        """Keeps a step; returns the kept one, as another worker may have been first."""
+
+
+@dataclass(frozen=True, eq=False)
+class StepCounts:
+    """What is known of the steps of a stream.
+
+    Attributes:
+        waiting: By step that is not decided, the exact counts of its cases.
+        past: What the product keeps of each decided step, in their order; of some nothing.
+        next_step: The step that is decided next.
+        digest: Stands for all cases and counts of the decided steps; empty before the first.
+    """
+
+    waiting: dict[int, Statistics]
+    past: tuple[Any, ...]
+    next_step: int
+    digest: bytes
+
+
+Counts = TypeVar("Counts", bound=StepCounts)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StepDecider:
+    """Counts the cases of steps, and decides one step after the other; itself without state.
 
     Attributes:
         product: What is published.
-        rule: When a case closes, with step 0 where the horizon begins.
-        name: The stream's.
+        name: The stream's, without a digest of counts.
         key: The epoch's, of its noise.
-        identities: The key of identities, the same in all epochs.
     """
 
     product: StepProduct
-    rule: ClosingRule
     name: StreamName
     key: ReleaseKey
+
+    def count(self, traces: TraceBatch) -> Statistics:
+        """Returns the statistics of `kinds_of` for cases that close in one step."""
+        cases = InputDigest.from_traces(traces, self.key)
+        return Statistics({**self.product.count(traces).by_name, _CASES: cases})
+
+    def merge(self, counts: Sequence[Statistics]) -> Statistics:
+        """Returns the statistics of all cases of a step."""
+        return Statistics(
+            {
+                name: Pieces(kind, [part.by_name[name] for part in counts]).result()
+                for name, kind in kinds_of(self.product).items()
+            }
+        )
+
+    def decide(self, state: Counts) -> tuple[Counts, DecidedStep]:
+        """Returns the state after the next step, and that step with the noise of its counts."""
+        return self._drawn(*self._counted(state))
+
+    def decide_once(
+        self, state: Counts, kept: KeptDecisions, wait: Callable[[int], None]
+    ) -> tuple[Counts, DecidedStep]:
+        """Decides the next step where its state may be lost or come again, and keeps it.
+
+        A step that is kept is not drawn again: it is returned as it was decided, and if that was on
+        other cases no later step is decided.
+
+        Args:
+            state: The state.
+            kept: Where the decided steps are.
+            wait: Returns when a step, which is not decided yet, may be.
+
+        Returns:
+            The state after the step, and the step, which has another digest than the state if it
+            was decided on other cases.
+
+        Raises:
+            GuaranteeError: An earlier step was decided on other cases, or is gone; or the step was
+                decided otherwise on the same cases.
+            TracecloakError: What is kept was changed.
+        """
+        step = state.next_step
+        before = kept.of(step - 1, self.key) if step else None
+        goes_on = not step or (before is not None and before.counts_digest == state.digest)
+        decided = kept.of(step, self.key)
+        if decided is None:
+            if not goes_on:
+                raise GuaranteeError(
+                    f"step {step} cannot be published: an earlier step was decided on other cases "
+                    "than there are now, as where a restart forgot what was there, or what was "
+                    "kept of it is gone. Cases could count twice. Begin another epoch, which is "
+                    "another spend"
+                )
+            wait(step)
+        after, counted = self._counted(state)
+        if decided is None or decided.counts_digest == after.digest:
+            after, drawn = self._drawn(after, counted)
+            decided = decided or kept.keep(drawn, self.key)
+            if decided.counts_digest == after.digest and not decided.is_same_release(drawn):
+                raise GuaranteeError(
+                    f"step {step} differs from what was decided on the same cases, as with another "
+                    "version of tracecloak or of a library. Restore that version, or begin another "
+                    "epoch, which is another spend"
+                )
+        if goes_on and decided.counts_digest != after.digest:
+            _LOG.warning(
+                "the cases of step %d are not those that it was decided on, as after a restart "
+                "that lost the stream's state; its release is published again, and nothing new",
+                step,
+            )
+        return after, decided
+
+    def _counted(self, state: Counts) -> tuple[Counts, Statistics]:
+        """The state after the next step, without what is kept of it; and the counts of the step."""
+        step, waiting = state.next_step, dict(state.waiting)
+        counted = waiting.pop(step) if step in waiting else self.merge(())
+        so_far = counts_digest(state.digest, step, counted, self.key)
+        return replace(state, waiting=waiting, next_step=step + 1, digest=so_far), counted
+
+    def _drawn(self, after: Counts, counted: Statistics) -> tuple[Counts, DecidedStep]:
+        step, name = after.next_step - 1, replace(self.name, counts_digest=after.digest.hex())
+        of_product = Statistics({kind: counted.by_name[kind] for kind in self.product.kinds})
+        released, to_keep = self.product.publish(step, of_product, after.past, name, self.key)
+        if to_keep is not None:
+            after = replace(after, past=(*after.past, to_keep))
+        return after, DecidedStep(step, after.digest, released)
+
+
+@dataclass(frozen=True, eq=False)
+class StreamState(PlacedCases, StepCounts):
+    """All that a stream in one place knows between two batches.
+
+    Attributes:
+        n_late: Cases that were complete after their step was decided, and do not count.
+    """
+
+    n_late: int = 0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RunningStream(StepDecider):
+    """What happens to the state of a stream in one place; itself without state.
+
+    Attributes:
+        rule: When a case closes, with step 0 where the horizon begins.
+        identities: The key of identities, the same in all epochs.
+    """
+
+    rule: ClosingRule
     identities: ReleaseKey
 
-    def __post_init__(self) -> None:
-        """Derives the keys of names."""
-        self._identities = Identities(self.identities)
-        self.horizon = self.product.horizon
+    @property
+    def horizon(self) -> int:
+        """Number of steps."""
+        return self.product.horizon
 
     def begin(self) -> StreamState:
         """Returns the state before the first message."""
         opened = OpenCases.none(self.rule.cap is not None)
-        return StreamState(opened, (), CountedCases.none(), {}, (), 0, b"")
+        return StreamState({}, (), 0, b"", opened, (), CountedCases.none())
+
+    @cached_property
+    def _identities(self) -> Identities:
+        return Identities(self.identities)
 
     def keyed(self, events: pa.RecordBatch) -> CaseEvents:
-        """Returns events of `MessageFormat.schema` with keys for names, as the state has them.
-
-        What was published after the last step has ended is left out: it changes no step. So is what
-        was published before its name came to a closed vocabulary.
-        """
-        keyed = self._identities.keyed(events, self.rule)
-        within, _ = keyed.before(self.rule.step_start(self.horizon))
-        return within.known() if self.rule.since else within
+        """See `Identities.within`."""
+        return self._identities.within(events, self.rule, self.horizon)
 
     def take(self, state: StreamState, events: CaseEvents) -> StreamState:
         """Returns the state with these messages; when all steps are decided it stays as it is."""
         if not events.n_events or state.next_step >= self.horizon:
             return state
         state = replace(state, pending=(*state.pending, events))
-        # If cases may open again, all messages wait for the next closing. A message that is read
-        # later can be older, and can keep its case closed.
-        if self.rule.tombstone_us is not None:
-            return state
         # The first pending batch may be what the last merging left over, since its messages come
         # after the next closing. It does not count towards the next merging.
         left = state.pending[0].n_events
-        most = max(_MERGE_EVENTS, (state.opened.n_events + left) // 2)
-        if state.n_pending - left >= most:
-            return self._merged(state, self._closing_us(state))
+        if is_merge_due(self.rule, state.n_pending - left, state.opened.n_events + left):
+            return state.merged(state.closing_us(self.rule), self.rule, state.next_step)
         return state
 
     def grown(self, state: StreamState, before: ActivityVocabulary) -> StreamState:
@@ -447,15 +520,6 @@ class RunningStream:
         waiting, past = product.grown(before, state.waiting, state.past, self.name, self.key)
         return replace(state, opened=opened, pending=pending, waiting=waiting, past=past)
 
-    def due_us(self, state: StreamState) -> int | None:
-        """Returns the first moment at which `advance` has something to do; None: all is published.
-
-        It is when a step ends in which a case may close, or when a step is released.
-        """
-        if state.next_step >= self.horizon:
-            return None
-        return min(self._closing_us(state), self.rule.release_time(state.next_step))
-
     def advance(
         self, state: StreamState, complete_until_us: int
     ) -> tuple[StreamState, list[DecidedStep]]:
@@ -470,66 +534,27 @@ class RunningStream:
             The state, and the steps in their order.
         """
         decided = []
-        while (due := self.due_us(state)) is not None and due <= complete_until_us:
-            if self._closing_us(state) == due:
-                state = self._closed(state, due)
+        while state.next_step < self.horizon:
+            closing_us = state.closing_us(self.rule)
+            over_us = self.rule.release_time(state.next_step)
+            if min(closing_us, over_us) > complete_until_us:
+                break
+            if closing_us <= over_us:
+                state = self._closed(state, closing_us)
             else:
-                state, step = self._decided(state)
+                state, step = self.decide(state)
                 decided.append(step)
         return state, decided
 
-    def _closing_us(self, state: StreamState) -> int:
-        """No case closes in a step that ends before this."""
-        return state.opened.next_step_end(self.rule, state.first_pending_us)
-
-    def _merged(self, state: StreamState, moment_us: int) -> StreamState:
-        """The messages that were published before a moment are among the open cases."""
-        first = state.first_pending_us
-        if first is None or first >= moment_us:
-            return state
-        early, later = CaseEvents.concat(state.pending).before(moment_us)
-        opened = state.opened.add(early, self.rule, state.next_step)
-        return replace(state, opened=opened, pending=(later,) if later.n_events else ())
-
     def _closed(self, state: StreamState, moment_us: int) -> StreamState:
-        """The cases of all steps that end by a moment are counted in their steps.
-
-        What was published from that moment on is no part of this, however far messages are read.
-        """
-        state = self._merged(state, moment_us)
-        opened, steps, n_late = state.opened.close(moment_us, self.rule, state.next_step)
-        counted = state.counted
-        if self.rule.cap is not None and steps:
-            counted, steps = counted.within(steps, self.rule.cap, state.next_step)
+        """The cases of all steps that end by a moment are counted in their steps."""
+        state, steps, n_late = state.close(moment_us, self.rule, state.next_step)
         waiting = dict(state.waiting)
         for step, cases in steps:
             if step < self.horizon:
-                added = counted_of(self.product, cases, self.key)
                 before = [waiting[step]] if step in waiting else []
-                waiting[step] = self._sum([*before, added])
-        return replace(
-            state, opened=opened, counted=counted, waiting=waiting, n_late=state.n_late + n_late
-        )
-
-    def _sum(self, counts: Sequence[Statistics]) -> Statistics:
-        return Statistics(
-            {
-                name: Pieces(kind, [part.by_name[name] for part in counts]).result()
-                for name, kind in kinds_of(self.product).items()
-            }
-        )
-
-    def _decided(self, state: StreamState) -> tuple[StreamState, DecidedStep]:
-        step = state.next_step
-        waiting = dict(state.waiting)
-        counted = waiting.pop(step) if step in waiting else self._sum(())
-        digest = counts_digest(state.digest, step, counted, self.key)
-        decided, new_past = drawn_step(
-            self.product, step, counted, state.past, digest, self.name, self.key
-        )
-        past = state.past if new_past is None else (*state.past, new_past)
-        after = replace(state, waiting=waiting, past=past, next_step=step + 1, digest=digest)
-        return after, decided
+                waiting[step] = self.merge([*before, self.count(cases)])
+        return replace(state, waiting=waiting, n_late=state.n_late + n_late)
 
 
 # --- The table of products of a stream: the name of each, and the class that says all of it. ------

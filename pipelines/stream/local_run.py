@@ -128,7 +128,7 @@ def run_epoch(
     """
     config, standing = epoch.config, standing or StreamStatus()
     key, identities = (reference.resolve() for reference in epoch.keys)
-    stream = RunningStream(epoch.product, config.rule, config.name, key, identities)
+    stream = RunningStream(epoch.product, config.name, key, config.rule, identities)
     with opened_state(epoch, source_name, stream) as (store, state_file):
         if state_file is None:  # nothing is left to draw or to write
             epoch.noted.end(stream.horizon - 1)

@@ -1,10 +1,11 @@
-"""The cases that close in a step, of which no more than a cap count for each individual."""
+"""The cases of a stream in one place until they count: no more than a cap for each individual."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,8 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
+from tracecloak.schemas.streams.closing_rule import ClosingRule
+from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
 
 # --- How many cases of an individual have counted in a stream, so that no more than a cap count. --
 
@@ -122,6 +125,95 @@ class CountedCases:
             if counting.n_cases:
                 counting_steps.append((step, counting))
         return state, counting_steps
+
+
+# --- The cases of one place, such as a shard: messages go in, cases of whole steps come out. ------
+
+
+# Pending messages are merged once there are so many, or half as many as the open cases have.
+_MERGE_EVENTS = 1 << 17
+
+
+def is_merge_due(rule: ClosingRule, n_fresh: int, n_known: int) -> bool:
+    """Returns whether pending messages are to be merged with the open cases before a step ends.
+
+    So a message costs no more where many cases are open. If cases may open again, all messages wait
+    for the next closing: one that is read later can be older, and can keep its case closed.
+
+    Args:
+        rule: When a case closes.
+        n_fresh: Messages that came since the last merging.
+        n_known: Messages that were there then, in open cases or published after the next closing.
+    """
+    return rule.tombstone_us is None and n_fresh >= max(_MERGE_EVENTS, n_known // 2)
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedCases:
+    """What is known of the cases that meet in one place; a value, its functions return another.
+
+    Attributes:
+        opened: The cases that are open, and those that are remembered to have closed.
+        pending: Messages that are not among these yet, as they were published behind the next
+            moment at which cases close, or so that a message costs no more where many are open.
+        counted: Whose cases have counted.
+    """
+
+    opened: OpenCases
+    pending: tuple[CaseEvents, ...]
+    counted: CountedCases
+
+    @cached_property
+    def n_pending(self) -> int:
+        """Number of messages that are not merged."""
+        return sum(events.n_events for events in self.pending)
+
+    @cached_property
+    def first_pending_us(self) -> int | None:
+        """When the first of these was published; None: there is none."""
+        return min((int(events.publish.min()) for events in self.pending), default=None)
+
+    def closing_us(self, rule: ClosingRule) -> int:
+        """Returns a moment: no case closes in a step that ends before it; FOREVER_US: none does."""
+        return self.opened.next_step_end(rule, self.first_pending_us)
+
+    def merged(self, moment_us: int, rule: ClosingRule, next_step: int) -> Self:
+        """Returns the cases with the messages that were published before a moment.
+
+        Args:
+            moment_us: The moment.
+            rule: When a case closes.
+            next_step: Earlier steps are released.
+        """
+        first = self.first_pending_us
+        if first is None or first >= moment_us:
+            return self
+        early, later = CaseEvents.concat(self.pending).before(moment_us)
+        opened = self.opened.add(early, rule, next_step)
+        return replace(self, opened=opened, pending=(later,) if later.n_events else ())
+
+    def close(
+        self, moment_us: int, rule: ClosingRule, next_step: int
+    ) -> tuple[Self, list[tuple[int, TraceBatch]], int]:
+        """Closes the cases of all steps that end by a moment, and drops those beyond a cap.
+
+        What was published from that moment on is no part of this, however far messages are read.
+
+        Args:
+            moment_us: Before which all messages have come.
+            rule: When a case closes.
+            next_step: Earlier steps are released, and take no more cases.
+
+        Returns:
+            What stays; (step, cases that count in it), in the order of steps; and how many cases
+            came too late for their step.
+        """
+        cases = self.merged(moment_us, rule, next_step)
+        opened, steps, n_late = cases.opened.close(moment_us, rule, next_step)
+        counted = cases.counted
+        if rule.cap is not None and steps:
+            counted, steps = counted.within(steps, rule.cap, next_step)
+        return replace(cases, opened=opened, counted=counted), steps, n_late
 
 
 # --- The cases that close in a step, as a statistic: for what needs them whole and together. ------

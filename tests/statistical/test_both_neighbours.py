@@ -41,7 +41,7 @@ from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.streams.continual import ContinualNoise
-from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS, RunningStream, StreamState
+from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS, StepDecider, StreamState
 from tracecloak.anonymizers.times import time_range
 from tracecloak.anonymizers.times.time_range import (
     N_MONTHS,
@@ -662,15 +662,15 @@ def test_a_weakened_method_is_caught(
 def test_a_step_that_knows_how_many_cases_are_open_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decided = RunningStream._decided
+    decide = StepDecider.decide
 
-    def telling(self: RunningStream, state: StreamState) -> Any:
-        after, made = decided(self, state)
+    def telling(self: StepDecider, state: StreamState) -> Any:
+        after, made = decide(self, state)
         n_open = state.opened.n_cases
         released = replace(made.released, n_steps_left=made.released.n_steps_left + n_open)
         return after, replace(made, released=released)
 
-    monkeypatch.setattr(RunningStream, "_decided", telling)
+    monkeypatch.setattr(StepDecider, "decide", telling)
     [found] = found_of_stream(GRAPHS, tmp_path, SEEDS[:1], ("that never ends",))
     assert any("step-000004.json: differs" in sentence for sentence in found.sentences)
 

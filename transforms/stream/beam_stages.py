@@ -38,11 +38,10 @@ from apache_beam.utils.windowed_value import PaneInfoTiming, WindowedValue
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.anonymizers.streams.steps import (
     Identities,
+    StepCounts,
+    StepDecider,
     StepProduct,
     StreamName,
-    counted_of,
-    counts_digest,
-    drawn_step,
     kinds_of,
 )
 from tracecloak.schemas.arrays.columnar import decode, encode
@@ -51,8 +50,8 @@ from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.step import Step
 from tracecloak.schemas.streams.closing_rule import ClosingRule
-from tracecloak.schemas.streams.open_cases import FOREVER_US, CaseEvents, OpenCases
-from tracecloak.schemas.streams.stream_caps import CountedCases
+from tracecloak.schemas.streams.open_cases import FOREVER_US, OpenCases
+from tracecloak.schemas.streams.stream_caps import CountedCases, PlacedCases, is_merge_due
 from tracecloak.transforms.batch.traces import MergeStatisticsFn
 from tracecloak.transforms.formats.messages import Message, MessageFormat
 from tracecloak.transforms.keys.wrapping import KeyReference
@@ -150,8 +149,6 @@ METRICS = "tracecloak"
 TOO_LATE = "cases too late for their step"
 TIMES_AHEAD = "events timed after their publishing"
 
-# Waiting messages are merged once there are this many, or half as many as the open cases have.
-_MERGE_EVENTS = 1 << 16
 # The shortest time that a runner's timers and windows can tell apart.
 _GRAIN_US = 1_000
 
@@ -246,11 +243,10 @@ class _Key(beam.DoFn):
         self._identities = Identities(self.key.resolve())
 
     def process(self, events: pa.RecordBatch) -> Iterable[tuple[int, tuple[int, int, bytes]]]:
-        keyed = self._identities.keyed(events, self.rule)
-        ahead_us = keyed.ahead_us
+        within = self._identities.within(events, self.rule, self.horizon)
+        ahead_us = within.ahead_us
         self._ahead.inc(int(np.count_nonzero(ahead_us)))
         warn_of_times_ahead(ahead_us)
-        within, _ = keyed.before(self.rule.step_start(self.horizon))  # no later one changes a step
         for shard, part in within.split(self.n_shards):
             yield shard, (part.n_events, int(part.publish.min()), encode(part))
 
@@ -305,11 +301,11 @@ class _Assemble(beam.DoFn):
         if tick < due:
             timer.set(Timestamp(micros=tick))
             due = tick
-        # Where a case may open again its messages go in together, as in `RunningStream.take`.
-        if self.rule.tombstone_us is None and n_waiting >= max(_MERGE_EVENTS, n_open // 2):
-            state, later = self._merged(opened, waiting, due, next_step)
-            opened.write(encode(state))
-            n_waiting, n_open = 0, state.n_events + later.n_events
+        if is_merge_due(self.rule, n_waiting, n_open):
+            before = self._cases(opened, waiting)
+            after = before.merged(due, self.rule, next_step)
+            _keep(before, after, opened, waiting)
+            n_waiting, n_open = 0, after.opened.n_events + after.n_pending
         book.write((n_waiting, n_open, due))
         return ()
 
@@ -365,20 +361,16 @@ class _Assemble(beam.DoFn):
         counted: Any,
     ) -> Iterable[TimestampedValue]:
         """The cases of the steps that end by a moment; what of them is too late is dropped."""
-        before, later = self._merged(opened, waiting, moment_us, next_step)
-        state, steps, n_late = before.close(moment_us, self.rule, next_step)
+        before = self._cases(opened, waiting, counted if self.rule.cap is not None else None)
+        after, steps, n_late = before.close(moment_us, self.rule, next_step)
         self._late.inc(n_late)
-        opened.write(encode(state))
-        first_us = int(later.publish.min()) if later.n_events else None
-        tick = state.next_step_end(self.rule, first_us)
+        _keep(before, after, opened, waiting)
+        if after.counted is not before.counted:
+            counted.write(encode(after.counted))
+        tick = after.closing_us(self.rule)
         if tick < FOREVER_US:
             timer.set(Timestamp(micros=tick))
-        book.write((0, state.n_events + later.n_events, tick))
-        if self.rule.cap is not None and steps:
-            data = counted.read()
-            counts = CountedCases.none() if data is None else decode(data)
-            counts, steps = counts.within(steps, self.rule.cap, next_step)
-            counted.write(encode(counts))
+        book.write((0, after.opened.n_events + after.n_pending, tick))
         for step, traces in steps:
             last = self.rule.release_time(step) - _GRAIN_US  # of the step's window
             yield TimestampedValue((step, traces), Timestamp(micros=last))
@@ -392,20 +384,23 @@ class _Assemble(beam.DoFn):
         last = self.rule.release_time(step) - 2 * _GRAIN_US
         return max(last, self.rule.step_start(step + 1))
 
-    def _merged(
-        self, opened: Any, waiting: Any, moment_us: int, next_step: int
-    ) -> tuple[OpenCases, CaseEvents]:
-        """Returns (open cases with what was published before a moment, what still waits)."""
-        data, by_individual = opened.read(), self.rule.cap is not None
-        state = OpenCases.none(by_individual) if data is None else decode(data)
-        batches = [decode(part) for part in waiting.read()]
-        if not batches:
-            return state, CaseEvents.none(by_individual)
-        early, later = CaseEvents.concat(batches).before(moment_us)
+    def _cases(self, opened: Any, waiting: Any, counted: Any = None) -> PlacedCases:
+        data, counts = opened.read(), None if counted is None else counted.read()
+        return PlacedCases(
+            OpenCases.none(self.rule.cap is not None) if data is None else decode(data),
+            tuple(decode(part) for part in waiting.read()),
+            CountedCases.none() if counts is None else decode(counts),
+        )
+
+
+def _keep(before: PlacedCases, after: PlacedCases, opened: Any, waiting: Any) -> None:
+    """Writes what has changed of the cases of a shard."""
+    if after.opened is not before.opened:
+        opened.write(encode(after.opened))
+    if after.pending is not before.pending:
         waiting.clear()
-        if later.n_events:
-            waiting.add(encode(later))
-        return state.add(early, self.rule, next_step), later
+        for events in after.pending:
+            waiting.add(encode(events))
 
 
 # --- PublishSteps: the release stage of a stream, one release a step. -----------------------------
@@ -464,7 +459,7 @@ class PublishSteps(beam.PTransform):
     def expand(self, closed: beam.PCollection[tuple[int, TraceBatch]]) -> beam.PCollection[Any]:
         """Wires counting, the gate and the release."""
         product = self.release.product
-        count = beam.ParDo(_Count(product, self.release.key))
+        count = beam.ParDo(_Count(product, self.release.name, self.release.key))
         counted = (
             closed
             | "Count" >> count.with_output_types(tuple[int, Statistics])
@@ -481,18 +476,19 @@ class PublishSteps(beam.PTransform):
 @dataclass(eq=False, repr=False)
 class _Count(beam.DoFn):
     product: StepProduct
+    name: StreamName
     key: KeyReference
 
     def __post_init__(self) -> None:
         self._outside = Metrics.counter(METRICS, NOT_PUBLISHED)
 
     def setup(self) -> None:
-        self._resolved = self.key.resolve()
+        self._decider = StepDecider(self.product, self.name, self.key.resolve())
 
     def process(self, element: tuple[int, TraceBatch]) -> Iterable[tuple[int, Statistics]]:
         step, traces = element
         if 0 <= step < self.product.horizon:
-            yield step, counted_of(self.product, traces, self._resolved)
+            yield step, self._decider.count(traces)
         else:
             self._outside.inc(traces.n_cases)
 
@@ -551,7 +547,7 @@ class ReleaseSteps(beam.DoFn):
 
     def setup(self) -> None:
         """Reads the key."""
-        self._resolved = self.key.resolve()
+        self._decider = StepDecider(self.product, self.name, self.key.resolve())
 
     def process(
         self,
@@ -588,46 +584,18 @@ class ReleaseSteps(beam.DoFn):
         if step >= self.product.horizon:
             return
         parts = list(waiting.read())
-        in_step = [decode(counted) for at, counted in parts if at == step]
-        combine = MergeStatisticsFn(kinds_of(self.product))
-        counted = in_step[0] if in_step else combine.extract_output(combine.create_accumulator())
-        so_far = counts_digest(counts.read() or b"", step, counted, self._resolved)
-        decided = self.steps.of(step, self._resolved)
-        if decided is None:
-            if not self._goes_on(step, counts):
-                raise GuaranteeError(
-                    f"step {step} cannot be published: an earlier step was decided on other cases "
-                    "than there are now, as where a restart forgot what was there, or what was "
-                    "kept of it is gone. Cases could count twice. Begin another epoch, which is "
-                    "another spend"
-                )
-            self._wait_until_over(step)
-        if decided is None or decided.counts_digest == so_far:
-            before = [decode(state) for _, state in sorted(past.read())]
-            drawn, to_keep = drawn_step(
-                self.product, step, counted, before, so_far, self.name, self._resolved
-            )
-            decided = decided or self.steps.keep(drawn, self._resolved)
-            kept, again = decided.released, drawn.released.in_form_of(decided.released)
-            is_same = kept.to_json() == again.to_json() and kept.to_rows().equals(again.to_rows())
-            if decided.counts_digest == so_far and not is_same:
-                raise GuaranteeError(
-                    f"step {step} differs from what was decided on the same cases, as with another "
-                    "version of tracecloak or of a library. Restore that version, or begin another "
-                    "epoch, which is another spend"
-                )
-            if to_keep is not None:
-                past.add((step, encode(to_keep)))
+        state = StepCounts(
+            {at: decode(counted) for at, counted in parts if at == step},
+            tuple(decode(kept) for _, kept in sorted(past.read())),
+            step,
+            counts.read() or b"",
+        )
+        after, decided = self._decider.decide_once(state, self.steps, self._wait_until_over)
         if self.note is not None:
             self.note(decided.released)
-        goes_on = decided.counts_digest == so_far
-        if not goes_on and self._goes_on(step, counts):
-            _LOG.warning(
-                "the cases of step %d are not those that it was decided on, as after a restart "
-                "that lost the stream's state; its release is published again, and nothing new",
-                step,
-            )
-        counts.write(so_far)
+        for kept in after.past[len(state.past) :]:
+            past.add((step, encode(kept)))
+        counts.write(after.digest)
         waiting.clear()
         for at, others in parts:
             if at != step:
@@ -635,17 +603,12 @@ class ReleaseSteps(beam.DoFn):
         following.write(step + 1)
         if step + 1 < self.product.horizon:
             # A step that was decided before need not wait for its end once more.
-            self._set(timer, step + 1 if goes_on else step)
+            self._set(timer, step + (decided.counts_digest == after.digest))
         else:
             waiting.clear()
             past.clear()
             _LOG.warning("%s", self.name.exhausted_message(step))
         yield decided.released
-
-    def _goes_on(self, step: int, counts: Any) -> bool:
-        """Whether all earlier steps have the same cases as when they were decided."""
-        before = self.steps.of(step - 1, self._resolved) if step else None
-        return step == 0 or (before is not None and before.counts_digest == counts.read())
 
     def _wait_until_over(self, step: int) -> None:
         """Waits where the watermark is a little ahead of this clock.

@@ -49,7 +49,7 @@ def params_of(names: Sequence[str], view: str = "window", **others: Any) -> DfgP
 
 def stream_of(rule: ClosingRule, params: DfgParams) -> RunningStream:
     name = StreamName("ward", "1", "", 0, 10)
-    return RunningStream(DfgSteps(params, dict(rule.since)), rule, name, KEY, KEY)
+    return RunningStream(DfgSteps(params, dict(rule.since)), name, KEY, rule, KEY)
 
 
 def events_of(messages: Sequence[Message]) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
 from tracecloak.anonymizers.streams.steps import DecidedStep, RunningStream, StreamName, StreamState
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents
-from tracecloak.schemas.streams.stream_caps import CaseCap
+from tracecloak.schemas.streams.stream_caps import CaseCap, PlacedCases
 
 NAMES = ("A", "B", "END")
 HORIZON = 12
@@ -64,7 +64,7 @@ def stream_of(rule: ClosingRule = RULE) -> RunningStream:
         max_cases_per_individual=None if rule.cap is None else rule.cap.cases,
     )
     name = StreamName("ward", "1", "", rule.origin_us, rule.period_us)
-    return RunningStream(DfgSteps(params), rule, name, KEY, IDENTITIES)
+    return RunningStream(DfgSteps(params), name, KEY, rule, IDENTITIES)
 
 
 def batch(messages: Sequence[Message], by_individual: bool = False) -> CaseEvents:
@@ -220,7 +220,7 @@ def test_two_partitions_in_any_turn_give_the_same_steps(
     ]
     state, decided = stream.begin(), []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tracecloak.anonymizers.streams.steps._MERGE_EVENTS", 1)
+        patch.setattr("tracecloak.schemas.streams.stream_caps._MERGE_EVENTS", 1)
         while any(parts):
             part = random.choice([part for part in parts if part])
             state = stream.take(state, batch([part.popleft()]))
@@ -236,7 +236,7 @@ def test_a_message_that_is_read_first_opens_no_case_that_an_older_one_keeps_clos
     n_of_others: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many messages of others there are, which decide when a batch is looked at."""
-    monkeypatch.setattr("tracecloak.anonymizers.streams.steps._MERGE_EVENTS", 3)
+    monkeypatch.setattr("tracecloak.schemas.streams.stream_caps._MERGE_EVENTS", 3)
     stream = stream_of(replace(RULE, tombstone_us=20))  # closed at 22 and remembered until 42
     state = stream.take(stream.begin(), batch([Message(21, 1, "END")]))
     state, _ = stream.advance(state, 40)
@@ -259,15 +259,15 @@ def test_the_divisions_tell_what_a_careless_stream_does(
     if mistake == "merged at once":
         monkeypatch.setattr(CaseEvents, "before", lambda self, _: (self, CaseEvents.none()))
     else:
-        merged = RunningStream._merged
+        merged = PlacedCases.merged
 
-        def forgetting(self: RunningStream, state: StreamState, moment_us: int) -> StreamState:
-            after = merged(self, state, moment_us)
+        def forgetting(self: PlacedCases, *given: Any) -> PlacedCases:
+            after = merged(self, *given)
             last = after.opened.offsets[1:] - 1
             kept = replace(after.opened, latest=after.opened.publish[last])
             return replace(after, opened=kept)
 
-        monkeypatch.setattr(RunningStream, "_merged", forgetting)
+        monkeypatch.setattr(PlacedCases, "merged", forgetting)
     other = [Message(moment, case) for case in (2, 3) for moment in (22, 40, 41, 80, 110)]
     stream = stream_of(replace(SHORT, tombstone_us=4))
     ways = {

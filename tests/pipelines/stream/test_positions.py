@@ -39,7 +39,7 @@ def kept_positions(
         key, identities = (reference.resolve() for reference in epoch.keys)
         store = LocalState(epoch.state_path, key, epoch.product.released)
         if given is not None:
-            parts = epoch.product, config.rule, config.name, key, identities
+            parts = epoch.product, config.name, key, config.rule, identities
             store.create(RunningStream(*parts).begin(), source)
             with store.opened(source):
                 store.append(None, given)

@@ -23,6 +23,7 @@ from tracecloak.anonymizers.streams.steps import Identities
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.streams import stream_caps
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import OpenCases, hex_names
 from tracecloak.schemas.streams.stream_caps import CaseCap
@@ -210,7 +211,7 @@ def test_a_replay_in_another_order_gives_the_same_cases_in_the_same_steps(
     rng = np.random.default_rng(5)
     shuffled = [sent[i] for i in rng.permutation(len(sent))]
     again, _ = run([shuffled[:50], shuffled[20:], *ticking(0, 120)], n_shards=1)
-    monkeypatch.setattr(beam_stages, "_MERGE_EVENTS", 2)
+    monkeypatch.setattr(stream_caps, "_MERGE_EVENTS", 2)
     often, _ = run(in_time(sent, 120), n_shards=2)
     assert sorted(again) == sorted(often) == expected
 
@@ -239,7 +240,7 @@ def test_messages_wait_until_merging_pays(
     monkeypatch: pytest.MonkeyPatch, tombstone_us: int | None
 ) -> None:
     """From a number on, or from half as many as the open cases have."""
-    monkeypatch.setattr(beam_stages, "_MERGE_EVENTS", 3)
+    monkeypatch.setattr(stream_caps, "_MERGE_EVENTS", 3)
     state = Cell(), Bag(), Cell(), Cell(), Cell(), Cell()
     fn = beam_stages._Assemble(replace(RULE, tombstone_us=tombstone_us), HORIZON)
     waiting = []

@@ -242,7 +242,7 @@ def test_other_cases_with_the_same_counts_are_not_the_same(
 ) -> None:
     """Those of the first run closed once, and would count again where that is forgotten."""
     made = product()
-    count = beam_stages._Count(made, KeyReference(key_in_environment(monkeypatch)))
+    count = beam_stages._Count(made, NAME, KeyReference(key_in_environment(monkeypatch)))
     count.setup()
     first, same, others = (new_stage() for _ in range(3))
     for stage, case in ((first, "c"), (same, "c"), (others, "d")):
