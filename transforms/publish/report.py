@@ -44,7 +44,6 @@ from tracecloak.transforms.publish.figures_data import (
     variants_of_log,
 )
 from tracecloak.transforms.publish.products import PRODUCTS, kind_of
-from tracecloak.transforms.publish.release_folder import DFG_NAME, REPORT_NAME, STATEMENT_NAME
 
 if TYPE_CHECKING:
     from tracecloak.schemas.published.figures import ReleasedFigures, ReleasedProduct
@@ -56,79 +55,6 @@ if TYPE_CHECKING:
         ReleasedTree,
     )
     from tracecloak.schemas.published.variants import ReleasedVariants
-
-
-# --- What the files of a release are, and how somebody who has never seen one opens them. ---------
-
-
-_EXACT = {
-    DFG_NAME: "directly-follows graph: activities, and paths with their counts",
-    "figures.parquet": "totals, with their intervals, and the most that a path not shown can have",
-    REPORT_NAME: "everything on one page, for a browser",
-    STATEMENT_NAME: "the promise in words, for the file of a privacy officer",
-}
-_BY_NAME = {
-    "figures": "numbers with their kinds and 95 % intervals",
-    "groups": "groups of activities, and how cases go from one to another",
-    "indicators": "indicators by group, with their 95 % intervals and units",
-    "measures": "the noisy counts that the log was drawn from",
-}
-_BY_ENDING = {
-    ".parquet": "table",
-    ".json": "the same as JSON",
-    ".xes.gz": "the log as XES (IEEE 1849), for process mining tools",
-    ".spreadsheet.csv.gz": "the log as CSV, with an apostrophe in front of formulas",
-    ".csv.gz": "the log as CSV, for spreadsheets",
-    ".avro": "the log as Avro",
-    ".dot": "the graph for Graphviz",
-    ".svg": "a picture",
-    ".pnml": "the tree as a Petri net",
-    ".ptml": "the process tree for ProM and pm4py",
-    ".bpmn": "the tree as BPMN",
-    ".tree": "the process tree as text",
-    ".sig": "signature of the manifest",
-}
-
-
-def what_is(path: str) -> str:
-    """Returns what a file of a release is, in a few words."""
-    if path in _EXACT:
-        return _EXACT[path]
-    if path.startswith("log/"):
-        return "a part of the log: case_id, activity, timestamp and attributes"
-    name, _, ending = path.partition(".")
-    if name in _BY_NAME and ending in ("parquet", "json"):
-        return _BY_NAME[name] + (", as JSON" if ending == "json" else "")
-    return next((text for end, text in _BY_ENDING.items() if path.endswith(end)), "")
-
-
-def openings_of(paths: Sequence[str]) -> list[tuple[str, str]]:
-    """Returns with what to open what a release has, and what to type or do in its folder."""
-    has_parts = any(path.startswith("log/") for path in paths)
-    tables = [path for path in paths if path.endswith(".parquet") and not path.startswith("log/")]
-    openings = []
-    if has_parts:
-        openings += [
-            ("pandas", 'import pandas\n\nlog = pandas.read_parquet("log")'),
-            ("polars", 'import polars\n\nlog = polars.read_parquet("log/*.parquet")'),
-            ("DuckDB", "SELECT activity, count(*) FROM 'log/*.parquet' GROUP BY activity;"),
-        ]
-    if any(path.endswith(".xes.gz") for path in paths):
-        openings += [
-            ("pm4py", 'import pm4py\n\nlog = pm4py.read_xes("log.xes.gz")'),
-            ("ProM, Disco, Celonis", "Import log.xes.gz as an event log."),
-        ]
-    if tables and not has_parts:
-        first = tables[0]
-        openings += [
-            ("pandas", f'import pandas\n\ntable = pandas.read_parquet("{first}")'),
-            ("polars", f'import polars\n\ntable = polars.read_parquet("{first}")'),
-            ("DuckDB", f"SELECT * FROM '{first}';"),
-        ]
-    if any(path.endswith(".ptml") for path in paths):
-        trees = [path for path in paths if path.endswith(".ptml")]
-        openings.append(("pm4py", f'import pm4py\n\ntree = pm4py.read_ptml("{trees[0]}")'))
-    return openings
 
 
 # --- The page of a release, `report.html`: what was released, its pictures, and what it promises. -
@@ -176,7 +102,7 @@ def report_html(
         "told": told,
         "page_parts": [(part.template, part.context) for part in parts],
         "files": sorted(files, key=lambda file: file.path),
-        "openings": openings_of(sorted(file.path for file in files)),
+        "paths": sorted(file.path for file in files),
     }
     data = {
         "file_name": manifest.release_id,
@@ -256,7 +182,6 @@ def facts_of(manifest: ReleaseManifest) -> dict[str, Any]:
         "came_out": (manifest.came_out or Yield()).sentence_of(manifest.params),
         "operations": statement.operations_in_words(manifest.operations),
         "mechanisms": statement.MECHANISMS,
-        "what_is": what_is,
         "noise_of": noise_of,
         "params": statement.params_in_words(manifest.params),
     }
@@ -280,21 +205,16 @@ def _shown_of(
     groups: ReleasedGroups | None = _first(products, "groups")
     is_timed = has_times(manifest.operations)
     medians: Medians = {}
-    has_kinds, map_part = False, ""
+    has_kinds, source = False, "graph"
     if graph is not None:
         medians = {} if durations is None else medians_of(durations, graph)
         has_kinds = graph.has_kinds
-        map_part = _NOISY
     elif log is not None:
-        graph = graph_of_log(log.graph, log.names, figures)
+        graph, source = graph_of_log(log.graph, log.names, figures), "log"
         medians = log.times.medians_s() if is_timed else {}
-        map_part = "The numbers are those of the released log."
-        if figures is not None:
-            has_kinds = True
-            map_part += _MEASURED_BESIDE + _MODELLED_TIMES * is_timed
+        has_kinds = figures is not None
     elif variants is not None:
-        graph = graph_of_variants(variants)
-        map_part = "The numbers are summed up from the released variants."
+        graph, source = graph_of_variants(variants), "variants"
     map_ = None
     if graph is not None and len(graph.counts):
         map_ = map_data(graph, medians)
@@ -302,32 +222,33 @@ def _shown_of(
             mark_grades(map_, graph, figures)
             if log is not None:
                 mark_modelled_times(map_)
-        if map_["n_left_out"]:
-            n_boxes = map_["n_activities_left_out"]
-            also = f" and {n_boxes:,} activities" if n_boxes else ""
-            map_part += f" {map_['n_left_out']:,} rarer paths{also} are in the files alone."
-    variants_part, shown_variants = "", None
     grades = "" if variants is None or not variants.has_kinds else sentence_of_variants(variants)
     if variants is None and log is not None:
         variants = variants_of_log(log.variants, log.names)
-    if variants is not None and variants.n_variants:
-        shown_variants = variants_data(variants, names_of_map(map_), figures)
-        variants_part = f"The release has {variants.n_variants:,} of them, the most frequent first."
-        if (n_shown := len(shown_variants["rows"])) < variants.n_variants:
-            variants_part += f" This page has the first {n_shown}."
-        variants_part += _NOISY_VARIANTS * (variants.lows is not None) + grades
-    times_part, times = "", None
-    if log is not None and not is_timed:
-        times_part = NO_TIMES
-    elif log is not None and len(log.times.spans):
-        is_dated = has_starts(manifest.operations)
+    if variants is not None and not variants.n_variants:
+        variants = None
+    shown_variants = variants and variants_data(variants, names_of_map(map_), figures)
+    times, is_dated = None, has_starts(manifest.operations)
+    if log is not None and is_timed and len(log.times.spans):
         times = times_data(log.times, has_starts=is_dated)
-        times_part = "All of these are numbers of the released log; its times are in UTC."
-        times_part += "" if is_dated else f" {NO_STARTS}"
-    tree_part = ""
-    if tree is not None:
-        tree_part = tree.fitness_sentence if tree.is_found else _NOT_FOUND
-    order = manifest.guarantee.order_sentence
+    told = statement.sentences(
+        "told.txt.j2",
+        source=source if graph is not None else "",
+        map=map_,
+        figures=figures,
+        is_timed=is_timed,
+        variants=variants,
+        n_shown=len(shown_variants["rows"]) if shown_variants else 0,
+        grades=grades,
+        times=times,
+        no_times=NO_TIMES if log is not None and not is_timed else "",
+        is_dated=is_dated,
+        no_starts=NO_STARTS,
+        tree=tree,
+        order=manifest.guarantee.order_sentence,
+    )
+    if "times" in told:
+        told["times"] = " ".join([told["times"], *manifest.time_caveats])
     return {
         "map": map_,
         "groups": None if groups is None or map_ is None else folded_map(groups),
@@ -337,42 +258,12 @@ def _shown_of(
         "tree": None if tree is None else tree_data(tree),
         "kinds": has_kinds,
         "graded": has_kinds and map_ is not None,
-    }, {
-        "map": f"{map_part} {order}".rstrip(),
-        "variants": f"{variants_part} {order}".rstrip(),
-        "times": " ".join([times_part, *manifest.time_caveats]) if times_part else "",
-        "tree": tree_part,
-        "tree_text": "" if tree is None else tree.text,
-    }
+    }, {"times": "", "tree_text": "" if tree is None else tree.text, **told}
 
 
 def _first(products: list[ReleasedProduct], kind: str) -> Any:
     """The first product of a kind; the classes of kinds that there are none of are not loaded."""
     return next((product for product in products if kind_of(product) is PRODUCTS[kind]), None)
-
-
-_NOISY = (
-    "The numbers carry noise. A dashed path is doubtful: noise alone could have made it. What the "
-    "method counted on the original, after any cut of long cases, lies in the interval of a path "
-    "with a probability of about 95 %."
-)
-_NOISY_VARIANTS = (
-    " What the method counted on the original, after any cut of long cases, lies in the interval "
-    "with a probability of about 95 %. Of numbers just above a threshold, which noise may have "
-    "raised, fewer do."
-)
-_MEASURED_BESIDE = (
-    " Each interval follows from noisy counts of the original beside it, so a number can lie at "
-    "its end; it holds what the original has with a probability of about 95 %."
-)
-_MODELLED_TIMES = (
-    " Median times between two activities were drawn so that the rest agrees: they are modelled, "
-    "have no interval, and are grey. Mean times are below, under trust."
-)
-_NOT_FOUND = (
-    "No tree was found that is good enough, so this one follows from the names of the activities "
-    "alone."
-)
 
 
 def _curve(epsilon: float) -> list[dict[str, float]]:

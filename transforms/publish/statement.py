@@ -183,13 +183,19 @@ _WORDS = jinja2.Environment(**_OPTIONS)
 
 def in_words(manifest: ReleaseManifest) -> dict[str, str]:
     """Returns what a release promises as an officer says it, by the names in `words.txt.j2`."""
-    text = _WORDS.get_template("words.txt.j2").render(
+    return sentences(
+        "words.txt.j2",
         manifest=manifest,
         guarantee=manifest.guarantee,
         promise=Promise.of(manifest.guarantee),
         times=[times for part in manifest.spends for _, _, times in noise_of(part)],
     )
-    return dict(line.split(": ", 1) for line in text.splitlines())
+
+
+def sentences(template: str, **context: Any) -> dict[str, str]:
+    """Returns the texts of a template whose lines are `name: text`, by their names."""
+    lines = _WORDS.get_template(template).render(context).splitlines()
+    return {name: text.strip() for name, _, text in (line.partition(":") for line in lines)}
 
 
 # --- The privacy statement of a release: Markdown for a privacy officer, in two editions. ---------
