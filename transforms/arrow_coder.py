@@ -92,11 +92,11 @@ class PiecesCoder(ColumnarCoder):
 
     def encode(self, value: dict[str, Pieces[Any]]) -> bytes:
         """Returns the merged statistics."""
-        return encode(Statistics({name: pieces.result() for name, pieces in value.items()}))
+        return super().encode(Statistics({n: pieces.result() for n, pieces in value.items()}))
 
     def decode(self, encoded: bytes) -> dict[str, Pieces[Any]]:
         """Returns accumulators that hold each statistic as their only piece."""
-        merged = decode(encoded).by_name
+        merged = super().decode(encoded).by_name
         return {name: Pieces(kind, [merged[name]]) for name, kind in self._kinds.items()}
 
 

@@ -33,11 +33,13 @@ from tracecloak.pipelines.embedded.read import (
     released_once,
 )
 from tracecloak.pipelines.embedded.reserving import (
+    DIGESTED,
     PipelineFinalization,
     claim,
     digested,
     rows_output,
 )
+from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import released_schema
@@ -47,11 +49,10 @@ from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import ReleaseSpec
 from tracecloak.transforms.batch.read import check_tally
 from tracecloak.transforms.batch.traces import (
-    Chunk,
     DropDuplicates,
     GroupIntoTraces,
     once,
-    only,
+    total,
 )
 from tracecloak.transforms.batch.write import write_release
 from tracecloak.transforms.files import absolute
@@ -333,9 +334,9 @@ def _written(
     row: beam.Row,
     finalization: PipelineFinalization | None,
     made: Iterable[Any],
-    digest: Iterable[Chunk],
+    digest: Iterable[Statistics],
 ) -> list[beam.Row]:
     """Ends a release once it is there, and returns what is said of it."""
     if finalization is not None:
-        finalization.finalize(only(digest).by_name["rows"])
+        finalization.finalize(total(DIGESTED, digest)["rows"])
     return [row]

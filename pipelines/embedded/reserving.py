@@ -32,10 +32,11 @@ from tracecloak.pipelines.release.opening import open_run, recognise
 from tracecloak.pipelines.release.run import job_of, reserve_budget
 from tracecloak.pipelines.release.values import Run
 from tracecloak.pipelines.runners.on_beam import BeamDriver
+from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch.job import Job, KeptDraws
-from tracecloak.transforms.batch.traces import Chunk, CountStatistics
+from tracecloak.transforms.batch.traces import CountStatistics
 from tracecloak.transforms.files import join, read_if_there, write_anew
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -193,10 +194,16 @@ def claim(
     return job, PipelineFinalization.of(run, draws.before.key_fingerprint, draws.before)
 
 
-def digested(traces: beam.PCollection[TraceBatch], key: KeyReference) -> beam.PCollection[Chunk]:
-    """Digests all cases of a log under a key; returns the one digest, under the name `rows`."""
+DIGESTED: dict[str, type[Any]] = {"rows": InputDigest}
+"""The type of what `digested` counts, by its name."""
+
+
+def digested(
+    traces: beam.PCollection[TraceBatch], key: KeyReference
+) -> beam.PCollection[Statistics]:
+    """Digests all cases of a log under a key; returns its parts, under the name `rows`."""
 
     def counted(batch: TraceBatch) -> dict[str, Any]:
         return {"rows": InputDigest.from_traces(batch, key.resolve())}
 
-    return traces | "Digest" >> CountStatistics({"rows": InputDigest}, counted)
+    return traces | "Digest" >> CountStatistics(DIGESTED, counted)

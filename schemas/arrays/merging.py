@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from tracecloak.schemas.arrays.hashing import hash_text, mix
 
 # --- The distinct ones, the order and the places of many integers, in less time than numpy takes. -
 
@@ -176,6 +178,8 @@ class OfArrays:
 
     # Of each field, the dtype or the Arrow type; none: all are int64.
     _types: ClassVar[tuple[Any, ...]] = ()
+    # The fields that are the keys of rows, by which it is split; none: it stays in one piece.
+    _keys: ClassVar[tuple[str, ...]] = ()
 
     @property
     def weight(self) -> int:
@@ -195,6 +199,27 @@ class OfArrays:
     def _collapsed(cls, *columns: Any, **options: Any) -> Self:
         """Returns the value of columns in which what is counted may repeat, in any order."""
         raise NotImplementedError
+
+    def split(self, n_parts: int) -> Iterator[tuple[int, Self]]:
+        """Yields part 0, and the others that have rows, each with its number; see `merge`.
+
+        Which part a row is in depends on its key alone, so that equal keys of several statistics
+        meet in one part, wherever they are split. One without keys of rows is all in part 0.
+
+        Args:
+            n_parts: Number of parts, at least 1.
+        """
+        if n_parts == 1 or not self._keys:
+            yield 0, self
+            return
+        part_of = (_hashes([getattr(self, key) for key in self._keys]) % n_parts).astype(np.int64)
+        order, n_rows = order_of_small(part_of, n_parts), np.bincount(part_of, minlength=n_parts)
+        for number, rows in enumerate(np.split(order, np.cumsum(n_rows)[:-1])):
+            if len(rows) or not number:
+                yield (
+                    number,
+                    type(self)(*(_taken(getattr(self, f.name), rows) for f in fields(self))),
+                )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self)) and all(
@@ -216,6 +241,26 @@ class CountsByKey(OfArrays):
 
 def _are_equal(one: np.ndarray | pa.Array, other: np.ndarray | pa.Array) -> bool:
     return one.equals(other) if isinstance(one, pa.Array) else np.array_equal(one, other)
+
+
+def _hashes(keys: Iterable[np.ndarray | pa.Array]) -> np.ndarray:
+    """uint64[n], a hash of each row of columns, the same in every process and version."""
+    hashes: Any = 0
+    for column in keys:
+        if isinstance(column, pa.Array):
+            words = hash_text(column.cast(pa.large_binary()))
+        else:
+            words = column.astype(np.int64).view(np.uint64)
+        hashes = mix(words + hashes)
+    found: np.ndarray = hashes
+    return found
+
+
+def _taken(column: Any, rows: np.ndarray) -> Any:
+    """The rows of a column; what is no column is of all rows."""
+    if isinstance(column, pa.Array):
+        return column.take(pa.array(rows))
+    return column[rows] if isinstance(column, np.ndarray) else column
 
 
 T = TypeVar("T", bound=Mergeable)
@@ -307,6 +352,19 @@ class Statistics:
     wire_name: ClassVar[str] = "statistics"
 
     by_name: dict[str, Any]
+
+    def split(self, n_parts: int) -> Iterator[tuple[int, Statistics]]:
+        """Yields parts with their numbers, by the keys of rows; see `OfArrays.split`.
+
+        A statistic of another class, which has no `split`, is all in part 0.
+        """
+        parts: dict[int, dict[str, Any]] = {}
+        for name, statistic in self.by_name.items():
+            has_rows = isinstance(statistic, OfArrays)
+            for number, part in statistic.split(n_parts) if has_rows else [(0, statistic)]:
+                parts.setdefault(number, {})[name] = part
+        for number in sorted(parts):
+            yield number, Statistics(parts.pop(number))
 
 
 # Sums of non-negative integers up to here are exact in floats, in any order.

@@ -210,6 +210,7 @@ class CaseRanks(OfArrays):
 
     wire_name: ClassVar[str] = "case-ranks"
     _types = (np.int64, _BYTES)
+    _keys = ("cases",)
 
     groups: np.ndarray
     cases: pa.FixedSizeBinaryArray

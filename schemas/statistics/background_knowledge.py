@@ -447,6 +447,7 @@ class KnownCases(OfArrays):
     """
 
     wire_name: ClassVar[str] = "known-cases"
+    _keys = ("rows",)
 
     rows: pa.LargeBinaryArray
     counts: np.ndarray

@@ -105,6 +105,7 @@ class ClippedCells(OfArrays):
     """
 
     wire_name: ClassVar[str] = "clipped-cells"
+    _keys = ("keys",)
 
     keys: np.ndarray
     values: np.ndarray

@@ -30,6 +30,7 @@ class DurationTable(OfArrays):
 
     wire_name: ClassVar[str] = "duration-table"
     _types = (np.int32, np.int64, np.int64)
+    _keys = ("groups", "values")
 
     groups: np.ndarray
     values: np.ndarray

@@ -110,6 +110,7 @@ class VariantHistogram(OfArrays):
 
     wire_name: ClassVar[str] = "variant-histogram"
     _types = (pa.large_binary(), np.int64)
+    _keys = ("sequences",)
 
     sequences: pa.LargeBinaryArray
     counts: np.ndarray

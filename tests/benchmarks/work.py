@@ -19,12 +19,13 @@ from apache_beam import pvalue
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.pipelines.runners.memory import keep_freed_memory
+from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import Dafsa, DirectlyFollows, VariantHistogram
 from tracecloak.transforms.batch.read import ReadFiles
-from tracecloak.transforms.batch.traces import Chunk, CountStatistics, GroupIntoTraces, only
+from tracecloak.transforms.batch.traces import CountStatistics, GroupIntoTraces, total
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
 from tracecloak.transforms.sources import EventSource
@@ -68,8 +69,11 @@ def _count(traces: TraceBatch) -> dict[str, Any]:
     }
 
 
-def _finish(once: None, totals: Iterable[Chunk]) -> None:
-    found = only(totals).by_name
+_KINDS: dict[str, Any] = {"variants": VariantHistogram, "graph": DirectlyFollows}
+
+
+def _finish(once: None, parts: Iterable[Statistics]) -> None:
+    found = total(_KINDS, parts)
     _found.update(finish(found["variants"], found["graph"]))
 
 
@@ -78,8 +82,7 @@ def columnar_beam(path: str) -> Counts:
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         read = pipeline | ReadFiles(source_of(path))
         grouped = read["events"] | GroupIntoTraces(_SHARDS)
-        kinds: dict[str, Any] = {"variants": VariantHistogram, "graph": DirectlyFollows}
-        totals = grouped | "Count" >> CountStatistics(kinds, _count)
+        totals = grouped | "Count" >> CountStatistics(_KINDS, _count)
         _ = (
             pipeline
             | "Once" >> beam.Create([None])

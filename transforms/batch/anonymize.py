@@ -10,8 +10,10 @@ import apache_beam as beam
 from apache_beam import pvalue
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
+from tracecloak.anonymizers.contract.case_digests import InputDigest
 from tracecloak.anonymizers.contract.in_memory import INPUT_DIGEST, Known, steps
 from tracecloak.anonymizers.registry import method_named
+from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch import BATCH_BYTES
 from tracecloak.transforms.batch.job import ReleaseRun, ReleaseSpec
@@ -22,6 +24,7 @@ from tracecloak.transforms.batch.traces import (
     cut,
     once,
     only,
+    total,
 )
 
 
@@ -65,14 +68,14 @@ class AnonymizeTraces(beam.PTransform):
                     count = CountStatistics(
                         spec.kinds(name), partial(_count, worker, name), *inputs
                     )
-                    counted = pvalue.AsIter(traces | name >> count)
+                    kinds, counted = spec.kinds(name), pvalue.AsIter(traces | name >> count)
                     if not inputs:
                         known[INPUT_DIGEST] = _known(pipeline, "InputDigest", _digest, counted)
                 case "decide":
                     # Side inputs are materialised: they are also the barrier after a decision.
                     first = self._wait_on is not None and len(inputs) == 1
                     waited = [pvalue.AsIter(self._wait_on)] if first else []
-                    sides = worker, name, counted, *inputs, *waited
+                    sides = worker, name, kinds, counted, *inputs, *waited
                     known[name] = _known(pipeline, f"{name}/Decide", _decide, *sides)
                 case "products":
                     products = once(pipeline, "Products", _products, worker, *inputs)
@@ -131,14 +134,19 @@ def _count(worker: _Worker, round_name: str, traces: TraceBatch, *inputs: Any) -
     return worker.run.count(round_name, traces, worker.known(inputs))
 
 
-def _digest(totals: Iterable[Chunk]) -> Iterator[Chunk]:
-    yield from cut(only(totals).by_name[INPUT_DIGEST])
+def _digest(counted: Iterable[Statistics]) -> Iterator[Chunk]:
+    yield from cut(total({INPUT_DIGEST: InputDigest}, counted)[INPUT_DIGEST])
 
 
 def _decide(
-    worker: _Worker, round_name: str, totals: Iterable[Chunk], *inputs: Any
+    worker: _Worker,
+    round_name: str,
+    kinds: dict[str, type[Any]],
+    counted: Iterable[Statistics],
+    *inputs: Any,
 ) -> Iterator[Chunk]:
-    yield from cut(worker.run.decide(round_name, only(totals).by_name, worker.known(inputs)))
+    totals = total(kinds, counted)
+    yield from cut(worker.run.decide(round_name, totals, worker.known(inputs)))
 
 
 def _products(worker: _Worker, *inputs: Any) -> Iterator[Chunk]:

@@ -12,9 +12,10 @@ import pyarrow as pa
 from apache_beam import pvalue
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
+from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.transforms.batch.job import DeadLetter
-from tracecloak.transforms.batch.traces import Chunk, CountStatistics, once, only
+from tracecloak.transforms.batch.traces import CountStatistics, once, total
 from tracecloak.transforms.formats.pieces import MissingColumns, check_size
 from tracecloak.transforms.inputs.source_files import SourceFile, open_source
 from tracecloak.transforms.operator_log import kept_on_worker
@@ -294,13 +295,16 @@ def check_tally(
         check: Fails if the run may not; it pickles.
         waited: Side inputs that are to be complete before.
     """
-    counted = CountStatistics({"tally": ReadTally}, lambda tally: {"tally": tally})
+    counted = CountStatistics(_TALLY, lambda tally: {"tally": tally})
     tally = tallies | "Tally" >> counted
     return once(tally.pipeline, "CheckTally", _check, check, pvalue.AsIter(tally), *waited)
 
 
+_TALLY: dict[str, type[Any]] = {"tally": ReadTally}
+
+
 def _check(
-    check: Callable[[ReadTally], None], tally: Iterable[Chunk], *waited: Any
+    check: Callable[[ReadTally], None], tally: Iterable[Statistics], *waited: Any
 ) -> Iterator[bool]:
-    check(only(tally).by_name["tally"])
+    check(total(_TALLY, tally)["tally"])
     yield True

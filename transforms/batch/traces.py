@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 from weakref import WeakValueDictionary
 
 import apache_beam as beam
@@ -26,7 +26,7 @@ from tracecloak.schemas.events.traces import (
     split_by_shard,
 )
 from tracecloak.transforms.arrow_coder import PiecesCoder, RecordBatchCoder, pack, unpack
-from tracecloak.transforms.batch import BATCH_BYTES, DEFAULT_SHARDS
+from tracecloak.transforms.batch import BATCH_BYTES, DEFAULT_PARTS, DEFAULT_SHARDS
 from tracecloak.transforms.operator_log import kept_on_worker
 
 # --- Large values between stages, in chunks: no element of a pipeline grows with the log. ---------
@@ -100,11 +100,10 @@ def only(chunks: Iterable[Chunk]) -> Any:
     return value
 
 
-# --- GroupIntoTraces: the one shuffle that brings the events of a case or an individual together. -
-# Counting is one exact combiner for all statistics of a round. Beam runs it for the steps of a
-# stream. For a whole log, an accumulator can be as large as the log, and Beam would send it as
-# one element. So the statistics of a log are combined bundle by bundle where they are counted,
-# travel in chunks (`chunks.py`), and are combined again in one place.
+# --- Counting: a combiner for all statistics of a round, by parts of their rows. ------------------
+# A bundle adds its batches to one columnar statistic. At its end that is cut by a hash of the keys
+# of rows into a public number of parts, which Beam combines by their numbers: each worker merges
+# its parts, and none the whole log. An element by row would take twenty times as long.
 
 
 class MergeStatisticsFn(beam.CombineFn):
@@ -155,26 +154,27 @@ class MergeStatisticsFn(beam.CombineFn):
         return PiecesCoder(self._kinds)
 
 
-class CountBatches(beam.DoFn):
-    """Merges what `counted` returns for the elements of a bundle, and gives it in chunks."""
+_NUMBERED = convert_to_beam_type(tuple[int, Statistics])
 
-    # Element type of the output, for its coder.
-    gives: ClassVar[Any] = CHUNK
+
+class CountBatches(beam.DoFn):
+    """Merges what `counted` returns for the elements of a bundle, and gives it in parts."""
 
     def __init__(
-        self, combine: MergeStatisticsFn, counted: Callable[..., Mapping[str, Any]]
+        self, combine: MergeStatisticsFn, counted: Callable[..., Mapping[str, Any]], n_parts: int
     ) -> None:
         """Keeps what to do.
 
         Args:
             combine: Merges the statistics.
             counted: Counts an element, which comes first, with the side inputs.
+            n_parts: Into how many parts rows are cut.
         """
-        self._combine, self._counted = combine, counted
+        self._combine, self._counted, self._n_parts = combine, counted, n_parts
 
     def default_type_hints(self) -> IOTypeHints:
         """Returns only the output's type, as Beam's check fails if there are no side inputs."""
-        return IOTypeHints.empty().with_output_types(self.gives)
+        return IOTypeHints.empty().with_output_types(_NUMBERED)
 
     def start_bundle(self) -> None:
         """Begins with nothing."""
@@ -188,11 +188,11 @@ class CountBatches(beam.DoFn):
         self._has_any = True
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
-        """Yields the chunks of what was counted, if anything was."""
-        if self._has_any:
-            for chunk in cut(self._combine.extract_output(self._totals)):
-                yield GlobalWindows.windowed_value(chunk)
+        """Yields the numbers and the parts of what was counted, if anything was."""
+        totals = self._combine.extract_output(self._totals)
         del self._totals
+        if self._has_any:
+            yield from map(GlobalWindows.windowed_value, totals.split(self._n_parts))
 
 
 def once(
@@ -215,13 +215,22 @@ def _called(alone: None, function: Callable[..., Iterable[Any]], *inputs: Any) -
 
 
 class CountStatistics(beam.PTransform):
-    """Counts a collection, and merges what was counted into one value; an empty one's is empty."""
+    """Counts a collection; returns PCollection[Statistics], the parts of what was counted.
+
+    `total` merges them. The parts of an empty collection are none.
+
+    What bounds an element is the number of parts: a part holds that share of the rows of its
+    statistics, whatever hash they have, as equal keys are one row. A statistic without keys of rows
+    is one element; those are as large as their alphabet or grid, and none grows with the cases.
+    So no part needs a fan-out: it gets one element from each bundle.
+    """
 
     def __init__(
         self,
         kinds: Mapping[str, type[Mergeable]],
         counted: Callable[..., Mapping[str, Any]],
         *known: pvalue.AsSideInput,
+        n_parts: int = DEFAULT_PARTS,
     ) -> None:
         """Keeps what to do; see `CountBatches`.
 
@@ -229,29 +238,34 @@ class CountStatistics(beam.PTransform):
             kinds: Types of the statistics, by name.
             counted: Counts an element.
             known: The side inputs that it is called with.
+            n_parts: Number of parts, public; no result depends on it.
         """
         super().__init__()
         self._combine, self._known = MergeStatisticsFn(kinds), known
-        self._count = CountBatches(self._combine, counted)
+        self._count = CountBatches(self._combine, counted, n_parts)
 
-    def expand(self, elements: beam.PCollection[Any]) -> beam.PCollection[Chunk]:
-        """Shuffles the chunks, which makes them durable where a runner can, and merges them."""
-        shuffled = (
+    def expand(self, elements: beam.PCollection[Any]) -> beam.PCollection[Statistics]:
+        """Shuffles the parts, which makes them durable where a runner can, and merges each."""
+        return (
             elements
             | "Count" >> beam.ParDo(self._count, *self._known)
-            | "Shuffle" >> beam.Reshuffle()
+            | "Merge" >> beam.CombinePerKey(self._combine).with_output_types(_NUMBERED)
+            | "Parts" >> beam.Values().with_output_types(Statistics)
         )
-        inputs = self._combine, pvalue.AsIter(shuffled)
-        merged = once(elements.pipeline, "Merge", _merge, *inputs)
-        merged.element_type = CHUNK
-        return merged
 
 
-def _merge(combine: MergeStatisticsFn, counted: Iterable[Chunk]) -> Iterator[Chunk]:
-    totals = combine.create_accumulator()
-    for statistics in whole(counted):
-        totals = combine.add_input(totals, statistics)
-    yield from cut(combine.extract_output(totals))
+def total(kinds: Mapping[str, type[Mergeable]], parts: Iterable[Statistics]) -> dict[str, Any]:
+    """Returns the statistics of some kinds, by name, of the parts that `CountStatistics` returns.
+
+    Args:
+        kinds: Types of those that are wanted, by name.
+        parts: All parts, in any order.
+    """
+    pieces = {name: Pieces(kind) for name, kind in kinds.items()}
+    for part in parts:
+        for name in kinds.keys() & part.by_name.keys():
+            pieces[name].add(part.by_name[name])
+    return {name: found.result() for name, found in pieces.items()}
 
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -353,8 +367,11 @@ def vocabulary_of(
         batches: Of events or cases.
         names: Returns that of one, under that name.
     """
-    kinds = {"vocabulary": ActivityVocabulary}
-    return pvalue.AsIter(batches | "Vocabulary" >> CountStatistics(kinds, names))
+    return pvalue.AsIter(batches | "Vocabulary" >> CountStatistics(VOCABULARY, names))
+
+
+VOCABULARY: dict[str, type[Any]] = {"vocabulary": ActivityVocabulary}
+"""The type of the side input of `vocabulary_of`, by its name."""
 
 
 def _names(events: pa.RecordBatch) -> dict[str, ActivityVocabulary]:
@@ -376,9 +393,9 @@ _BATCHES = RecordBatchCoder()
 def _to_traces(
     shard: tuple[int, Iterable[bytes]],
     by_individual: bool,
-    names: Iterable[Chunk],
+    names: Iterable[Statistics],
     waited: Iterable[Any] = (),
 ) -> Iterator[TraceBatch]:
     parts = [_BATCHES.decode(part) for part in shard[1]]
-    vocabulary = only(names).by_name["vocabulary"]
+    vocabulary = total(VOCABULARY, names)["vocabulary"]
     yield from TraceBatch.from_events(parts, by_individual).recode(vocabulary).split(BATCH_BYTES)

@@ -11,10 +11,11 @@ from typing import Any
 import apache_beam as beam
 
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
+from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.windows import Schedule, Window, members
-from tracecloak.transforms.batch.traces import Chunk, only, vocabulary_of
+from tracecloak.transforms.batch.traces import VOCABULARY, total, vocabulary_of
 from tracecloak.transforms.files import join, names_in, open_raw, write_new
 from tracecloak.transforms.keys.wrapping import KeyReference
 
@@ -112,5 +113,5 @@ def _names(traces: TraceBatch) -> dict[str, ActivityVocabulary]:
     return {"vocabulary": traces.vocabulary}
 
 
-def _recoded(traces: TraceBatch, names: Iterable[Chunk]) -> TraceBatch:
-    return traces.recode(only(names).by_name["vocabulary"])
+def _recoded(traces: TraceBatch, names: Iterable[Statistics]) -> TraceBatch:
+    return traces.recode(total(VOCABULARY, names)["vocabulary"])

@@ -11,6 +11,7 @@ from apache_beam import pvalue
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile
@@ -24,6 +25,7 @@ from tracecloak.transforms.batch.traces import (
     once,
     only,
     release_memory,
+    total,
 )
 from tracecloak.transforms.publish.release_files import (
     write_dfg,
@@ -139,9 +141,10 @@ def _write_part(part: tuple[int, Iterable[bytes]], target: Target) -> OutputFile
     return write_part(target.folder, target.manifest, number, rows_of_part(batches))
 
 
-def _write_dfg(folder: ReleaseFolder, counted: Iterable[Chunk]) -> list[OutputFile]:
-    statistics = only(counted).by_name
-    return [write_dfg(folder, statistics["graph"], statistics["names"])]
+def _write_dfg(folder: ReleaseFolder, counted: Iterable[Statistics]) -> list[OutputFile]:
+    kinds = {name: KINDS_OF_LOG_COUNTS[name] for name in ("graph", "names")}
+    found = total(kinds, counted)
+    return [write_dfg(folder, found["graph"], found["names"])]
 
 
 def _write_products(target: Target, products: Iterable[Chunk]) -> list[OutputFile]:
@@ -158,11 +161,11 @@ def _commit(
     target: Target,
     waited: Iterable[Any],
     parts: Iterable[OutputFile],
-    counted: Iterable[Chunk] | None,
+    counted: Iterable[Statistics] | None,
     products: Iterable[Chunk],
     *others: Iterable[OutputFile],
 ) -> list[str]:
-    log = None if counted is None else LogCounts(**only(counted).by_name)
+    log = None if counted is None else LogCounts(**total(KINDS_OF_LOG_COUNTS, counted))
     beside = [one for files in others for one in files]
     commit(target, list(parts), beside, only(products), log)
     return [target.folder.release_id]
