@@ -28,6 +28,7 @@ from tracecloak.schemas.arrays.merging import (
     OfArrays,
     Pieces,
     PiecesByThread,
+    Statistics,
     distinct_counts,
     distinct_places,
     stable_order,
@@ -174,6 +175,36 @@ def test_parts_merge_to_the_whole_in_any_order_and_grouping(kind, drawn, random)
     pieces = [count(kind, part) for part in parts]
     kind.merge(pieces)
     assert plain(dict(enumerate(pieces))) == before
+
+
+@every_statistic
+@settings(max_examples=20)  # of each of the statistics
+@given(drawn=partitions(), n_parts=st.sampled_from([1, 2, 64]))
+def test_parts_by_keys_of_rows_merge_to_the_whole(kind, drawn, n_parts):
+    """Wherever rows are counted, those of a key meet in one part, and in no other."""
+    log, pieces = drawn
+    whole = count(kind, log)
+    found: dict[int, list[Any]] = {}
+    for piece in [Statistics({"one": count(kind, cases)}) for cases in pieces]:
+        for number, part in piece.split(n_parts):
+            found.setdefault(number, []).append(part.by_name["one"])
+    parts = [kind.merge(found[number]) for number in sorted(found, reverse=True)]
+    assert plain(kind.merge(parts)) == plain(whole)
+    if getattr(kind, "_keys", ()):
+        assert sum(part.weight for part in parts) == whole.weight
+        assert set(found) <= set(range(n_parts))
+    else:
+        assert set(found) <= {0}
+
+
+def test_the_part_of_a_row_is_the_same_on_every_machine():
+    variants = VariantHistogram.from_traces(trace_batch({"a": "A", "b": "A B", "c": "B A C"}))
+    durations = DurationTable.from_events(np.array([0, 0, 7]), np.array([-1, 5, 1 << 40]))
+    for statistic, expected in (
+        (variants, [(0, 1), (49, 1), (59, 1)]),
+        (durations, [(28, 1), (42, 1), (59, 1)]),
+    ):
+        assert [(n, part.weight) for n, part in statistic.split(64) if part.weight] == expected
 
 
 @every_statistic

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,36 +64,16 @@ def test_a_pipeline_is_built_without_the_key(monkeypatch: pytest.MonkeyPatch) ->
     assert pipeline.to_runner_api().components.transforms
 
 
-Way = Callable[[MergeStatisticsFn, list[Statistics]], Any]
-
-
-def merged_and_compacted_over_the_wire(fn: MergeStatisticsFn, batches: list[Statistics]) -> Any:
+def test_the_combiner_gives_one_result_over_the_wire() -> None:
+    batches = counted(events(60))
+    whole = group_into_traces(events(60), 1)[0]
+    fn = MergeStatisticsFn(KINDS)
     coder = fn.get_accumulator_coder()
     sent = [
         coder.decode(coder.encode(fn.compact(fn.add_input(fn.create_accumulator(), b))))
         for b in batches
     ]
-    return fn.merge_accumulators(sent)
-
-
-def one_after_the_other(fn: MergeStatisticsFn, batches: list[Statistics]) -> Any:
-    accumulator = fn.create_accumulator()
-    for batch in batches:
-        accumulator = fn.add_input(accumulator, batch)
-    return accumulator
-
-
-def in_another_order_and_grouping(fn: MergeStatisticsFn, batches: list[Statistics]) -> Any:
-    halves = [one_after_the_other(fn, batches[::-1][i::2]) for i in range(2)]
-    return fn.merge_accumulators([fn.create_accumulator(), *halves, fn.create_accumulator()])
-
-
-@pytest.mark.parametrize("way", [merged_and_compacted_over_the_wire, in_another_order_and_grouping])
-def test_the_combiner_gives_one_result_in_every_way(way: Way) -> None:
-    batches = counted(events(60))
-    whole = group_into_traces(events(60), 1)[0]
-    fn = MergeStatisticsFn(KINDS)
-    accumulator = way(fn, batches)
+    accumulator = fn.merge_accumulators([fn.create_accumulator(), *sent])
     for found in (fn.extract_output(accumulator), fn.extract_output(accumulator)):
         assert found.by_name["variants"] == VariantHistogram.from_traces(whole)
         assert found.by_name["pairs"] == DirectlyFollows.from_traces(whole)
