@@ -72,15 +72,8 @@ from fractions import Fraction
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from tracecloak.anonymizers.accounting import composition
 from tracecloak.anonymizers.accounting.calibration import narrowed
-from tracecloak.anonymizers.accounting.composition import (
-    COORDINATES_LOSS,
-    ROUNDING_DEVIATION,
-    Spend,
-    continuous_deviation,
-    gaussian_delta,
-    total,
-)
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import Unseen, joint_delta, losses_of, situations
 from tracecloak.schemas.errors import UsageError
@@ -91,7 +84,7 @@ if TYPE_CHECKING:
     )
 
 
-def divides_by_case(parts: Iterable[Spend]) -> bool:
+def divides_by_case(parts: Iterable[composition.Spend]) -> bool:
     """Returns whether the arithmetic of a release's parts divides by case; see the module.
 
     That j cases move each count, score and sum by at most j/m of what its noise is made for is not
@@ -104,15 +97,17 @@ def divides_by_case(parts: Iterable[Spend]) -> bool:
     return all(_divides(part) for part in parts)
 
 
-def _divides(part: Spend) -> bool:
+def _divides(part: composition.Spend) -> bool:
     deviation = _deviation(part)
     if deviation is None:  # pure but for thresholds, which are made for it
         return part.mechanism != "discrete_gaussian"
-    left = part.epsilon - COORDINATES_LOSS - sum((e for _, e in part.choices), Fraction(0))
+    left = (
+        part.epsilon - composition.COORDINATES_LOSS - sum((e for _, e in part.choices), Fraction(0))
+    )
     return left >= 1 / (2 * deviation**2)
 
 
-def _deviation(part: Spend) -> Fraction | None:
+def _deviation(part: composition.Spend) -> Fraction | None:
     """Deviation at sensitivity 1 of the continuous Gaussian that a part is, rounded down.
 
     None where it is none: the noise is another, unknown, or too narrow for the proof in
@@ -125,9 +120,9 @@ def _deviation(part: Spend) -> Fraction | None:
     if part.mechanism != "discrete_gaussian" or part.scale is None or part.sensitivity is None:
         return None
     sigma = Fraction(*part.scale)
-    if sigma <= ROUNDING_DEVIATION:
+    if sigma <= composition.ROUNDING_DEVIATION:
         return None
-    return continuous_deviation(sigma) / Fraction(part.sensitivity)
+    return composition.continuous_deviation(sigma) / Fraction(part.sensitivity)
 
 
 # The part of delta by which a recomputed delta may be off: sensitivities are rounded up where they
@@ -137,7 +132,7 @@ _SLACK = Fraction(1, 10**4)
 _MOST_UNSEEN = _MOST_CHOICES = 8
 
 
-def is_accounted_for(part: Spend) -> bool | None:
+def is_accounted_for(part: composition.Spend) -> bool | None:
     """Returns whether the noise of a part is enough for its epsilon and delta.
 
     Discrete Laplace noise is looked at when a `Spend` is made: its scale is at least sensitivity by
@@ -158,7 +153,7 @@ def is_accounted_for(part: Spend) -> bool | None:
         return None
     most, deviation = part.delta * (1 + _SLACK), _deviation(part)
     if deviation is not None:
-        needed = gaussian_delta(deviation, part.epsilon - COORDINATES_LOSS)
+        needed = composition.gaussian_delta(deviation, part.epsilon - composition.COORDINATES_LOSS)
         if needed.is_at_most(most):
             return True
     if part.sensitivity != 1 or not _FEWEST_SIGMA <= Fraction(*part.scale or (0, 1)) <= _MOST_SIGMA:
@@ -168,7 +163,7 @@ def is_accounted_for(part: Spend) -> bool | None:
     return bool(count_losses.get_delta_for_epsilon(float(part.epsilon)) <= most)
 
 
-def _is_joint_enough(part: Spend) -> bool | None:
+def _is_joint_enough(part: composition.Spend) -> bool | None:
     squared = [block.squared_loss for block in part.blocks]
     whole = sum(squared, Fraction(0))
     unseen = [
@@ -181,7 +176,7 @@ def _is_joint_enough(part: Spend) -> bool | None:
     if len(unseen) > _MOST_UNSEEN or len(set(choices)) > _MOST_CHOICES or deviation is None:
         return None
     most, losses = part.delta * (1 + _SLACK), losses_of(choices)
-    epsilon = Interval.of(part.epsilon - COORDINATES_LOSS)
+    epsilon = Interval.of(part.epsilon - composition.COORDINATES_LOSS)
     instead = max((way.delta for way in part.instead), default=Fraction(0))
     return all(
         joint_delta(deviation, situation, epsilon, losses, instead).is_at_most(most) is True
@@ -211,7 +206,7 @@ _FFT_ERROR = 1e-15
 _LOSS_SLACK = 1e-12
 
 
-def composed_epsilon(spends: Iterable[Spend], delta: Fraction) -> float:
+def composed_epsilon(spends: Iterable[composition.Spend], delta: Fraction) -> float:
     """Returns an upper bound of the epsilon of all parts together at a given delta.
 
     The smallest of: the sum of epsilons, if the deltas sum to at most `delta`; for a single part,
@@ -251,7 +246,7 @@ def composed_epsilon(spends: Iterable[Spend], delta: Fraction) -> float:
         raise UsageError(f"delta must be an exact number in [0, 1), got {delta!r}")
     if not parts:
         return 0.0
-    epsilon, used = total(parts)
+    epsilon, used = composition.total(parts)
     bounds = [Interval.of(epsilon).float_above()] if used <= delta else [math.inf]
     if len(parts) == 1:
         bounds.append(_one_part_epsilon(parts[0], delta))
@@ -260,7 +255,7 @@ def composed_epsilon(spends: Iterable[Spend], delta: Fraction) -> float:
     return min(bounds)
 
 
-def _one_part_epsilon(part: Spend, delta: Fraction) -> float:
+def _one_part_epsilon(part: composition.Spend, delta: Fraction) -> float:
     """The closed form for one part."""
     deviation = _deviation(part)
     if part.mechanism == "discrete_gaussian" and deviation is not None:
@@ -285,22 +280,22 @@ def _gaussian_epsilon(deviation: Fraction, delta: Fraction) -> float:
         return math.inf
 
     def is_enough(epsilon: Fraction) -> bool:
-        goal = delta * (1 - COORDINATES_LOSS)
-        return gaussian_delta(deviation, epsilon).is_at_most(goal) is True
+        goal = delta * (1 - composition.COORDINATES_LOSS)
+        return composition.gaussian_delta(deviation, epsilon).is_at_most(goal) is True
 
     def width(high: Fraction) -> Fraction:
         return max(high / 10**9, Fraction(1, 10**12))
 
     _, enough = narrowed(is_enough, Fraction(0), Fraction(1), width)
-    return Interval.of(enough + COORDINATES_LOSS).float_above()
+    return Interval.of(enough + composition.COORDINATES_LOSS).float_above()
 
 
-def _is_joint(part: Spend) -> bool:
+def _is_joint(part: composition.Spend) -> bool:
     """Whether its losses can be listed: not where something else may be done in place of it."""
     return part.mechanism == "joint" and not part.instead
 
 
-def _span(part: Spend) -> float:
+def _span(part: composition.Spend) -> float:
     """How far the losses of a part reach, roughly: it sizes the arrays and is no bound."""
     deviation = _deviation(part)
     if deviation is None or part.instead:
@@ -312,7 +307,7 @@ def _span(part: Spend) -> float:
     return max(2 * float(part.epsilon), noise_reach)
 
 
-def _epsilon_from_losses(parts: list[Spend], delta: Fraction) -> float:
+def _epsilon_from_losses(parts: list[composition.Spend], delta: Fraction) -> float:
     span = sum(_span(part) for part in parts)
     if span > _MAX_SPAN:
         return math.inf
@@ -335,7 +330,7 @@ def _epsilon_from_losses(parts: list[Spend], delta: Fraction) -> float:
     return epsilon + len(parts) * _LOSS_SLACK * (1 + span)
 
 
-def _losses(part: Spend, interval: float) -> PrivacyLossDistribution:
+def _losses(part: composition.Spend, interval: float) -> PrivacyLossDistribution:
     """A pessimistic privacy loss distribution of one part."""
     # It is slow to import, and only needed where several parts are accounted for.
     from dp_accounting.pld import common, privacy_loss_distribution  # type: ignore[import-untyped]

@@ -33,13 +33,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.graphs.graph_figures import LAPLACE_QUANTILE
 from tracecloak.anonymizers.graphs.noisy_graph import ONE_SIDED, shown_from
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
-from tracecloak.anonymizers.rigorous import budget
-from tracecloak.anonymizers.rigorous.bought import (
-    LENGTHS_OF_CASES,
-    VARIANTS_IN_DOMAIN,
-    rank_of_clip,
-    vocabulary_in_effect,
-)
+from tracecloak.anonymizers.rigorous import bought, budget
 from tracecloak.anonymizers.rigorous.clips import (
     CLIP_SENTENCE,
     choose_clip,
@@ -234,7 +228,7 @@ def clips_part(params: Any) -> Part:
         counters["durations"] = norms_of_cases(params.n_duration_bins)
 
     def chosen(name: str, given: Given) -> int:
-        n_names = len(vocabulary_in_effect(params.words, given.decisions))
+        n_names = len(bought.vocabulary_in_effect(params.words, given.decisions))
         n_bins = params.n_duration_bins if name == "durations" else 1
         noise = given.means[name].noise(params.sensitivity(budget.UNITS), budget.UNITS)
         n_cells = n_names * (n_names + 2) * n_bins
@@ -242,7 +236,7 @@ def clips_part(params: Any) -> Part:
         # from many cells at once.
         rank = n_names * shown_from(noise, n_cells) / 2
         if name == "durations":
-            rank = rank_of_clip(noise.width / noise.units, n_cells, n_names, 1.0, n_bins)
+            rank = bought.rank_of_clip(noise.width / noise.units, n_cells, n_names, 1.0, n_bins)
         cases = given.statistics[name].histogram(len(norm_grid()))
         allowance, own = given.means[f"{name} clip"], (given.randomness, f"{name} clip")
         square = choose_clip(cases, allowance, rank, params.max_units, *own, 0.0)
@@ -258,7 +252,7 @@ def clips_part(params: Any) -> Part:
         for name in counters
     )
     if params.may_choose:
-        counters |= {"variants": VARIANTS_IN_DOMAIN, "lengths": LENGTHS_OF_CASES}
+        counters |= {"variants": bought.VARIANTS_IN_DOMAIN, "lengths": bought.LENGTHS_OF_CASES}
         blocks = tuple(params.shares)
         largest = params.sensitivity_beyond((2**_LARGEST_POWER + 1) * budget.UNITS)
         needs = (

@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.method import FigureError
-from tracecloak.anonymizers.indicators import declared
+from tracecloak.anonymizers.indicators import declared, figures
 from tracecloak.anonymizers.indicators.declared import Working, Workload
-from tracecloak.anonymizers.indicators.figures import (
-    NumbersOfCases,
-    measurements_of,
-    measuring_of,
-    noise_of,
-    parts_of,
-    released_indicators,
-    unfold_decisions,
-)
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known, quantile_bins
 from tracecloak.anonymizers.indicators.quantiles import NoisyNumber, rank_half_width
 from tracecloak.anonymizers.indicators.summands import Population, bounds_of
@@ -72,10 +63,12 @@ def figure_errors(params: IndicatorParams, n_cases: int) -> tuple[FigureError, .
 class _ErrorEstimates:
     def __init__(self, params: IndicatorParams, n_cases: int) -> None:
         self.params, self.n_cases = params, n_cases
-        self.budget = budget_of_parts(parts_of(params), *params.budget)
-        self.measuring = measuring_of(params, self.budget.means)
+        self.budget = budget_of_parts(figures.parts_of(params), *params.budget)
+        self.measuring = figures.measuring_of(params, self.budget.means)
         # Only the noise of the numbers matters.
-        self.numbers = NumbersOfCases(params, lambda term, _: NoisyNumber(0.0, {term.name: 1.0}))
+        self.numbers = figures.NumbersOfCases(
+            params, lambda term, _: NoisyNumber(0.0, {term.name: 1.0})
+        )
 
     def error(self, indicator: declared.Indicator) -> FigureError:
         """The error of one indicator, of each of its groups alike."""
@@ -137,7 +130,7 @@ class _ErrorEstimates:
     def _ranks(self, indicator: declared.Measured, n_steps: int) -> float:
         if quantile_bins(indicator, self.params) is None:
             term = BinsOf(indicator, n_steps, is_running=True)
-            noise = noise_of(term, self.budget.means, self.params)
+            noise = figures.noise_of(term, self.budget.means, self.params)
             return noise.half_width * math.sqrt(math.log(term.n_bins) / math.pi + 1)
         n_choices = 2 * len(indicator.quantiles) * n_steps
         epsilon = self.budget.means[indicator.title].epsilon / n_choices
@@ -284,7 +277,7 @@ class PrivateIndicators(PartsMethod):
 
     def parts(self, params: IndicatorParams) -> tuple[Part, ...]:
         """Returns the parts."""
-        return parts_of(params)
+        return figures.parts_of(params)
 
     def attributes(self, params: IndicatorParams) -> tuple[Attribute, ...]:
         """Returns the attributes that indicators read."""
@@ -320,7 +313,7 @@ class PrivateIndicators(PartsMethod):
 
     def known(self, decisions: contract.Decisions) -> Mapping[str, Any]:
         """Returns what the parts of the rounds before decided, by their names."""
-        return unfold_decisions(decisions)
+        return figures.unfold_decisions(decisions)
 
     def combined(
         self, round_name: str, decided: dict[str, Any], given: Given, params: IndicatorParams
@@ -334,7 +327,7 @@ class PrivateIndicators(PartsMethod):
 
     def products(self, decisions: contract.Decisions, params: IndicatorParams) -> contract.Products:
         """Returns the indicators."""
-        decided = unfold_decisions(decisions)
-        measured = measurements_of(params, decided, self.budget(params).means)
-        released = released_indicators(Known(params, decided), measured)
+        decided = figures.unfold_decisions(decisions)
+        measured = figures.measurements_of(params, decided, self.budget(params).means)
+        released = figures.released_indicators(Known(params, decided), measured)
         return contract.Products({"indicators": released})

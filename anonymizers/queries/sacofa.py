@@ -33,17 +33,8 @@ from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import choose_harmful
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
+from tracecloak.anonymizers.queries import prefix_method
 from tracecloak.anonymizers.queries.order_rules import NamedRules, OrderRules
-from tracecloak.anonymizers.queries.prefix_method import (
-    Form,
-    LevelMethod,
-    LevelParams,
-    chance_of_nothing,
-    decision_of,
-    epsilon_in_all,
-    half_width_of,
-    text_of,
-)
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
 from tracecloak.anonymizers.rigorous.budget import Need, Pure
 from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, drawable, published_guarantee
@@ -66,7 +57,7 @@ TOO_MANY_ACTIVITIES = (
 _NEVER = LARGEST_TERM + 1
 
 
-class SacofaParams(LevelParams):
+class SacofaParams(prefix_method.LevelParams):
     """Parameters of `sacofa`."""
 
     p_harmful: int | Literal["inf"] = Field()
@@ -163,7 +154,7 @@ class SacofaParams(LevelParams):
         return self.spending.means["rules"].noise(self.rules_changed).scale
 
     @property
-    def form(self) -> Form:
+    def form(self) -> prefix_method.Form:
         """The law of the noise."""
         return "positive" if self.profile == "paper" and not self.is_honest else super().form
 
@@ -292,7 +283,7 @@ def _relations(batch: Batch, max_events: int | None) -> ActivityRelations:
 _ROUND = "variants"
 
 
-class Sacofa(LevelMethod):
+class Sacofa(prefix_method.LevelMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "sacofa"
@@ -315,7 +306,7 @@ class Sacofa(LevelMethod):
             "The rules follow from counts of which activity comes before which, which a unit "
             f"changes by at most {params.rules_changed.l1} in total; exact discrete Laplace noise "
             f"of scale {scale:g} covers them with epsilon "
-            f"{text_of(params.spending.means['rules'].epsilon)}."
+            f"{prefix_method.text_of(params.spending.means['rules'].epsilon)}."
         )
         sentence = (
             "counts in how many cases one activity comes before another, with noise of scale "
@@ -357,9 +348,9 @@ class Sacofa(LevelMethod):
             f"A case is in one candidate of each of the {params.max_prefix_length} levels; exact "
             f"discrete Laplace noise of scale {float(Fraction(*params.scale)):g} on every counted "
             "candidate covers all levels together with epsilon "
-            f"{text_of(params.spending.means['levels'].epsilon)}. Which candidates there are, "
-            "which of them are harmful and how many of those are chosen follows from noisy counts, "
-            f"{source} and chance alone."
+            f"{prefix_method.text_of(params.spending.means['levels'].epsilon)}. Which candidates "
+            "there are, which of them are harmful and how many of those are chosen follows from "
+            f"noisy counts, {source} and chance alone."
         )
         sentence = _sentence(params)
 
@@ -381,8 +372,8 @@ class Sacofa(LevelMethod):
             )
             # In the form "positive" a small count was made positive, and says little about the true
             # one, so it gets no interval.
-            half_width = None if params.form == "positive" else half_width_of(params)
-            return decision_of(counts, vocabulary, params, half_width)
+            half_width = None if params.form == "positive" else prefix_method.half_width_of(params)
+            return prefix_method.decision_of(counts, vocabulary, params, half_width)
 
         return Part("variants", (need,), lambda means: sentence, decide, counters, _ROUND, reality)
 
@@ -390,12 +381,12 @@ class Sacofa(LevelMethod):
         """Returns the levels, where their epsilon is finite."""
         if _reasons(params):
             return ()
-        return (Spend("levels", "pure", epsilon_in_all(params), Fraction(0)),)
+        return (Spend("levels", "pure", prefix_method.epsilon_in_all(params), Fraction(0)),)
 
     def guarantee_as_published(self, params: SacofaParams) -> Guarantee:
         """Returns the published claim and what holds."""
         k = params.max_prefix_length
-        in_all = epsilon_in_all(params)
+        in_all = prefix_method.epsilon_in_all(params)
         why = {
             "discrete": ".",
             "truncated": ", as it is cut off towards 0.",
@@ -403,7 +394,7 @@ class Sacofa(LevelMethod):
         }
         alone = (
             f"he noise of the counts on {k} levels, each of which has all of epsilon, costs "
-            f"{text_of(in_all)} in all{why[params.form]}"
+            f"{prefix_method.text_of(in_all)} in all{why[params.form]}"
         )
         reasons = _reasons(params)
         is_finite = not reasons
@@ -432,7 +423,7 @@ def _sentence(params: SacofaParams) -> str:
     if params.form == "positive":
         passing = math.exp((1 - params.least_harmless) / Fraction(*params.scale))
     else:
-        passing = chance_of_nothing(params, params.least_harmless)
+        passing = prefix_method.chance_of_nothing(params, params.least_harmless)
     source = {"log": "the log", "model": "the public model", "bought": "noisy counts"}
     others = f"about {chosen:.3g} others"
     if params.score == "continuous":

@@ -53,15 +53,7 @@ from tracecloak.anonymizers.noise import published
 from tracecloak.anonymizers.noise.drawing import Scale, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.queries.pair_query import (
-    PairCounts,
-    PairQueryMethod,
-    PairQueryParams,
-    honest_reality,
-    laplace_query,
-    noise_of,
-    pairs_and_names,
-)
+from tracecloak.anonymizers.queries import pair_query
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision
@@ -84,7 +76,7 @@ _BLOCK = 1 << 20
 
 
 def play_out(
-    pairs: PairCounts, counts: np.ndarray, randomness: Randomness, purpose: str
+    pairs: pair_query.PairCounts, counts: np.ndarray, randomness: Randomness, purpose: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """Plays a graph out until START has nothing left; post-processing of its counts.
 
@@ -187,7 +179,7 @@ def _words(
 _AFTERWARDS = "The play-out looks at the noisy counts alone."
 
 
-class SapaParams(PairQueryParams):
+class SapaParams(pair_query.PairQueryParams):
     """Parameters of `sapa`."""
 
     query: Literal["exponential", "laplace"] = "exponential"
@@ -237,7 +229,11 @@ def _distances(batch: Batch, max_distance: int) -> KFollows:
 
 
 def exponential_query(
-    pairs: PairCounts, distances: KFollows, params: SapaParams, randomness: Randomness, name: str
+    pairs: pair_query.PairCounts,
+    distances: KFollows,
+    params: SapaParams,
+    randomness: Randomness,
+    name: str,
 ) -> np.ndarray:
     """Returns int64[n_pairs], positive noisy counts of the pairs that are kept, 0 for all others.
 
@@ -266,7 +262,7 @@ def exponential_query(
         randomness, f"{name}/pair", cells[kept_pairs], pairs.counts[kept_pairs], params.scale
     )
     names = pairs.vocabulary.names
-    randomness.noise.made(f"{name}/pair", pairs.domain, noisy, noise_of(params), names)
+    randomness.noise.made(f"{name}/pair", pairs.domain, noisy, pair_query.noise_of(params), names)
     return noisy
 
 
@@ -292,7 +288,7 @@ def walked_laplace(
     return np.where(noisy > 0, noisy, 1 + published.sizes_of(draw_laplace(last, *scale)))
 
 
-class Sapa(CasesOfVariants, PairQueryMethod):
+class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
     """The method; see the module."""
 
     name: ClassVar[str] = "sapa"
@@ -302,7 +298,7 @@ class Sapa(CasesOfVariants, PairQueryMethod):
 
     def parts(self, params: SapaParams) -> tuple[Part, ...]:
         """Returns the one part: the counts of pairs, from which cases are played out."""
-        counters = pairs_and_names()
+        counters = pair_query.pairs_and_names()
         if params.query == "exponential":
             counters["distances"] = Counted(KFollows, _distances, (params.k_follows,))
             numerator, denominator = params.choice_scale
@@ -317,9 +313,9 @@ class Sapa(CasesOfVariants, PairQueryMethod):
 
         def decide(given: Given) -> VariantsDecision:
             counted, randomness = given.statistics, given.randomness
-            pairs = PairCounts.of(counted["pairs"], counted["names"], params)
+            pairs = pair_query.PairCounts.of(counted["pairs"], counted["names"], params)
             if params.query == "laplace":
-                noisy = laplace_query(pairs, params, randomness, self.name)
+                noisy = pair_query.laplace_query(pairs, params, randomness, self.name)
             else:
                 noisy = exponential_query(
                     pairs, counted["distances"], params, randomness, self.name
@@ -334,7 +330,7 @@ class Sapa(CasesOfVariants, PairQueryMethod):
                 most_frequent_first(words.names, variants.offsets, variants.codes, variants.counts)
             )
 
-        needs, reality = params.needs, honest_reality(params, _AFTERWARDS)
+        needs, reality = params.needs, pair_query.honest_reality(params, _AFTERWARDS)
         return (
             Part("variants", needs, lambda means: sentence, decide, counters, "variants", reality),
         )

@@ -17,14 +17,8 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import note
 from tracecloak.anonymizers.rigorous.budget import UNITS
-from tracecloak.anonymizers.times import case_times
+from tracecloak.anonymizers.times import case_spans, case_times
 from tracecloak.anonymizers.times.case_classes import CaseClasses, Detail
-from tracecloak.anonymizers.times.case_spans import (
-    PairTimesDecision,
-    SpansDecision,
-    clipped_times,
-    spans_at,
-)
 from tracecloak.anonymizers.times.case_starts import Periods, StartsDecision, sample_starts
 from tracecloak.anonymizers.times.case_times import times_of_all, wide_bins_at
 from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps, sample_durations
@@ -264,7 +258,7 @@ class Timing:
     classes: CaseClasses
     starts: StartsDecision
     periods: Periods
-    spans: SpansDecision
+    spans: case_spans.SpansDecision
     times: case_times.CaseTimes
     durations: DurationsDecision
     sums: StepSums
@@ -305,7 +299,7 @@ def timed(
     bin_groups = len(timing.times.spans) + bins  # they come after the classes
     places = ranks_of(timing.sums, sums, bin_groups, case_numbers, randomness, IN_BIN)
     ranks = case_times.ranks_among_all(timing.spans, bins, places)
-    wanted = np.where(is_single, 0, spans_at(timing.spans, ranks))
+    wanted = np.where(is_single, 0, case_spans.spans_at(timing.spans, ranks))
     taken = divided(wanted, weights, steps)
     since_start = np.zeros(traces.n_events, np.int64)
     since_start[steps.events] = taken
@@ -360,7 +354,7 @@ def fitted(
     )  # fmt: skip
 
     def overall_spans(sums: np.ndarray) -> np.ndarray:
-        return spans_at(spans, ranks_in(sums, is_single.astype(np.int64)))
+        return case_spans.spans_at(spans, ranks_in(sums, is_single.astype(np.int64)))
 
     fit.rake(overall_spans)
     bins = spans.wide[np.searchsorted(spans.borders, overall_spans(fit.sums()), side="right")]
@@ -376,7 +370,7 @@ def fitted(
 
     def spans_by_class(sums: np.ndarray) -> np.ndarray:
         bins = bins_of(sums)
-        return spans_at(
+        return case_spans.spans_at(
             spans, case_times.ranks_among_all(spans, bins, ranks_in(sums, bins * 2 + is_single))
         )
 
@@ -413,7 +407,7 @@ class _Fit:
 
     def __init__(
         self,
-        measured: PairTimesDecision,
+        measured: case_spans.PairTimesDecision,
         is_idle: np.ndarray,
         steps: Steps,
         taken: np.ndarray,
@@ -493,7 +487,7 @@ class _Fit:
     def _expected(self, times: np.ndarray) -> np.ndarray:
         """float64, the clipped sums of the pairs that there are, in clips, over released cases."""
         measured, sizes = self._measured, (len(self._is_single), len(self._there))
-        pairs, sums = clipped_times(
+        pairs, sums = case_spans.clipped_times(
             times, self._steps.own, self._places, sizes, measured.clip, is_pure=measured.is_pure
         )
         expected = np.zeros(len(self._there))
@@ -563,8 +557,8 @@ def fitted_of_all(
 
 
 def agreeing_spans(
-    spans: SpansDecision, measured: PairTimesDecision, n_cases: int
-) -> SpansDecision:
+    spans: case_spans.SpansDecision, measured: case_spans.PairTimesDecision, n_cases: int
+) -> case_spans.SpansDecision:
     """Returns the spans in narrower bins, whose sum is the measured one as nearly as they permit.
 
     Looks at noisy numbers only. Times above the clip count as it, as they were added up.
@@ -576,7 +570,7 @@ def agreeing_spans(
         n_cases: Released cases of more than one event.
     """
     ranks = (np.arange(_TIMES) + 0.5) / _TIMES
-    times = spans_at(spans, ranks)
+    times = case_spans.spans_at(spans, ranks)
     bins = np.searchsorted(spans.borders, times, side="right")
     clipped = np.minimum(times / measured.clip, 1.0)
     wanted = max(float(measured.sums[0]), 0.0) / max(n_cases, 1)
@@ -597,7 +591,9 @@ def agreeing_spans(
     return _with_shares(spans, times, tilted((low + high) / 2))
 
 
-def _with_shares(spans: SpansDecision, times: np.ndarray, weights: np.ndarray) -> SpansDecision:
+def _with_shares(
+    spans: case_spans.SpansDecision, times: np.ndarray, weights: np.ndarray
+) -> case_spans.SpansDecision:
     """The spans in parts of their bins, with the shares of weighted times.
 
     Args:

@@ -26,12 +26,7 @@ from tracecloak.anonymizers.noise.drawing import draw_laplace, select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
-from tracecloak.anonymizers.rigorous.bought import (
-    VARIANTS_IN_DOMAIN,
-    rank_of_clip,
-    vocabulary_in_effect,
-    vocabulary_part,
-)
+from tracecloak.anonymizers.rigorous import bought
 from tracecloak.anonymizers.rigorous.budget import Allowances, Budget, Choice, Need, Sums
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm_grid, ranks_need
 from tracecloak.anonymizers.rigorous.names import ListedParams, excess_of_pairs, most_names_of_pairs
@@ -239,7 +234,7 @@ class ProcessTreeParams(ListedParams):
         parts = []
         if self.vocabulary is None:
             other = "; all others count as __other__"
-            parts.append(vocabulary_part(self, other, most_names=_MOST_NAMES))
+            parts.append(bought.vocabulary_part(self, other, most_names=_MOST_NAMES))
         if self.public_pairs is None:
             parts.append(_clip(self))
         parts.append(_pairs(self))
@@ -315,7 +310,7 @@ def _part(
     chosen: str = "",
 ) -> BudgetPart:
     """A part of the tree's round, which has the name of its need."""
-    counters = {"variants": VARIANTS_IN_DOMAIN}
+    counters = {"variants": bought.VARIANTS_IN_DOMAIN}
     return BudgetPart(need.name, (need,), sentence, decide, counters, TREE, reality, chosen)
 
 
@@ -326,7 +321,7 @@ def _clip(params: ProcessTreeParams) -> BudgetPart:
         bucket = np.searchsorted(grid, cuts.numbers_of_pairs(variants, n_names))
         cases = sum_groups(bucket, variants.counts, len(grid) + 1)
         deviation = params.pairs_noise(1).deviation
-        rank = rank_of_clip(deviation, n_names * (n_names + 2), n_names, _WEIGHT_OF_NOISE)
+        rank = bought.rank_of_clip(deviation, n_names * (n_names + 2), n_names, _WEIGHT_OF_NOISE)
         unit = params.max_units, given.randomness
         return choose_clip(cases, given.means["clip"], rank, *unit, "process-tree/clip")
 
@@ -447,7 +442,7 @@ def _fitness(params: ProcessTreeParams) -> BudgetPart:
 
 
 def _names(given: Given, params: ProcessTreeParams) -> list[str]:
-    names: list[str] = vocabulary_in_effect(params.words, given.decisions).names.to_pylist()
+    names: list[str] = bought.vocabulary_in_effect(params.words, given.decisions).names.to_pylist()
     return names
 
 
@@ -543,7 +538,7 @@ class ProcessTreeMiner(PartsMethod):
         """Returns the vocabulary that was bought, or the tree with its fitness."""
         if round_name != TREE:
             return super().combined(round_name, decided, given, params)
-        names = vocabulary_in_effect(params.words, given.decisions).names
+        names = bought.vocabulary_in_effect(params.words, given.decisions).names
         fitness = decided["fitness"] or (None,)
         return TreeDecision(ReleasedTree(names, str(decided["selection"]), True, *fitness))
 

@@ -34,24 +34,9 @@ from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.budget import (
-    Allowance,
-    Allowances,
-    Choice,
-    Instead,
-    Need,
-    Pure,
-    Sums,
-)
+from tracecloak.anonymizers.rigorous import budget
 from tracecloak.anonymizers.rigorous.params import drawable
-from tracecloak.anonymizers.variants import markov
-from tracecloak.anonymizers.variants.generator import (
-    CLEARLY_SHOWN,
-    Domain,
-    numbered_cases,
-    released,
-    stable_variants,
-)
+from tracecloak.anonymizers.variants import generator, markov
 from tracecloak.anonymizers.variants.joint_variants import REPEATED, JointVariants, pair_deviations
 from tracecloak.anonymizers.variants.privtree import PrivTree
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -98,14 +83,16 @@ class Profile:
     @classmethod
     def of(cls, counted: VariantHistogram, threshold: int) -> Profile:
         """Counts exactly."""
-        return cls(threshold, numbered_cases(counted, threshold))
+        return cls(threshold, generator.numbered_cases(counted, threshold))
 
     @property
     def n_unseen(self) -> int:
         """Cases that a histogram is not sure to show, at least 0."""
         return max(int(self.cases[0]), 0)
 
-    def features(self, scale: float, domain: Domain, for_chain: Allowance) -> np.ndarray:
+    def features(
+        self, scale: float, domain: generator.Domain, for_chain: budget.Allowance
+    ) -> np.ndarray:
         """Returns what the distances are linear in.
 
         Args:
@@ -137,7 +124,7 @@ class Profile:
         such variants as have a case of each number in the second bin; there cannot be more than
         there are variants with a case of each number in the first one.
         """
-        widths = np.array([self.threshold - 1, (CLEARLY_SHOWN - 1) * self.threshold])
+        widths = np.array([self.threshold - 1, (generator.CLEARLY_SHOWN - 1) * self.threshold])
         variants = np.maximum(self.cases[:2] / widths, 0)
         if variants[1] > variants[0]:
             variants[:] = max(float(self.cases[:2].sum()) / int(widths.sum()), 0.0)
@@ -214,22 +201,22 @@ class AutoVariants(JointVariants):
 
     _tree: ClassVar[PrivTree] = PrivTree()  # for logs of which hardly a variant is seen
 
-    def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
+    def needs(self, max_units: int, max_length: int | None) -> tuple[budget.Need, ...]:
         """Returns what `joint-variants` needs, what the choice, and what is done in its place."""
         joint = super().needs(max_units, max_length)
-        names = tuple(need.name for need in joint if isinstance(need, Sums))
+        names = tuple(need.name for need in joint if isinstance(need, budget.Sums))
         tree = (
-            Instead(f"{self.name}/{need.name}", "privtree", need.share, names, need.largest)
+            budget.Instead(f"{self.name}/{need.name}", "privtree", need.share, names, need.largest)
             for need in self._tree.needs(max_units, max_length)
-            if isinstance(need, Pure)
+            if isinstance(need, budget.Pure)
         )
-        cases = Instead(
+        cases = budget.Instead(
             *(f"{self.name}/histogram", "variant-histogram", Fraction(1), names),
             delta_share=_OF_DELTA,
         )
-        return (Choice(f"{self.name} choice", _CHOICE), *joint, *tree, cases)
+        return (budget.Choice(f"{self.name} choice", _CHOICE), *joint, *tree, cases)
 
-    def explain(self, means: Allowances, max_units: int) -> str:
+    def explain(self, means: budget.Allowances, max_units: int) -> str:
         """Returns what it does."""
         joint = super().explain(means, max_units)
         if not self._has_others(means):
@@ -244,7 +231,11 @@ class AutoVariants(JointVariants):
         )
 
     def answer(
-        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
+        self,
+        counted: VariantHistogram,
+        domain: generator.Domain,
+        means: budget.Allowances,
+        randomness: Randomness,
     ) -> ReleasedVariants:
         """Returns the variants of the way that was chosen."""
         if not self._has_others(means):
@@ -265,18 +256,18 @@ class AutoVariants(JointVariants):
             return self._tree.answer(counted, in_tree, self._tree_allowances(means), randomness)
         assert way == HISTOGRAM
         allowance, prefix = means[f"{self.name}/histogram"], f"{self.name}/histogram"
-        seen = stable_variants(counted, allowance, domain.max_units, randomness, prefix)
+        seen = generator.stable_variants(counted, allowance, domain.max_units, randomness, prefix)
         # The cases below the threshold of each variant that was shown are no longer unseen.
         missing = profile.n_unseen - (profile.threshold - 1) * seen.n_variants
         if missing > scale:
             seen = completed(seen, profile.threshold, missing, domain, randomness, prefix)
-        return released(seen, domain.vocabulary)
+        return generator.released(seen, domain.vocabulary)
 
-    def _tree_allowances(self, means: Allowances) -> Allowances:
+    def _tree_allowances(self, means: budget.Allowances) -> budget.Allowances:
         names = (need.name for need in self._tree.needs(1, None))
         return {name: means[f"{self.name}/{name}"] for name in names}
 
-    def _has_others(self, means: Allowances) -> bool:
+    def _has_others(self, means: budget.Allowances) -> bool:
         return bool(means[f"{self.name}/histogram"].epsilon)
 
 
@@ -292,7 +283,7 @@ def completed(
     seen: VariantHistogram,
     threshold: int,
     n_missing: float,
-    domain: Domain,
+    domain: generator.Domain,
     randomness: Randomness,
     prefix: str,
 ) -> VariantHistogram:

@@ -13,15 +13,9 @@ import numpy as np
 from tracecloak.anonymizers.accounting.sensitivity import of_clipped_cells
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, note
+from tracecloak.anonymizers.rigorous import clips
 from tracecloak.anonymizers.rigorous.bought import rank_of_clip
 from tracecloak.anonymizers.rigorous.budget import Allowance, Allowances, Need, Sums
-from tracecloak.anonymizers.rigorous.clips import (
-    choose_clip,
-    largest_sums,
-    lattice_units,
-    norm_grid,
-    ranks_need,
-)
 from tracecloak.anonymizers.rigorous.names import Grouping, Groups
 from tracecloak.anonymizers.variants import joint_variants, markov
 from tracecloak.anonymizers.variants.generator import Domain, released
@@ -81,12 +75,12 @@ class GroupSums:
         bins = FlowCells.of(len(domain.vocabulary), domain.max_length, _STEPS).blocks - 1
         m, cells = domain.max_units, GroupCells(len(groups.names), bins)
         vectors = group_vectors(counted, groups.codes, cells)
-        buckets = np.searchsorted(norm_grid() * PARTS**2, vectors.squares)
-        longer = sum_groups(buckets, counted.counts, len(norm_grid()) + 1)
+        buckets = np.searchsorted(clips.norm_grid() * PARTS**2, vectors.squares)
+        longer = sum_groups(buckets, counted.counts, len(clips.norm_grid()) + 1)
         wide = allowance.relative_width * m
         rank = rank_of_clip(wide, cells.size, cells.n_groups, _RANK_WEIGHT)
-        squared = choose_clip(longer, of_ranks, rank, m, randomness, f"{name}/group ranks")
-        units = max(lattice_units(allowance, m) // PARTS, 1)  # public, whatever the clip
+        squared = clips.choose_clip(longer, of_ranks, rank, m, randomness, f"{name}/group ranks")
+        units = max(clips.lattice_units(allowance, m) // PARTS, 1)  # public, whatever the clip
         clip = math.isqrt(squared * (units * PARTS) ** 2)
         noise = allowance.noise(of_clipped_cells(clip, m), units * PARTS)
         values = vectors.clipped(clip, units) * counted.counts[vectors.rows]
@@ -314,7 +308,7 @@ class GroupedVariants(joint_variants.JointVariants):
 
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
         """Returns what it needs without groups, and the choice of their clip."""
-        ranks = ranks_need(f"{self.name} group ranks", _RANKS, max_units)
+        ranks = clips.ranks_need(f"{self.name} group ranks", _RANKS, max_units)
         needs: list[Need] = [ranks]
         for need in super().needs(max_units, max_length):
             if need.name == self.name:
@@ -325,7 +319,7 @@ class GroupedVariants(joint_variants.JointVariants):
                     need,
                     share=need.share - _RANKS,
                     open_share=need.open_share * (1 - max(HIDDEN, CLEAR)),
-                    largest=largest_sums(steps, max_units),
+                    largest=clips.largest_sums(steps, max_units),
                 )
             needs.append(need)
         return tuple(needs)

@@ -27,6 +27,7 @@ from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import method_named
+from tracecloak.examination.attack import releases
 from tracecloak.examination.attack.bounds import (
     clopper_pearson,
     epsilon_lower_bound,
@@ -39,17 +40,6 @@ from tracecloak.examination.attack.neighbours import (
     synthetic_pairs,
     variant_counts,
     with_cases,
-)
-from tracecloak.examination.attack.releases import (
-    N_OF_ALL,
-    Releases,
-    Variant,
-    changed_cells,
-    feature_names,
-    fresh_keys,
-    has_sums_to_see,
-    pairs_of,
-    watched_keys,
 )
 from tracecloak.examination.measure.registry import INTERNAL
 from tracecloak.pipelines.configuration.config import ReleaseConfig
@@ -67,7 +57,7 @@ from tracecloak.transforms.pages.page import Chart, from_template
 
 
 def support_attack(
-    counts: Mapping[Variant, int], released: Iterable[Variant], delta: float
+    counts: Mapping[releases.Variant, int], released: Iterable[releases.Variant], delta: float
 ) -> dict[str, float]:
     """Looks for the variants of one case in a release.
 
@@ -399,13 +389,13 @@ def attack(
     """
     if n_releases < _FEWEST_RELEASES:
         raise UsageError(f"releases must be at least {_FEWEST_RELEASES}, got {n_releases}")
-    keys = fresh_keys() if keys is None else keys
+    keys = releases.fresh_keys() if keys is None else keys
     log = TraceBatch.concat(traces) if traces else None
     pairs = synthetic_pairs(method, params)
     if log is not None:
         pairs += pairs_of_log(log, method, params)
     # What is released follows from the sums: it is looked at more briefly.
-    views = {True: 1.0, False: 0.1} if has_sums_to_see(method) else {False: 1.0}
+    views = {True: 1.0, False: 0.1} if releases.has_sums_to_see(method) else {False: 1.0}
     # One more for the canaries; every bound may be wrong with an equal part of what is left.
     n_bounds = len(pairs) * len(views) + 1
     each = 1 - (1 - confidence) / n_bounds
@@ -424,7 +414,7 @@ def attack(
     spends = method.spends(params)
     rigorous = guarantee.kind == "rigorous"
     last = method.rounds(params)[-1]
-    release = None if log is None else Releases(log, method, params, keys).make()
+    release = None if log is None else releases.Releases(log, method, params, keys).make()
     by_variant = {} if log is None else variant_counts(log, method, params)
     variants = {key[1:]: count for key, count in (release or {}).items() if key[0] == "variant"}
     has_variants = release is not None and ("activities",) not in release  # else it is a graph
@@ -484,11 +474,11 @@ def audit_pair(
         keys: Fresh ones.
         shows_sums: Whether the noisy sums are looked at, if there are any, and not the release.
     """
-    keys = fresh_keys() if keys is None else keys
+    keys = releases.fresh_keys() if keys is None else keys
     both = pair.with_unit, pair.without_unit
-    cells = changed_cells(*both, method, params, keys, shows_sums)
-    watched = watched_keys(pair.variants, cells, "tree" in method.writes(params))
-    sides = [Releases(log, method, params, keys, shows_sums) for log in both]
+    cells = releases.changed_cells(*both, method, params, keys, shows_sums)
+    watched = releases.watched_keys(pair.variants, cells, "tree" in method.writes(params))
+    sides = [releases.Releases(log, method, params, keys, shows_sums) for log in both]
     n = n_releases
     if math.isfinite(seconds):
         for side in sides:
@@ -499,7 +489,7 @@ def audit_pair(
         each = (time.perf_counter() - begun) / (2 * _TIMED_RELEASES)
         n = max(min(n_releases, int(seconds / each)), _FEWEST_RELEASES)
     a, b = (side.sample(n, watched) for side in sides)
-    audited = epsilon_lower_bound(a, b, delta, confidence, feature_names(watched))
+    audited = epsilon_lower_bound(a, b, delta, confidence, releases.feature_names(watched))
     n_measured, alpha = n - n // 2, (1 - confidence) / 2
     sure = clopper_pearson(n_measured, n_measured, alpha)[0] - delta
     never = clopper_pearson(0, n_measured, alpha)[1]
@@ -511,7 +501,7 @@ def audit_pair(
         largest_provable=math.log(sure / never) if sure > never else 0.0,
         event=audited.event,
         confidence=confidence,
-        is_reached=bool(np.isfinite(np.concatenate([a, b])[:, N_OF_ALL:]).any()),
+        is_reached=bool(np.isfinite(np.concatenate([a, b])[:, releases.N_OF_ALL :]).any()),
     )
 
 
@@ -538,7 +528,9 @@ def _canaries(
         cases = [
             (f"canary individual {i}", variants[i]) for i in np.flatnonzero(coins) for _ in range(m)
         ]
-        seen = Releases(with_cases(traces, cases), method, params, keys, shows_sums=True).make()
+        seen = releases.Releases(
+            with_cases(traces, cases), method, params, keys, shows_sums=True
+        ).make()
         scores = np.array([_score(seen or {}, variant) for variant in variants])
         guesses = np.isfinite(scores) & (scores >= np.median(scores))
         n_right += int((guesses == coins).sum())
@@ -551,8 +543,8 @@ def _canaries(
     }
 
 
-def _score(seen: dict[Key, float], variant: Variant) -> float:
+def _score(seen: dict[Key, float], variant: releases.Variant) -> float:
     """How much a release shows of a variant: its count, or that of its rarest pair."""
     if ("width",) not in seen:
         return seen.get(("variant", *variant), -math.inf)
-    return min(seen.get(("pair", *pair), -math.inf) for pair in pairs_of(variant))
+    return min(seen.get(("pair", *pair), -math.inf) for pair in releases.pairs_of(variant))

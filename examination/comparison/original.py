@@ -33,12 +33,6 @@ from tracecloak.examination.measure.behaviour_measures import hours_of_edges, to
 from tracecloak.examination.measure.intervals import edge_figures, interval_figures
 from tracecloak.examination.measure.mining import ModelJudge
 from tracecloak.examination.measure.registry import Figures, checked
-from tracecloak.examination.measure.utility import (
-    CaseTimes,
-    next_activity_accuracy,
-    service_errors,
-    variants_of_fifth,
-)
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
@@ -99,14 +93,14 @@ class Side:
         return hours_of_edges(self.cases)
 
     @cached_property
-    def times(self) -> CaseTimes:
+    def times(self) -> utility.CaseTimes:
         """What the times of logs are compared with."""
-        return CaseTimes(self.cases)
+        return utility.CaseTimes(self.cases)
 
     @cached_property
     def tested(self) -> VariantHistogram:
         """By which it is tested how well released variants teach what comes next."""
-        return variants_of_fifth(self.cases)
+        return utility.variants_of_fifth(self.cases)
 
     @cached_property
     def singled_out(self) -> SingledOut:
@@ -145,11 +139,11 @@ _MEASURED: Mapping[str, tuple[str, Callable[[Any, Any], float | Figures | None]]
     "total_duration_error": ("cases", total_duration_error),
     "case_duration_distance_days": ("cases", utility.case_duration_distance_days),
     "hour_of_week_total_variation": ("cases", utility.hour_of_week_distance),
-    "service_time_error": ("cases", service_errors),
+    "service_time_error": ("cases", utility.service_errors),
     "case_duration_distance": ("times", lambda a, b: a.figures(b.original)),
     "next_activity_accuracy": (
         "",
-        lambda a, b: next_activity_accuracy(b.variants, a.tested, len(a.vocabulary)),
+        lambda a, b: utility.next_activity_accuracy(b.variants, a.tested, len(a.vocabulary)),
     ),
     "singled_out": ("", lambda a, b: a.singled_out.share(_known_variants(b.variants))),
     "singled_out_in_time": ("", lambda a, b: a.singled_out_in_time.share(_known_in_time(b.cases))),

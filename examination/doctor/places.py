@@ -21,27 +21,14 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.examination.doctor.setting import CheckResult, Setting, Status
 from tracecloak.pipelines.budget.opening import check_worker_keys, out_of_reach
 from tracecloak.pipelines.keys.receipts import KeyStoreError
+from tracecloak.pipelines.ledger import caps
 from tracecloak.pipelines.ledger.cache import LedgerCache
-from tracecloak.pipelines.ledger.caps import (
-    added_by,
-    check_answered,
-    check_caps,
-    check_not_elsewhere,
-)
 from tracecloak.pipelines.ledger.database import TABLE, Database, LedgerError
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.transforms.files import (
-    class_of,
-    delete_files,
-    is_on_this_machine,
-    join,
-    require_file_system,
-    require_writable,
-    write_anew,
-)
+from tracecloak.transforms import files
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import check_places
 from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US
@@ -57,7 +44,7 @@ def check_key_store(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether keys can be read and written, and by whom else."""
     store = setting.store
     if not store.path.exists():
-        require_writable("key_store", str(store.path))
+        files.require_writable("key_store", str(store.path))
         yield "ok", "there is none yet, and the first run makes it"
         return
     for folder in (store.path, *map(store.path.joinpath, _FOLDERS)):
@@ -88,9 +75,9 @@ def check_named_keys(setting: Setting) -> Iterator[CheckResult]:
     """Asks for the keys that the configuration or the environment names, and forgets them."""
     config = setting.config
     if config.worker_keys is not None:
-        require_file_system("worker_keys", config.worker_keys)
-        if is_on_this_machine(config.worker_keys):
-            require_writable("worker_keys", config.worker_keys)
+        files.require_file_system("worker_keys", config.worker_keys)
+        if files.is_on_this_machine(config.worker_keys):
+            files.require_writable("worker_keys", config.worker_keys)
     check_worker_keys(config)
     release = setting.release
     if release is None:
@@ -156,7 +143,7 @@ def check_ledger(setting: Setting) -> Iterator[CheckResult]:
     database.transact(lambda connection: _check_may_insert(ledger, connection), writes=True)
     with ledger.past() as past:
         ledger.check_sound(past)
-        check_answered(past.declarations(), ledger.place)
+        caps.check_answered(past.declarations(), ledger.place)
         yield "ok", "it answers, can be written, and its chain is sound"
         if not setting.reads_copies:
             yield "ok", "its copy in the key store is of another version, and the next run reads it"
@@ -175,10 +162,10 @@ def check_budget(setting: Setting) -> Iterator[CheckResult]:
         yield "ok", "nothing is spent yet" if ledger is None else "what comes next is paid already"
         return
     with ledger.past() as past:
-        check_not_elsewhere(past.states(asked.output, asked.release_id), asked)
-        check_caps(past, asked, ledger.accounts.get(account))
+        caps.check_not_elsewhere(past.states(asked.output, asked.release_id), asked)
+        caps.check_caps(past, asked, ledger.accounts.get(account))
         spent = past.spent(account, asked.window)
-        more = added_by(spent, asked)
+        more = caps.added_by(spent, asked)
     known = account in ledger.accounts or any(e.account == account for e in ledger.entries())
     left = ledger.balance(account) if known else None
     remaining = (left.remaining_epsilon, left.remaining_delta) if left else (None, None)
@@ -248,9 +235,9 @@ def check_output(setting: Setting) -> Iterator[CheckResult]:
         folder = getattr(config, name)
         if folder is None:
             continue
-        require_file_system(name, folder)
-        if is_on_this_machine(folder):
-            require_writable(name, folder)
+        files.require_file_system(name, folder)
+        if files.is_on_this_machine(folder):
+            files.require_writable(name, folder)
             yield "ok", f"{name} can be written"
         else:
             yield "ok", f"{name} is on a known file system; the run tries whether it takes files"
@@ -259,11 +246,11 @@ def check_output(setting: Setting) -> Iterator[CheckResult]:
 def check_staging_area(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether files can be built beside the output, so that a release appears at once."""
     area, output = setting.staging_area, setting.output
-    require_file_system("staging_area", area)
+    files.require_file_system("staging_area", area)
     setting.folder_of("any").check_apart()
-    if is_on_this_machine(area):
-        require_writable("staging_area", area)
-        if is_on_this_machine(output) and _disk_of(area) != _disk_of(output):
+    if files.is_on_this_machine(area):
+        files.require_writable("staging_area", area)
+        if files.is_on_this_machine(output) and _disk_of(area) != _disk_of(output):
             raise UsageError(
                 f"staging_area {area!r} is on another file system than the output; move it there"
             )
@@ -294,20 +281,23 @@ def check_disk(setting: Setting) -> Iterator[CheckResult]:
 
 def _probed(setting: Setting, area: str) -> Iterator[CheckResult]:
     """Writes one file and removes it, with the folders that were made for it."""
-    path, folder = join(area, f".tracecloak-doctor-{uuid.uuid4().hex[:16]}"), Path(area).absolute()
+    path, folder = (
+        files.join(area, f".tracecloak-doctor-{uuid.uuid4().hex[:16]}"),
+        Path(area).absolute(),
+    )
     missing = [one for one in (folder, *folder.parents) if not one.exists()]
     before = setting.now()
     try:
         try:
-            write_anew(path, b"\n" * 4096)
+            files.write_anew(path, b"\n" * 4096)
             stamp = _stamp_of(path)
         finally:
-            delete_files([path])
-            for one in missing if is_on_this_machine(area) else ():
+            files.delete_files([path])
+            for one in missing if files.is_on_this_machine(area) else ():
                 with contextlib.suppress(OSError):  # somebody else uses it by now
                     one.rmdir()
     except Exception as error:  # each file system has its own
-        said = getattr(error, "strerror", None) or class_of(error)
+        said = getattr(error, "strerror", None) or files.class_of(error)
         raise TracecloakError(
             f"no file can be written into staging_area {area!r}: {said}; correct its disk or rights"
         ) from None
@@ -318,7 +308,7 @@ def _probed(setting: Setting, area: str) -> Iterator[CheckResult]:
 
 def _stamp_of(path: str) -> float | None:
     """Returns when a file was written, by its file system; None: that does not tell."""
-    if is_on_this_machine(path):
+    if files.is_on_this_machine(path):
         return os.stat(path).st_mtime
     from apache_beam.io.filesystems import FileSystems
 

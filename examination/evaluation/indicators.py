@@ -22,28 +22,8 @@ from typing import Any
 import numpy as np
 import pydantic
 
-from tracecloak.anonymizers.indicators.declared import (
-    PAIR,
-    PERIODS,
-    Amount,
-    Cases,
-    Frequency,
-    Group,
-    Indicator,
-    Measured,
-    Timed,
-    Working,
-    Workload,
-)
+from tracecloak.anonymizers.indicators import declared, summands
 from tracecloak.anonymizers.indicators.params import IndicatorParams
-from tracecloak.anonymizers.indicators.summands import (
-    Groups,
-    Population,
-    cases_where,
-    events_by,
-    periods_of,
-    summand_of,
-)
 from tracecloak.examination.measure.registry import Figures, checked
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.events import START_TIMESTAMP
@@ -63,7 +43,10 @@ _WORDS = re.compile(r"([0-9.e+-]+) (day|hour|minute|second)s?")
 
 
 def truths_of(
-    indicator: Indicator, groups: Sequence[str | None], traces: TraceBatch, time_zone: str = "UTC"
+    indicator: declared.Indicator,
+    groups: Sequence[str | None],
+    traces: TraceBatch,
+    time_zone: str = "UTC",
 ) -> list[float | None]:
     """Returns the true number of each row of an indicator, in the unit of the release.
 
@@ -77,25 +60,27 @@ def truths_of(
         As many numbers; None where there is none, as of the mean of no case.
     """
     labels, where = [group or "" for group in groups], indicator.where
-    is_meant = np.ones(traces.n_cases, bool) if where is None else cases_where(traces, where)
-    if isinstance(indicator, Workload):
-        counts = events_by(traces, indicator.by, labels, is_meant, indicator.at_most)
+    is_meant = (
+        np.ones(traces.n_cases, bool) if where is None else summands.cases_where(traces, where)
+    )
+    if isinstance(indicator, declared.Workload):
+        counts = summands.events_by(traces, indicator.by, labels, is_meant, indicator.at_most)
         return [float(count) for count in counts]
     parts = [_parted(indicator, label) for label in labels]
-    by = Population.of(indicator).by
-    known = Groups(tuple(dict.fromkeys(label for label, _ in parts)), by)
-    if by in PERIODS and traces.n_cases:
+    by = summands.Population.of(indicator).by
+    known = summands.Groups(tuple(dict.fromkeys(label for label, _ in parts)), by)
+    if by in declared.PERIODS and traces.n_cases:
         ends = int(traces.starts.min()), int(traces.starts.max()) + 1
-        known = periods_of(str(by), *ends, time_zone)
+        known = summands.periods_of(str(by), *ends, time_zone)
     places = known.places(traces)
 
     @cache
-    def numbers(step: Group | None) -> np.ndarray:
+    def numbers(step: declared.Group | None) -> np.ndarray:
         """A number of each case, NaN of one that has none; shares are the mean of 0 and 1."""
         # Numbers are not clipped to the longest time, so any will do.
-        counted = summand_of(indicator, () if step is None else (step,), 1).numbers(traces)
+        counted = summands.summand_of(indicator, () if step is None else (step,), 1).numbers(traces)
         values = counted.values[:, 0]
-        if isinstance(indicator, Frequency):
+        if isinstance(indicator, declared.Frequency):
             values = np.minimum(values, indicator.at_most)
         return np.where(counted.is_there[:, 0], values, np.nan)
 
@@ -104,7 +89,7 @@ def truths_of(
         is_in = is_meant
         if by is not None:
             is_in = is_in & (places == (known.labels.index(label) if label in known.labels else -2))
-        if isinstance(indicator, Cases):
+        if isinstance(indicator, declared.Cases):
             return np.ones(int(is_in.sum()))
         values = numbers(_step_of(indicator, label, traces))[is_in]
         return values[~np.isnan(values)]
@@ -118,9 +103,9 @@ def truths_of(
     return truths
 
 
-def _parted(indicator: Indicator, group: str) -> tuple[str, str]:
+def _parted(indicator: declared.Indicator, group: str) -> tuple[str, str]:
     """The group of the cases, and which quantile or bin of theirs a row is."""
-    is_parted = isinstance(indicator, Measured) and (
+    is_parted = isinstance(indicator, declared.Measured) and (
         indicator.of == "histogram" or len(indicator.quantiles) > 1
     )
     if not is_parted:
@@ -129,14 +114,16 @@ def _parted(indicator: Indicator, group: str) -> tuple[str, str]:
     return ("", group) if indicator.by is None else (head, tail)
 
 
-def _step_of(indicator: Indicator, label: str, traces: TraceBatch) -> Group | None:
+def _step_of(
+    indicator: declared.Indicator, label: str, traces: TraceBatch
+) -> declared.Group | None:
     """The activity or the pair that a row is about."""
     if not indicator.is_by_steps:
         return next(iter(indicator.steps_of), None)
     for step in indicator.groups or ():
         if label == (step if isinstance(step, str) else _ARROW.join(step)):
             return step
-    if indicator.by != PAIR:
+    if indicator.by != declared.PAIR:
         return label
     # An arrow may stand in a name: the pair is that of which the log has both.
     names = set(traces.vocabulary.names.to_pylist())
@@ -148,7 +135,7 @@ def _step_of(indicator: Indicator, label: str, traces: TraceBatch) -> Group | No
 
 
 def _figure(
-    indicator: Indicator, values: np.ndarray, tail: str, place: int, last: str
+    indicator: declared.Indicator, values: np.ndarray, tail: str, place: int, last: str
 ) -> float | None:
     """The number of a row.
 
@@ -159,10 +146,10 @@ def _figure(
         place: Which of the rows of these cases it is.
         last: The last bin.
     """
-    unit = _SECOND_US if isinstance(indicator, Timed) else 1
-    if isinstance(indicator, Cases | Frequency):
+    unit = _SECOND_US if isinstance(indicator, declared.Timed) else 1
+    if isinstance(indicator, declared.Cases | declared.Frequency):
         return float(values.sum())
-    if not isinstance(indicator, Measured) or indicator.of == "mean":
+    if not isinstance(indicator, declared.Measured) or indicator.of == "mean":
         return float(values.mean()) / unit if len(values) else None
     if indicator.of == "sum":
         return float(values.sum()) / unit
@@ -177,12 +164,12 @@ def _figure(
     return float(np.sort(values)[math.ceil(share * len(values)) - 1]) / unit
 
 
-def _edges(indicator: Measured, last_bin: str) -> list[float]:
+def _edges(indicator: declared.Measured, last_bin: str) -> list[float]:
     """The borders of bins of equal width; a longest time that was chosen stands in the last one."""
     low, high = 0.0, 0.0
-    if isinstance(indicator, Amount):
+    if isinstance(indicator, declared.Amount):
         low, high = (float(bound) for bound in indicator.bounds)
-    elif isinstance(indicator, Timed) and indicator.at_most is not None:
+    elif isinstance(indicator, declared.Timed) and indicator.at_most is not None:
         high = float(indicator.at_most)
     else:
         ends = _WORDS.findall(last_bin.partition(" to ")[2])
@@ -273,7 +260,7 @@ def judged_rows(
     Raises:
         InputSchemaError: There is a number that nobody asked for.
     """
-    asked: dict[str, Indicator] = {one.title: one for one in params.indicators}
+    asked: dict[str, declared.Indicator] = {one.title: one for one in params.indicators}
     judged: list[JudgedRow] = []
     for title, own in groupby(released.rows(), lambda row: row.indicator):
         rows = list(own)
@@ -334,7 +321,7 @@ def report_of(
         UsageError: The log has no starts of events, and an indicator is of these.
         InputSchemaError: There is a number that nobody asked for.
     """
-    is_of_starts = any(isinstance(one, Working) for one in params.indicators)
+    is_of_starts = any(isinstance(one, declared.Working) for one in params.indicators)
     if is_of_starts and START_TIMESTAMP not in original.attributes:
         raise UsageError(
             "an indicator is of the starts of events: name their column with start_timestamp, or "

@@ -47,18 +47,7 @@ from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.files import open_raw
 from tracecloak.transforms.pages.page import Page, rendered
-from tracecloak.transforms.publish.figures_data import (
-    MAX_PATHS,
-    MAX_VARIANTS,
-    NO_TIMES,
-    graph_of_log,
-    graph_of_variants,
-    map_data,
-    names_of_map,
-    times_data,
-    variants_data,
-    variants_of_log,
-)
+from tracecloak.transforms.publish import figures_data
 from tracecloak.transforms.publish.release_folder import DFG_NAME
 from tracecloak.transforms.publish.statement import Promise
 from tracecloak.transforms.sources import EventSource
@@ -151,9 +140,9 @@ def _error(method: Any, params: Any, original: TraceBatch) -> float | None:
     variants = next((p for p in products if isinstance(p, ReleasedVariants)), None)
     if graph is None and method.log != "none":
         traces = TraceBatch.concat(output.traces)
-        graph = graph_of_log(DirectlyFollows.from_traces(traces), traces.vocabulary)
+        graph = figures_data.graph_of_log(DirectlyFollows.from_traces(traces), traces.vocabulary)
     elif graph is None and variants is not None:
-        graph = graph_of_variants(variants)
+        graph = figures_data.graph_of_variants(variants)
     if graph is None:
         return None
     names = ActivityVocabulary.of(graph.names.to_pylist())
@@ -227,7 +216,9 @@ def internal_report(inputs: ReportInputs) -> bytes:
         _LOG.info("looking for cases that are singled out")
         linkages = _linked(original, released, has_times(body["operations"]))
     curve = risk_curve(manifest, original, inputs.curve) if inputs.curve else []
-    no_times = NO_TIMES if shown["variants"] and not has_times(manifest.operations) else ""
+    no_times = (
+        figures_data.NO_TIMES if shown["variants"] and not has_times(manifest.operations) else ""
+    )
     title = f"{manifest.about.get('title') or manifest.release_id}: beside its log"
     sections = (
         ("measures", "Measures", True),
@@ -315,24 +306,26 @@ def _shown(
     """The map, the variants and the times that the page shows of the two logs, or a map alone."""
     shown: dict[str, dict[str, Any] | None] = dict.fromkeys(("map", "variants", "times"))
     operations = release.body["operations"]
-    truth = graph_of_log(DirectlyFollows.from_traces(original), original.vocabulary)
+    truth = figures_data.graph_of_log(DirectlyFollows.from_traces(original), original.vocabulary)
     if released is None:
         if DFG_NAME in release.paths and (edges := graph_of(release)["edges"]):
-            shown["map"] = map_with_original(map_data(ReleasedGraph.from_edges(edges), {}), truth)
+            shown["map"] = map_with_original(
+                figures_data.map_data(ReleasedGraph.from_edges(edges), {}), truth
+            )
         return shown
     times, is_timed = LogTimes.from_traces(released), has_times(operations)
-    graph = graph_of_log(DirectlyFollows.from_traces(released), released.vocabulary)
+    graph = figures_data.graph_of_log(DirectlyFollows.from_traces(released), released.vocabulary)
     medians = times.medians_s() if is_timed else {}
-    shown["map"] = map_with_original(map_data(graph, medians), truth)
+    shown["map"] = map_with_original(figures_data.map_data(graph, medians), truth)
     after, true = (
-        variants_of_log(VariantHistogram.from_traces(log), log.vocabulary)
+        figures_data.variants_of_log(VariantHistogram.from_traces(log), log.vocabulary)
         for log in (released, original)
     )
-    data = variants_data(after, names_of_map(shown["map"]))
+    data = figures_data.variants_data(after, figures_data.names_of_map(shown["map"]))
     shown["variants"] = variants_with_original(data, true)
     if is_timed:
         both = times, LogTimes.from_traces(original)
-        shown["times"] = times_data(*both, has_starts=has_starts(operations))
+        shown["times"] = figures_data.times_data(*both, has_starts=has_starts(operations))
     return shown
 
 
@@ -400,7 +393,7 @@ def map_with_original(released: dict[str, Any], original: ReleasedGraph) -> dict
         released: See `map_data`.
         original: The graph of the original, by names.
     """
-    true_map = map_data(original, {})
+    true_map = figures_data.map_data(original, {})
     nodes = {node["name"]: {**node, "original": 0} for node in released["nodes"]}
     for node in true_map["nodes"]:
         shown = nodes.setdefault(node["name"], {"name": node["name"], "count": 0})
@@ -411,7 +404,7 @@ def map_with_original(released: dict[str, Any], original: ReleasedGraph) -> dict
     for edge in sorted(true_map["edges"], key=lambda edge: -edge["count"]):
         source, target = own_code[edge["source"]], own_code[edge["target"]]
         if (source, target) not in edges:
-            if len(edges) >= 2 * MAX_PATHS:
+            if len(edges) >= 2 * figures_data.MAX_PATHS:
                 continue
             edges[source, target] = {
                 "source": source, "target": target, "count": 0,
@@ -439,7 +432,7 @@ def variants_with_original(released: dict[str, Any], original: ReleasedVariants)
             key = tuple(names[c] for c in row["codes"])
             row = {**row, "original": true_counts.pop(key, 0)}
         rows.append(row)
-    for key, count in list(true_counts.items())[:MAX_VARIANTS]:
+    for key, count in list(true_counts.items())[: figures_data.MAX_VARIANTS]:
         for name in key:
             if name not in code:
                 code[name] = len(names)

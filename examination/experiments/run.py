@@ -35,13 +35,8 @@ from tracecloak.examination.experiments.other_papers import (
 )
 from tracecloak.examination.experiments.paper import Cell, Log, Paper
 from tracecloak.examination.experiments.table import THE_LOG, Figures
+from tracecloak.examination.measure import mining
 from tracecloak.examination.measure.measures import require_pot
-from tracecloak.examination.measure.mining import (
-    ModelQuality,
-    PatientMiner,
-    require_pm4py,
-    require_scikit_learn,
-)
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.sources import EventSource
 
@@ -89,9 +84,9 @@ def require_extras(paper: Paper, mined: int) -> None:
     if paper.spec["has_distances"]:
         require_pot()
     if paper.spec["has_models"]:
-        require_scikit_learn()
+        mining.require_scikit_learn()
         if mined:
-            require_pm4py()
+            mining.require_pm4py()
 
 
 def paper_named(name: str, flags: Mapping[str, str | None], is_full: bool = False) -> Paper:
@@ -180,7 +175,7 @@ class Experiment:
         end = math.inf if self.max_minutes is None else time.monotonic() + 60 * self.max_minutes
         for number, log in enumerate(self.logs):
             seconds = (end - time.monotonic()) / (len(self.logs) - number)
-            miner = partial(PatientMiner, log.variants, log.vocabulary, self.patience)
+            miner = partial(mining.PatientMiner, log.variants, log.vocabulary, self.patience)
             stage = f"experiment on {log.name}"
             yield from kept.rows_of_steps(stage, self._steps(log), miner, known, seconds)
 
@@ -221,7 +216,7 @@ class Experiment:
             tree = None if released.tree is None else released.tree.tree
             return figures, (tree or cell.model or released.variants) if is_mined else None
 
-        def model_row(quality: ModelQuality | None, seconds: float | None) -> Row:
+        def model_row(quality: mining.ModelQuality | None, seconds: float | None) -> Row:
             if not self.paper.spec["has_models"]:
                 return {}
             names = (*_MINED, "tree", *self.paper.spec.get("of_models", ()))

@@ -23,15 +23,7 @@ from typing import Any
 import numpy as np
 
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.examination.linkage.knowledge import (
-    Estimate,
-    KnownVictims,
-    LinkedLog,
-    Matches,
-    Pieces,
-    Settings,
-    Target,
-)
+from tracecloak.examination.linkage import knowledge
 from tracecloak.examination.measure.behaviour_measures import has_resources
 from tracecloak.examination.measure.registry import INTERNAL
 from tracecloak.schemas.errors import UsageError
@@ -80,10 +72,10 @@ class ValueRisk:
             are drawn.
     """
 
-    confidence: Estimate
-    above_half: Estimate
-    certain: Estimate
-    true_value: Estimate
+    confidence: knowledge.Estimate
+    above_half: knowledge.Estimate
+    certain: knowledge.Estimate
+    true_value: knowledge.Estimate
     largest_confidence: float | None
 
 
@@ -108,11 +100,11 @@ class Risk:
 
     log: str
     known_as: str
-    singled_out: Estimate
+    singled_out: knowledge.Estimate
     singled_out_at_worst: float | None
-    picked: Estimate
+    picked: knowledge.Estimate
     smallest_set: int | None
-    set_sizes: dict[str, Estimate]
+    set_sizes: dict[str, knowledge.Estimate]
     values: tuple[ValueRisk | None, ...]
 
 
@@ -144,10 +136,10 @@ class Linkage:
 
 
 def link(
-    original: LinkedLog,
-    releases: Sequence[LinkedLog],
+    original: knowledge.LinkedLog,
+    releases: Sequence[knowledge.LinkedLog],
     randomness: Randomness,
-    settings: Settings | None = None,
+    settings: knowledge.Settings | None = None,
 ) -> Iterator[Linkage]:
     """Yields what each attack finds, by attack and size.
 
@@ -162,7 +154,7 @@ def link(
     Raises:
         UsageError: The original has no case, or the logs have too many names.
     """
-    settings = settings or Settings()
+    settings = settings or knowledge.Settings()
     if not original.traces.n_cases:
         raise UsageError("a linkage attack needs a log with at least one case")
     has_any = has_resources(original.traces)
@@ -174,7 +166,7 @@ def link(
     for number_of, (name, (kind, perspective)) in enumerate(attacks.items()):
         progress = {"stage": "linkage", "done": number_of, "total": len(attacks)}
         _LOG.info("attack %s: %d of %d", name, number_of + 1, len(attacks), extra=progress)
-        known = KnownVictims.of(original, releases, kind, perspective, settings.unit)
+        known = knowledge.KnownVictims.of(original, releases, kind, perspective, settings.unit)
         is_worst_known = True
         worst = np.zeros((n_logs, len(known.own.counts)), bool)
         for size in settings.sizes:
@@ -193,9 +185,13 @@ def link(
 
 
 def _risk(
-    target: Target, drawn: Pieces, matches: Matches, alpha: float, at_worst: float | None
+    target: knowledge.Target,
+    drawn: knowledge.Pieces,
+    matches: knowledge.Matches,
+    alpha: float,
+    at_worst: float | None,
 ) -> Risk:
-    def mean(by_piece: np.ndarray) -> Estimate:
+    def mean(by_piece: np.ndarray) -> knowledge.Estimate:
         return drawn.estimate(by_piece[drawn.piece], alpha)
 
     sizes, among = matches.sizes, np.maximum(matches.among, 1)
@@ -243,10 +239,10 @@ class LinkageReport:
         attacks: What they found.
     """
 
-    original: LinkedLog
-    releases: Sequence[LinkedLog]
+    original: knowledge.LinkedLog
+    releases: Sequence[knowledge.LinkedLog]
     sensitive: Sequence[str]
-    settings: Settings
+    settings: knowledge.Settings
     attacks: Sequence[Linkage]
 
     def to_json(self) -> dict[str, Any]:
@@ -273,7 +269,7 @@ class LinkageReport:
             ],
         }
 
-    def _log_json(self, log: LinkedLog) -> dict[str, Any]:
+    def _log_json(self, log: knowledge.LinkedLog) -> dict[str, Any]:
         return {
             "log": log.name,
             "cases": log.traces.n_cases,

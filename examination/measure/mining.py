@@ -34,19 +34,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
+from tracecloak.schemas import models
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.errors import UsageError, import_extra, missing_extra
 from tracecloak.schemas.events.events import ActivityVocabulary
-from tracecloak.schemas.models import (
-    SIGNS,
-    SILENT,
-    Operator,
-    ProcessTree,
-    exclusive,
-    flower,
-    leaf,
-    loop,
-)
 from tracecloak.schemas.statistics.variants import Trie, VariantHistogram
 
 # --- The quality of a model -----------------------------------------------------------------------
@@ -60,7 +51,7 @@ from tracecloak.schemas.statistics.variants import Trie, VariantHistogram
 NOISE = 0.2
 
 _ACTIVITY = "concept:name"
-_OPERATORS: dict[str, Operator] = {sign: operator for operator, sign in SIGNS.items()}
+_OPERATORS: dict[str, models.Operator] = {sign: operator for operator, sign in models.SIGNS.items()}
 
 
 # The measures of a model, by the attributes of `ModelQuality`.
@@ -91,7 +82,7 @@ class ModelQuality:
     precision: float
     generalization: float
     simplicity: float
-    tree: ProcessTree
+    tree: models.ProcessTree
     share: float | None = None
 
     @property
@@ -129,7 +120,7 @@ class ModelJudge:
         if not original.n_variants:
             raise UsageError("mining needs a log with at least one case")
         self._variants, self._vocabulary = original, vocabulary
-        self._known: dict[ProcessTree, ModelQuality] = {}
+        self._known: dict[models.ProcessTree, ModelQuality] = {}
 
     def of(self, released: VariantHistogram) -> ModelQuality | None:
         """Returns the quality of the model of released variants; None if they have no case."""
@@ -137,7 +128,7 @@ class ModelJudge:
             return None
         return self._judge(_mined(_counter(released, self._vocabulary)))
 
-    def judged(self, asked: ProcessTree | Baseline) -> ModelQuality:
+    def judged(self, asked: models.ProcessTree | Baseline) -> ModelQuality:
         """Returns the quality of a tree, or of the model of the log itself that is named.
 
         Args:
@@ -146,13 +137,13 @@ class ModelJudge:
         Raises:
             ValueError: The tree has an activity twice, or one that the vocabulary lacks.
         """
-        tree = asked if isinstance(asked, ProcessTree) else self.baseline(asked)
+        tree = asked if isinstance(asked, models.ProcessTree) else self.baseline(asked)
         if tree not in self._known:
             share = share_that_fits(tree, self._variants, self._vocabulary)
             self._known[tree] = replace(self._judge(pm4py_tree(tree)), share=share)
         return self._known[tree]
 
-    def baseline(self, name: Baseline) -> ProcessTree:
+    def baseline(self, name: Baseline) -> models.ProcessTree:
         """Returns a model of the log itself, without privacy.
 
         Args:
@@ -162,7 +153,7 @@ class ModelJudge:
         """
         if name == "flower":
             names = self._vocabulary.names.to_pylist()
-            return flower(names[code] for code in sorted(set(self._variants.codes.tolist())))
+            return models.flower(names[code] for code in sorted(set(self._variants.codes.tolist())))
         return inductive_tree(self._variants, self._vocabulary, is_infrequent=name == "IMf")
 
     @cached_property
@@ -218,7 +209,7 @@ def _counter(
 
 def inductive_tree(
     variants: VariantHistogram, vocabulary: ActivityVocabulary, is_infrequent: bool = True
-) -> ProcessTree:
+) -> models.ProcessTree:
     """Returns the process tree of the inductive miner (2013), or of the infrequent one (2014).
 
     Args:
@@ -233,15 +224,15 @@ def inductive_tree(
     return own_tree(_mined(_counter(variants, vocabulary), NOISE if is_infrequent else 0.0))
 
 
-def own_tree(tree: Any) -> ProcessTree:
+def own_tree(tree: Any) -> models.ProcessTree:
     """Returns a process tree of pm4py's as one of ours."""
     if tree.operator is None:
-        return SILENT if tree.label is None else leaf(tree.label)
+        return models.SILENT if tree.label is None else models.leaf(tree.label)
     children = tuple(map(own_tree, tree.children))
     operator = _OPERATORS[tree.operator.value]
     if operator == "loop" and len(children) > 2:  # ways back to choose from
-        return loop(children[0], exclusive(*children[1:]))
-    return ProcessTree(operator, None, children)
+        return models.loop(children[0], models.exclusive(*children[1:]))
+    return models.ProcessTree(operator, None, children)
 
 
 def _mined(variants: Counter[tuple[str, ...]], noise: float = NOISE) -> Any:
@@ -281,7 +272,7 @@ class PatientMiner:
         self._log, self._patience = (original, vocabulary), patience
         self._worker: tuple[Any, Connection] | None = None
 
-    def mined(self, asked: VariantHistogram | ProcessTree | Baseline) -> ModelQuality | None:
+    def mined(self, asked: VariantHistogram | models.ProcessTree | Baseline) -> ModelQuality | None:
         """Returns the quality of the model of released variants; None if they have no case.
 
         Args:
@@ -470,7 +461,7 @@ def _sequences(variants: VariantHistogram) -> list[list[int]]:
 
 
 def share_that_fits(
-    tree: ProcessTree, variants: VariantHistogram, vocabulary: ActivityVocabulary
+    tree: models.ProcessTree, variants: VariantHistogram, vocabulary: ActivityVocabulary
 ) -> float:
     """Returns the mean over the cases of the share of a case that fits; needs no pm4py.
 
@@ -483,14 +474,14 @@ def share_that_fits(
     return fits / UNITS / variants.n_cases
 
 
-def pm4py_tree(tree: ProcessTree) -> Any:
+def pm4py_tree(tree: models.ProcessTree) -> Any:
     """Returns a process tree as one of pm4py's; `mining.own_tree` is the way back.
 
     Raises:
         ImportError: pm4py is not installed.
     """
     objects = pm4py_module("pm4py.objects.process_tree.obj")
-    operator = objects.Operator(SIGNS[tree.operator]) if tree.operator else None
+    operator = objects.Operator(models.SIGNS[tree.operator]) if tree.operator else None
     node = objects.ProcessTree(operator, label=tree.label)
     for child in map(pm4py_tree, tree.children):
         child.parent = node

@@ -24,13 +24,7 @@ from tracecloak.pipelines.verification.promise import BoundedXml
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.arrays.merging import Pieces
 from tracecloak.schemas.errors import GuaranteeError, UsageError
-from tracecloak.schemas.events.events import (
-    ACTIVITY,
-    EVENT_INDEX,
-    START_TIMESTAMP,
-    ActivityVocabulary,
-    released_schema,
-)
+from tracecloak.schemas.events import events
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import ReleasedProduct
 from tracecloak.schemas.published.graph import LogCounts
@@ -93,8 +87,8 @@ class Contents:
             return file_schema
         columns = method.released_columns(params)
         if self.received.body["tool"]["version"].startswith(STAMPED):
-            columns.pop(EVENT_INDEX, None)
-        declared = released_schema(columns)
+            columns.pop(events.EVENT_INDEX, None)
+        declared = events.released_schema(columns)
         if file_schema is None:
             return declared
         if [(f.name, f.type) for f in file_schema] != [(f.name, f.type) for f in declared]:
@@ -102,20 +96,20 @@ class Contents:
         return file_schema
 
     @cached_property
-    def vocabulary(self) -> ActivityVocabulary:
+    def vocabulary(self) -> events.ActivityVocabulary:
         """The activities of the log."""
         return self._vocabulary(self.schema)
 
-    def _vocabulary(self, schema: pa.Schema) -> ActivityVocabulary:
+    def _vocabulary(self, schema: pa.Schema) -> events.ActivityVocabulary:
         names: set[str] = set()
         n_left = _NAMES_BYTES
         for rows in self.logs[0].rows(schema):
-            new = set(rows.column(ACTIVITY).unique().to_pylist()) - names
+            new = set(rows.column(events.ACTIVITY).unique().to_pylist()) - names
             n_left -= sum(map(sys.getsizeof, new))
             if n_left < 0:
                 raise Unsure(f"The names of activities take more than {_NAMES_BYTES >> 20} MiB.")
             names |= new
-        return ActivityVocabulary.of(pa.array(sorted(names), pa.string()))
+        return events.ActivityVocabulary.of(pa.array(sorted(names), pa.string()))
 
     def traces(self) -> Iterator[TraceBatch]:
         """Yields the cases of the log, in one vocabulary."""
@@ -141,8 +135,8 @@ class Contents:
             schema = self.schema
         except Unsure:  # what every log has can be read all the same
             is_timed = has_times(self.received.body["operations"])
-            schema = released_schema({} if is_timed else {EVENT_INDEX: pa.int64()})
-        names = [*schema.names[:3], START_TIMESTAMP, *attributes]
+            schema = events.released_schema({} if is_timed else {events.EVENT_INDEX: pa.int64()})
+        names = [*schema.names[:3], events.START_TIMESTAMP, *attributes]
         names = [name for name in dict.fromkeys(names) if name in schema.names]
         none = pa.RecordBatch.from_pylist([], pa.schema([schema.field(name) for name in names]))
         vocabulary = self._vocabulary(schema)

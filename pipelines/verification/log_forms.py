@@ -19,16 +19,8 @@ import pyarrow.compute as pc
 
 from tracecloak.pipelines.verification.folder import ReceivedFolder, Unsure, Wrong, quote_names
 from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet
+from tracecloak.schemas.events import events
 from tracecloak.schemas.events.columns import XES_NAMES
-from tracecloak.schemas.events.events import (
-    CASE_ID,
-    EVENT_INDEX,
-    RELEASED_SCHEMA,
-    START_TIMESTAMP,
-    START_TYPE,
-    TIMESTAMP,
-    released_schema,
-)
 from tracecloak.schemas.published.rows import case_offsets, merge_rows
 from tracecloak.transforms.formats.csv_writer import with_apostrophes, without_apostrophes
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
@@ -85,17 +77,20 @@ class LogForm:
                     f"{quote_names([path])} has other columns than {quote_names(self.paths[:1])}."
                 )
         first = schemas[0]
-        expected = released_schema({} if TIMESTAMP in first.names else {EVENT_INDEX: pa.int64()})
+        expected = events.released_schema(
+            {} if events.TIMESTAMP in first.names else {events.EVENT_INDEX: pa.int64()}
+        )
         leading = [(field.name, field.type) for field in list(first)[: len(expected)]]
         if leading != [(field.name, field.type) for field in expected]:
             raise Wrong(
-                f"{self.name}: a log begins with the columns {', '.join(RELEASED_SCHEMA.names)}, "
-                f"which are two of text and one of times in UTC, or {EVENT_INDEX} in its place."
+                f"{self.name}: a log begins with the columns "
+                f"{', '.join(events.RELEASED_SCHEMA.names)}, which are two of text and one of "
+                f"times in UTC, or {events.EVENT_INDEX} in its place."
             )
-        others = list(first)[len(RELEASED_SCHEMA) :]
+        others = list(first)[len(events.RELEASED_SCHEMA) :]
         if len(set(first.names)) < len(first.names) or any(
             field.type not in _ATTRIBUTE_TYPES
-            and (field.name, field.type) != (START_TIMESTAMP, START_TYPE)
+            and (field.name, field.type) != (events.START_TIMESTAMP, events.START_TYPE)
             for field in others
         ):
             raise Wrong(f"{self.name} has a column of a type or name that no release has.")
@@ -143,7 +138,7 @@ def _text_rows(
     stream: BinaryIO, path: str, kind: str, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     form = FORMATS.named(kind)
-    attributes = schema.names[len(RELEASED_SCHEMA) :]
+    attributes = schema.names[len(events.RELEASED_SCHEMA) :]
     names = {name: name for name in schema.names}
     if form.has_xes_names:
         names |= XES_NAMES | xes_columns(attributes)
@@ -212,7 +207,7 @@ def in_order(stream: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordB
     n_bytes = 0
     last: tuple[int, str] | None = None
     for rows in filter(len, stream):
-        if held and rows.column(CASE_ID)[-1] == held[0].column(CASE_ID)[0]:
+        if held and rows.column(events.CASE_ID)[-1] == held[0].column(events.CASE_ID)[0]:
             held.append(rows)
         else:
             rows = _joined(*held, rows)
@@ -235,7 +230,7 @@ def _check_order(
 ) -> tuple[int, str]:
     heads = pa.array(offsets[:-1])
     starts = np.asarray(rows.column(2).take(heads).cast(pa.int64()))
-    ids = rows.column(CASE_ID).take(heads)
+    ids = rows.column(events.CASE_ID).take(heads)
     n = len(ids)
     ascends = np.asarray(pc.less(ids.slice(0, n - 1), ids.slice(1)), bool)
     in_turn = (starts[:-1] < starts[1:]) | ((starts[:-1] == starts[1:]) & ascends)
