@@ -144,7 +144,7 @@ class _Sums:
         decide_as(monkeypatch, is_hidden)
         monkeypatch.setattr(joint_variants, "noisy_number", self._number)
         monkeypatch.setattr(joint_variants, "balance", lambda *_: 10**9)  # all are seen
-        for place in ("variants.joint_variants", "variants.grouped_variants"):
+        for place in ("variants.joint_variants", "rigorous.clips"):
             monkeypatch.setattr(f"tracecloak.anonymizers.{place}.choose_clip", lambda *_: 4)
         # What is made of the sums does not matter here.
         monkeypatch.setattr(GroupedVariants, "drawn", lambda *_: VariantHistogram.merge(()))
