@@ -20,8 +20,12 @@ class TracecloakError(Exception):
     section = "A run failed"
 
 
+class ForeignError(TracecloakError):
+    """A library or the machine failed; the text has its class and stage only, and no data."""
+
+
 class UsageError(TracecloakError):
-    """A flag, a configuration key or a parameter is wrong."""
+    """A configuration key or a parameter is wrong; its message names the key without a prefix."""
 
     exit_code = 2
     section = "A key or a flag is wrong"

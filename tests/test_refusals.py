@@ -206,7 +206,7 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
     (lambda f: patched(places, "write_anew", Mock(side_effect=OSError(errno.ENOSPC, "full")),
                        lambda: list(places._probed(like(now=float), str(f)))),
      TracecloakError, ": full; correct its disk"),
-    (lambda f: sources.check_sample(like(), 1, True), UsageError, "--sample is for streams"),
+    (lambda f: sources.check_sample(like(), 1, True), UsageError, "sample is for streams"),
     (lambda f: database(InputSchemaError("no such file")), InputSchemaError, "no such file"),
     (lambda f: database(ValueError("planted")), InputSchemaError,
      r"the database does not answer \(ValueError\)"),

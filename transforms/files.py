@@ -154,9 +154,7 @@ def require_writable(name: str, folder: str) -> None:
             return
         except Exception as error:  # each file system has its own
             reason = class_of(error)
-    raise UsageError(
-        f"{name} {folder!r} cannot be written: {reason}; name another folder with --{name}"
-    )
+    raise UsageError(f"{name} {folder!r} cannot be written: {reason}; name another")
 
 
 def open_raw(path: str) -> BinaryIO:

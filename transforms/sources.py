@@ -117,7 +117,7 @@ class EventSource:
                 what = file.partitions, self.format.has_xes_names(file.path)
             except UsageError as error:  # its ending says no format
                 words = describe_file(file)
-                kind = UsageError if "--input_format" in words else OtherFormat
+                kind = UsageError if "input_format" in words else OtherFormat
                 raise kind(f"{file.path}: {words}") if words else error from None
             if what not in tried:
                 tried[what] = self.mapping.may_match(dict(what[0]), what[1])

@@ -212,7 +212,7 @@ class IndicatorParams(RequestedParams):
     """The source column (or XES key) of attributes whose column has another name, as
     {"case:channel": "Channel"}. By default the column has the attribute's name."""
     service_times: bool = False
-    """Whether events have starts. It follows from --start_timestamp and --lifecycle; by default
+    """Whether events have starts. It follows from start_timestamp and lifecycle; by default
     they have none."""
     _n_cases: int | None = PrivateAttr(None)
 

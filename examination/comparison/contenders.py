@@ -442,7 +442,7 @@ def chosen_methods(names: Sequence[str] | None, peers: Sequence[str] = ()) -> di
     known = candidates()
     for name in names or ():
         if name not in known:
-            hint = f"; {name} is one of --peers" if name in PEERS else ""
+            hint = f"; {name} is one of the peers" if name in PEERS else ""
             if name in METHODS.removed:
                 raise UsageError(METHODS.why_not(name))
             if name in METHODS:

@@ -255,7 +255,7 @@ def check_staging_area(setting: Setting) -> Iterator[CheckResult]:
                 f"staging_area {area!r} is on another file system than the output; move it there"
             )
     if not setting.probes:
-        yield "ok", "it is fit, as far as can be seen without writing; --probe writes one file"
+        yield "ok", "it is fit, as far as can be seen without writing; a probe writes one file"
         return
     yield from _probed(setting, area)
 

@@ -184,7 +184,7 @@ def check_calendar(setting: Setting) -> Iterator[CheckResult]:
     from tracecloak.pipelines.release.window import moment
 
     for status, what in (
-        ("late", "late: run `tracecloak release` with --window due"),
+        ("late", "late: run `tracecloak release` with window due"),
         ("failed", "tried and not released: `tracecloak windows` says why"),
         ("refused", "refused, as the account could not pay: the privacy officer decides"),
         ("cut_off", "cut off: the same command finishes it for nothing"),

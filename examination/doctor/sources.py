@@ -59,16 +59,16 @@ def check_sample(config: object, n_messages: int, is_private: bool) -> None:
         UsageError: They cannot, or others may see it.
     """
     if not isinstance(config, StreamConfig):
-        raise UsageError("--sample is for streams; `tracecloak profile` looks at the log of a file")
+        raise UsageError("sample is for streams; `tracecloak profile` looks at the log of a file")
     if any(source.input_kafka is None for source in config.sources):
         raise UsageError(
-            "--sample is for topics of Kafka: Pub/Sub would lease the messages to this command"
+            "sample is for topics of Kafka: Pub/Sub would lease the messages to this command"
         )
     if n_messages < 1:
-        raise UsageError(f"--sample must be at least 1, got {n_messages}")
+        raise UsageError(f"sample must be at least 1, got {n_messages}")
     if not is_private:
         raise UsageError(
-            "--sample shows numbers of the data: it needs a terminal, no --json and no redirection"
+            "sample shows numbers of the data: it needs a terminal, tables and no redirection"
         )
 
 

@@ -24,7 +24,7 @@ from tracecloak.examination.measure.mining import MEASURES as TREE_MEASURES
 from tracecloak.examination.measure.mining import PatientMiner, require_pm4py, share_that_fits
 from tracecloak.examination.measure.registry import MEASURES, Figures, checked, legend
 from tracecloak.pipelines.budget.opening import store_at
-from tracecloak.pipelines.frames.functions import Released, frame_source, reword_for_frames
+from tracecloak.pipelines.frames.functions import Released, frame_source
 from tracecloak.pipelines.planning.utility import percent
 from tracecloak.pipelines.release.run import redact_foreign_errors
 from tracecloak.pipelines.verification.data import Contents
@@ -395,7 +395,7 @@ def evaluate(
             with a log needs.
         InputSchemaError: The frame lacks a column, or there is no release, or not as it was made.
     """
-    with reword_for_frames(), redact_foreign_errors():
+    with redact_foreign_errors():
         if isinstance(released, Released):
             given, folder = {**released.keys, **keys}, str(released.folder)
         else:

@@ -92,7 +92,7 @@ def risk_curve(
         if manifest.params.get(name):
             raise UsageError(
                 f"curve cannot be drawn of a release with {name}, which this report does not read: "
-                "leave --curve out, and use `tracecloak compare` for the method without it"
+                "leave it out, and use `tracecloak compare` for the method without it"
             )
     points = []
     for epsilon in _ascending([str(released_epsilon), *epsilons]):

@@ -119,7 +119,7 @@ def check_origin(
     if wrong:
         raise UsageError(
             f"the release in {folder!r} is of another log: {wrong}; name the log that it was made "
-            "of, read with the same flags"
+            "of, read with the same keys"
         )
     if share is None:
         return "not known: the names of the activities do not speak against it"

@@ -106,7 +106,9 @@ def paper_named(name: str, flags: Mapping[str, str | None], is_full: bool = Fals
     names = [flag["name"] for flag in kind.spec["flags"]]
     for given in flags:
         if given not in names:
-            raise UsageError(f"experiment {name} has no flag --{given}: it has {', '.join(names)}")
+            raise UsageError(
+                f"experiment {name} has no parameter {given}: it has {', '.join(names)}"
+            )
     full = {flag["name"]: flag["full"] for flag in kind.spec["flags"] if is_full and "full" in flag}
     return kind({flag: flags.get(flag, full.get(flag)) for flag in names})
 

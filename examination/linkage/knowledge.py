@@ -396,7 +396,7 @@ def elements_of(logs: Sequence[TraceBatch], perspective: Perspective) -> Element
     if len(elements.activities) * elements.n_resources > MAX_CODE:
         raise UsageError(
             f"the logs have more than {MAX_CODE:,} pairs of activities and resources; leave "
-            "out --resource"
+            "out resource"
         )
     return elements
 

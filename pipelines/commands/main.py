@@ -22,12 +22,12 @@ from tracecloak.pipelines.screen.results import (
     is_of_operator,
     tell,
 )
-from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.errors import ForeignError, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 from tracecloak.schemas.texts import SECRET_REFUSED, has_secret, without_secrets
 
 _OF_THE_IMPORT = ("apitools not found", "Failed to import GCSFileSystem")
-_OF_OTHERS = "failed with {}; --traceback shows where, in an output that can hold private data"
+_TRACEBACK = "; --traceback shows where, in an output that can hold private data"
 REMOVED = {
     "mine": "pm4py.discover_process_tree_inductive mines a released log or graph",
     "attack checks": "ways round a budget are tried by the tests of each version; `tracecloak "
@@ -61,11 +61,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         if wants_traceback:
             tell(traceback.format_exc())
-        ours = error if isinstance(error, TracecloakError) else None
-        if ours is None:  # its own text could quote data
-            ours = TracecloakError(_OF_OTHERS.format(reason_of(error)))
+        ours: TracecloakError = ForeignError(f"failed with {reason_of(error)}")
+        if isinstance(error, TracecloakError):  # the text of another could quote data
+            ours = error
+        where = _TRACEBACK if isinstance(ours, ForeignError) else ""
         ended = f"[exit code {ours.exit_code}: {section_of(error)}]"
-        tell(f"tracecloak: {without_secrets(str(ours))} {ended}")
+        tell(f"tracecloak: {without_secrets(str(ours))}{where} {ended}")
         return ours.exit_code
     except KeyboardInterrupt:
         tell("tracecloak: interrupted; nothing was released")

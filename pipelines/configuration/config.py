@@ -158,7 +158,7 @@ class Columns(Section):
     """Source column of the resource; by default it is not read."""
     lifecycle: str | None = None
     """Source column of the lifecycle transition, whose values start and complete are the two ends
-    of an event, unless --where says which of them are read; by default it is not read. STARTED and
+    of an event, unless where says which of them are read; by default it is not read. STARTED and
     BEGIN, COMPLETED, END and ENDED mean the same, and case does not count."""
     order: str | None = None
     """Source column by which events of a case with equal timestamps are ordered: numbers before
@@ -390,7 +390,7 @@ class ReleaseConfig(AccountConfig, SourceConfig):
     """The database that is asked: a URI without a password, such as sqlite:///visits.db, or
     env:NAME, file:PATH or command:WORDS, which lead to one; by default none is."""
     method: str
-    """Name of the method; `tracecloak catalogue --all` lists them."""
+    """Name of the method; `tracecloak catalogue` lists them."""
     params: dict[str, Any] = Field(default_factory=dict)
     """Parameters of the method."""
     formats: Annotated[
@@ -563,7 +563,7 @@ class ReleaseConfig(AccountConfig, SourceConfig):
                 window is given without the other.
         """
         if self.schedule is not None and self.window is None:
-            raise UsageError("window is missing: give --window, such as 2026-11 or due")
+            raise UsageError("window is missing: give one, such as 2026-11 or due")
         if self.schedule is None and self.window is not None:
             raise UsageError(
                 f"window {self.window!r} needs the key schedule of the configuration file"
@@ -646,6 +646,21 @@ def without_filters(config: _D) -> _D:
     return config.model_copy(update={n: value for n, value in left_out.items() if n in known})
 
 
+def merge_params(params: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the parameters of a method and the keywords beside them, without those that are None.
+
+    Raises:
+        UsageError: One is in both.
+    """
+    given, keywords = (
+        {name: value for name, value in some.items() if value is not None}
+        for some in (params or {}, keys)
+    )
+    if twice := sorted(given.keys() & keywords.keys()):
+        raise UsageError(f"{twice[0]} is given twice: in params and beside them; leave one out")
+    return given | keywords
+
+
 def load(path: str | None, flags: Mapping[str, object]) -> ReleaseConfig:
     """Returns the configuration of a YAML file with flags in place of its keys.
 
@@ -700,10 +715,7 @@ def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
     if "vocabulary" in known and isinstance(vocabulary, str):
         from tracecloak.pipelines.configuration.flags import read_vocabulary
 
-        remedy = (
-            "; name a file of activities, one a line, or give their names as JSON: --vocabulary "
-            '\'["A", "B"]\''
-        )
+        remedy = '; name a file of activities, one a line, or give their names as JSON: ["A", "B"]'
         params["vocabulary"] = read_vocabulary(bytes_of("vocabulary", vocabulary, None, remedy))
     if "model" in known and isinstance(params.get("model"), str):
         from tracecloak.pipelines.configuration.model_file import read_model_rules

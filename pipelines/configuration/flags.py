@@ -325,8 +325,8 @@ def read_groups(path: str) -> dict[str, str]:
         UsageError: The file cannot be read or is neither, or names an activity twice.
     """
     remedy = (
-        "; name a file of CSV with the columns activity and group, or give JSON: --groups "
-        '\'{"A1": "A", "A2": "A"}\''
+        "; name a file of CSV with the columns activity and group, or give JSON: "
+        '{"A1": "A", "A2": "A"}'
     )
     try:
         text = bytes_of("groups", path, remedy=remedy).decode("utf-8-sig")

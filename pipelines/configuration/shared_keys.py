@@ -39,10 +39,10 @@ def check_query(config: ReleaseConfig) -> None:
     if config.log:
         raise UsageError("log and query exclude each other; leave one out")
     if query is None and database is None:
-        raise UsageError("log is missing: give --log, or --query and --database")
+        raise UsageError("log is missing: give it, or query and database")
     if query is None or database is None:
         there, missing = ("query", "database")[:: 1 if query else -1]
-        raise UsageError(f"{there} needs {missing}, which is missing; give it as --{missing}")
+        raise UsageError(f"{there} needs {missing}, which is missing; give it")
     how, usual = config.source_format, SourceFormat()
     for name, of in _OF_FILES.items():
         if getattr(how, of) != getattr(usual, of):
@@ -86,13 +86,11 @@ def with_starts(method: str, params: Mapping[str, Any], mapping: ColumnMapping) 
         if not mapping.has_starts:
             return dict(params)
         raise UsageError(
-            f"{method} does not release when events began: leave out --start_timestamp, and of a "
-            "lifecycle read one transition with --where lifecycle=complete; or take private-log"
+            f"{method} does not release when events began: leave out start_timestamp, and of a "
+            "lifecycle read one transition, by where lifecycle=complete; or take private-log"
         )
     if given is not None and str(given).lower() != str(mapping.has_starts).lower():
-        raise UsageError(
-            "service_times follows from --start_timestamp and --lifecycle; leave it out"
-        )
+        raise UsageError("service_times follows from start_timestamp and lifecycle; leave it out")
     return {**params, SERVICE_TIMES: True} if mapping.has_starts else dict(params)
 
 

@@ -93,7 +93,7 @@ def source_of(
     source = every_file.narrowed(can_hold)
     if files and not source.files and not may_be_none:
         raise InputSchemaError(
-            f"no partition of {len(files):,} input files passes the filters; correct --where"
+            f"no partition of {len(files):,} input files passes the filters in where; correct them"
         )
     if is_checked:
         checked = source.files if is_rigorous else source.files[:_CHECKED_FILES]

@@ -12,7 +12,6 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.configuration.python_wording import translate_errors
 from tracecloak.pipelines.embedded.elements import (
     OF_FILES,
     OF_ROWS,
@@ -84,7 +83,6 @@ class AnonymizeEventLog(beam.PTransform):
             case_id="claim", activity="step", timestamp="at", account="claims")
     """
 
-    @translate_errors()
     def __init__(
         self,
         method: str,
@@ -153,7 +151,6 @@ class AnonymizeEventLog(beam.PTransform):
                 released_schema(carried) if product is None else product_schema(product)
             )
 
-    @translate_errors()
     def expand(
         self, events: beam.PCollection[Any]
     ) -> beam.PCollection[Any] | dict[str, beam.PCollection[Any]]:
@@ -274,7 +271,6 @@ class WriteRelease(beam.PTransform):
             case_id="claim", activity="step", timestamp="at", output="released")
     """
 
-    @translate_errors()
     def __init__(
         self,
         method: str,
@@ -301,7 +297,6 @@ class WriteRelease(beam.PTransform):
         given = {**columns_of(columns), **keys, "output": output}
         self._config = config_of(method, params, given, OF_FILES)
 
-    @translate_errors()
     def expand(self, events: beam.PCollection[Any]) -> beam.PCollection[Any]:
         """Pays, and wires all of the release from its rows to its commit."""
         config, pipeline = self._config, events.pipeline

@@ -19,7 +19,6 @@ from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
-from tracecloak.pipelines.configuration.python_wording import translate_errors
 from tracecloak.pipelines.embedded.elements import ROWS, columns_of, kind_of, require_fields
 from tracecloak.pipelines.embedded.reserving import runner_of
 from tracecloak.pipelines.runners.flags import FED, FLINK
@@ -148,7 +147,6 @@ class PublishDirectlyFollows(beam.PTransform):
             vocabulary="activities.txt", case_id="patient", activity="step", timestamp="at")
     """
 
-    @translate_errors()
     def __init__(
         self,
         *,
@@ -184,7 +182,6 @@ class PublishDirectlyFollows(beam.PTransform):
             given |= {"input_subscription": ROWS, "time_attribute": TIME}
         self._config = load_stream(None, given)
 
-    @translate_errors()
     def expand(self, events: Any) -> beam.PCollection[Any]:
         """Pays, and wires all of the stream up to its steps."""
         config = self._config_for_runner(events.pipeline)

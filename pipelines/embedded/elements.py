@@ -20,8 +20,13 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.configuration.config import About, Columns, ReleaseConfig, load
-from tracecloak.pipelines.configuration.python_wording import merge_params
+from tracecloak.pipelines.configuration.config import (
+    About,
+    Columns,
+    ReleaseConfig,
+    load,
+    merge_params,
+)
 from tracecloak.pipelines.configuration.source import mapping_of
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns

@@ -20,7 +20,6 @@ from apache_beam.utils.timestamp import Timestamp
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.pipelines.configuration.config import load_log
-from tracecloak.pipelines.configuration.python_wording import translate_errors
 from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.embedded.elements import Elements, columns_of
 from tracecloak.schemas.errors import InputSchemaError, UsageError
@@ -174,7 +173,6 @@ class ReadEventLog(beam.PTransform):
         pipeline | ReadEventLog("lake/*.csv", case_id="claim", activity="step", timestamp="at")
     """
 
-    @translate_errors()
     def __init__(
         self,
         log: str | Sequence[str],
@@ -214,7 +212,6 @@ class ReadEventLog(beam.PTransform):
         self._attributes = tuple(named.items())
         self._rows = ReleasedRows(RELEASED_SCHEMA) if output == "rows" else None
 
-    @translate_errors()
     def expand(self, begin: pvalue.PBegin) -> beam.PCollection[Any]:
         """Looks for the files, and reads a file or a few small ones an element."""
         source = source_of(self._config)

@@ -7,7 +7,6 @@ import hmac
 import html
 import logging
 import os
-import re
 import secrets
 import sys
 import time
@@ -31,11 +30,7 @@ from tracecloak.pipelines.configuration.config import (
     listed,
     load,
     load_log,
-)
-from tracecloak.pipelines.configuration.python_wording import (
-    in_python,
     merge_params,
-    translate_errors,
 )
 from tracecloak.pipelines.configuration.source import mapping_of
 from tracecloak.pipelines.frames.frame_source import AnyFrame, FrameSource
@@ -184,8 +179,6 @@ class Released(Generic[IntoFrameT]):
 # a configuration file has, or the texts of flags.
 #
 # The name of a release of a frame that was given none: that of the same one, or a new one.
-#
-# What the user of a frame reads: errors and lines of logs that name calls of Python.
 
 
 _LOG = logging.getLogger("tracecloak")
@@ -237,7 +230,7 @@ def release(
         TracecloakError: Nothing was released, for the reason that the error's class and text give.
     """
     began_s = time.monotonic()
-    with reword_for_frames(), redact_foreign_errors():
+    with redact_foreign_errors():
         config = _config(method, params, {"output": output, "release_id": release_id, **keys})
         source = _source(frame, config).with_digest()
         with _named(config, source) as named:
@@ -285,11 +278,9 @@ def plan(
     Raises:
         TracecloakError: A parameter is wrong, or the frame lacks a column.
     """
-    with reword_for_frames(), redact_foreign_errors():
+    with redact_foreign_errors():
         config = _config(method, params, {"output": output, "release_id": release_id, **keys})
-        whole = planned(config, _source(frame, config), goal)
-        first, details = (tuple(map(of_frame, lines)) for lines in (whole.first, whole.details))
-        return replace(whole, first=first, details=details)
+        return planned(config, _source(frame, config), goal)
 
 
 def vocabulary(frame: IntoFrame, **keys: Any) -> list[str]:
@@ -304,7 +295,7 @@ def vocabulary(frame: IntoFrame, **keys: Any) -> list[str]:
     Raises:
         TracecloakError: A key is wrong, or the frame lacks a column.
     """
-    with reword_for_frames(), redact_foreign_errors():
+    with redact_foreign_errors():
         return list(names_of(frame_source(frame, keys)).names)
 
 
@@ -386,7 +377,7 @@ def _released(
         Path(outcome.folder.final),
         outcome.folder.release_id,
         outcome.was_released_before,
-        tuple((name, of_frame(text)) for name, text in rows),
+        tuple(rows),
         source.frame.like_it,
         {**columns, **dict(source.mapping.attributes)},
         {name: value for name, value in keys.items() if name in _OF_EVALUATION},
@@ -420,44 +411,3 @@ def name_of(config: ReleaseConfig, source: FrameSource, books: ReleaseRegistry) 
             if replace(books, folder=released_folder).look().state in _GOES_ON:
                 return receipt.release_id
     return f"{config.method}-{secrets.token_hex(4)}"
-
-
-_LOGGERS = ("tracecloak", "tracecloak.operator")
-_INSTEAD = {
-    "`tracecloak profile` with the same flags of the log": (
-        "`tracecloak profile --log log.parquet`, with the frame in that file,"
-    ),
-    "<release_id, which this method needs>": "<a new name>",
-    "--for ": "goal ",
-    "with the same flags": "with the same keywords",
-    "with the same configuration": "with the same keywords",
-}
-_CALL = re.compile(r"`tracecloak (plan|vocabulary)`")
-
-
-def of_frame(text: str) -> str:
-    """Returns a sentence of the command in the words of Python, for whoever has a frame.
-
-    So `tracecloak plan`, in marks, becomes `tracecloak.plan(df, …)`.
-    """
-    for in_command, for_python in _INSTEAD.items():
-        text = text.replace(in_command, for_python)
-    return in_python(_CALL.sub(r"`tracecloak.\1(df, …)`", text))
-
-
-@contextlib.contextmanager
-def reword_for_frames() -> Iterator[None]:
-    """Has errors and lines of logs speak of frames and keywords, and not of files and flags."""
-    for name in _LOGGERS:
-        logging.getLogger(name).addFilter(_reworded)
-    try:
-        with translate_errors(of_frame):
-            yield
-    finally:
-        for name in _LOGGERS:
-            logging.getLogger(name).removeFilter(_reworded)
-
-
-def _reworded(record: logging.LogRecord) -> bool:
-    record.msg, record.args = of_frame(record.getMessage()), ()
-    return True

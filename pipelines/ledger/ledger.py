@@ -134,7 +134,7 @@ class Ledger:
             raise NoLedger(
                 f"{self.place} does not exist, so what was spent before is not known: correct "
                 "ledger or key_store, or begin an empty ledger with `tracecloak ledger begin`, or "
-                "with --new_ledger at the first release"
+                "with new_ledger at the first release"
             )
         if not self._may_begin_beside_caps and any(copy.declares for copy in others):
             raise UsageError(

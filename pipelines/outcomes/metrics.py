@@ -66,7 +66,7 @@ def append_release(folder: str, table: str) -> Appended:
     logs = forms_of(received.folder, received.paths)
     if not logs or logs[0].kind != "parquet":
         raise UsageError(
-            f"{folder!r} has no log in Parquet to append; release one with --formats parquet"
+            f"{folder!r} has no log in Parquet to append; release one with parquet in formats"
         )
     release_id = received.body["release_id"]
     fingerprint = received.body["randomness"]["key_fingerprint"]

@@ -118,21 +118,20 @@ def share_text(tally: ReadTally) -> str:
 
 # What also befalls all records of a file that is not what it was taken for.
 _OF_FILES = reasons.NO_CASE, reasons.NO_ACTIVITY, reasons.EMPTY_TIME, reasons.NO_RECORD
-_SOURCE = "mend the source"
-_OFFSETS = "if that is wrong, write stamps with their offset, or correct --time_zone"
+_SOURCE = "correct the source"
+_OFFSETS = "if that is wrong, write stamps with their offset, or correct time_zone"
 _FRACTION = (
     "that is a number with a fraction, or a floating-point number too large to be exact (above "
     "2^53, or 2^24 of 32 bits)"
 )
 _WORDS = {
-    reasons.NO_CASE: ("no case id", f"{_SOURCE}, or map another column with --case_id"),
-    reasons.NO_ACTIVITY: ("no activity", f"{_SOURCE}, or map another column with --activity"),
-    reasons.EMPTY_TIME: ("no timestamp", f"{_SOURCE}, or map another column with --timestamp"),
+    reasons.NO_CASE: ("no case id", f"{_SOURCE}, or map another column as case_id"),
+    reasons.NO_ACTIVITY: ("no activity", f"{_SOURCE}, or map another column as activity"),
+    reasons.EMPTY_TIME: ("no timestamp", f"{_SOURCE}, or map another column as timestamp"),
     reasons.NO_RECORD: (
         "no whole record, as it has too many or too few fields, is too long, or is not written as "
-        "its format and --encoding say",
-        f"{_SOURCE}, or of CSV set --encoding, such as cp1252, --delimiter, --quote_char or "
-        "--escape_char",
+        "its format and encoding say",
+        f"{_SOURCE}, or of CSV set encoding, such as cp1252, delimiter, quote_char or escape_char",
     ),
     reasons.NO_SCALAR: (
         "a value that is no text, no number and no time, such as a list, a mapping or a period",
@@ -140,37 +139,38 @@ _WORDS = {
     ),
     reasons.OTHER_ACTIVITY: (
         reasons.OTHER_ACTIVITY,
-        "add it to the file of --vocabulary if it is public, or set --closed_vocabulary false",
+        "add it to vocabulary if it is public, or set closed_vocabulary to false",
     ),
     reasons.NO_INDIVIDUAL: (
         "no individual",
-        f"{_SOURCE}, or map another column with --individual_id",
+        f"{_SOURCE}, or map another column as individual_id",
     ),
     reasons.FRACTION_CASE: (
         f"case id {_FRACTION}",
-        "write case ids as text or whole numbers, or map another column with --case_id",
+        "write case ids as text or whole numbers, or map another column as case_id",
     ),
     reasons.FRACTION_INDIVIDUAL: (
         f"individual {_FRACTION}",
-        "write individuals as text or whole numbers, or map another column with --individual_id",
+        "write individuals as text or whole numbers, or map another column as individual_id",
     ),
     reasons.NO_START: (
         "start time not readable",
-        f"{_SOURCE}: starts are written as timestamps are; or map another --start_timestamp",
+        f"{_SOURCE}: starts are written as timestamps are; or map another "
+        "column as start_timestamp",
     ),
     reasons.LATE_START: (
         "start after the timestamp, which is that of the completion",
-        f"{_SOURCE}, or exchange --start_timestamp and --timestamp",
+        f"{_SOURCE}, or exchange start_timestamp and timestamp",
     ),
     reasons.UNKNOWN_TRANSITION: (
         "lifecycle transition that is not known to be a start or a completion",
-        "declare it with --start_transitions or --complete_transitions, or filter it out",
+        "declare it in start_transitions or complete_transitions, or filter it out",
     ),
     reasons.OTHER_TRANSITION: (
         "lifecycle transition other than start and complete, which is no event",
-        "say with --where lifecycle=... which transition is one, if that is wrong",
+        "name the transition that is one in where, as lifecycle=..., if that is wrong",
     ),
-    reasons.FILTERED: ("dropped by a filter", "correct --where if that is wrong"),
+    reasons.FILTERED: ("dropped by a filter", "correct the filter where if that is wrong"),
     reasons.OUTSIDE: ("time outside the window", "other windows read them"),
     reasons.SKIPPED_HOUR: (
         "timestamp in an hour that the clocks of {zone} skip, read as its end",
@@ -182,7 +182,7 @@ _WORDS = {
     ),
     reasons.POINT_KEY: (
         "case id written like 5.0, while {n_whole:,} are written like 5",
-        "these are different cases; say --whole_numbers case_id if they are the same",
+        "these are different cases; set whole_numbers to case_id if they are the same",
     ),
     reasons.SAME_NAME: (
         "trace with the name of an earlier one of its file",
@@ -199,7 +199,7 @@ def _words(finding: Finding, by_what: dict[str, Finding], source: EventSource) -
     what, remedy = _WORDS[finding.what]
     is_trace = (mapping.case_id or CASE_PREFIX).startswith(CASE_PREFIX) and file.seen is None
     if finding.what == reasons.NO_CASE and is_trace and source.format.has_xes_names(file.path):
-        remedy = f"{remedy}, or set --unnamed_traces digest if traces have no name"
+        remedy = f"{remedy}, or set unnamed_traces to digest if traces have no name"
     whole = by_what.get(reasons.WHOLE_KEY)
     n_whole = 0 if whole is None else whole.n_records
     return what.format(zone=mapping.time_zone, n_whole=n_whole), remedy
@@ -208,17 +208,17 @@ def _words(finding: Finding, by_what: dict[str, Finding], source: EventSource) -
 def _time(mapping: ColumnMapping) -> tuple[str, str]:
     if mapping.timestamp_format is not None:
         return (
-            f"timestamp not readable as --timestamp_format {mapping.timestamp_format!r} says",
-            "correct --timestamp_format",
+            f"timestamp not readable as timestamp_format {mapping.timestamp_format!r} says",
+            "correct timestamp_format",
         )
     if mapping.timestamp_unit is not None:
         return (
             f"timestamp not readable as {mapping.timestamp_unit} since 1970 nor as ISO 8601",
-            "correct --timestamp_unit, or set --timestamp_format",
+            "correct timestamp_unit, or set timestamp_format",
         )
     return (
         "timestamp not readable as ISO 8601",
-        "set --timestamp_format, or --timestamp_unit if it is a number since 1970",
+        "set timestamp_format, or timestamp_unit if it is a number since 1970",
     )
 
 
@@ -332,7 +332,7 @@ class FirstLook:
             yield (
                 f"  {is_tied.sum():,} of {len(is_tied):,} events have case and timestamp in common "
                 f"with an event of another activity; {source.rule} order them"
-                + "; if a column says which comes first, name it with --order"
+                + "; if a column says which comes first, map it as order"
                 * is_open
             )
 
@@ -376,7 +376,7 @@ class FirstLook:
         if tally.is_all_set_aside or n_without_files:
             aside = ", ".join(f"{n:,} {what}" for what, n in tally.set_aside().items())
             aside = aside or f"{n_without_files:,} files whose folders do not pass"
-            return f"none of the first records passes: {aside} (correct --where, or --lifecycle)"
+            return f"none of the first records passes: {aside} (correct where or lifecycle)"
         return "" if tally.share >= _LEAST_SHARE else self._lost
 
     @property
@@ -406,13 +406,13 @@ class FirstLook:
         names = self.traces.vocabulary.names.to_pylist()
         if self.declared is not None and not set(names) & set(self.declared):
             return (
-                "none of the first records has a declared activity (map another column with "
-                "--activity, or correct the file of --vocabulary)"
+                "none of the first records has a declared activity (map another column as "
+                "activity, or correct vocabulary)"
             )
         if len(names) >= max(_MANY_NAMES, _DIFFERENT * self.traces.n_events):
             return (
                 "nearly all of the first records have an activity of their own, as ids, times or "
-                "free texts are (map another column with --activity)"
+                "free texts are (map another column as activity)"
             )
         return ""
 
@@ -427,7 +427,7 @@ class FirstLook:
             return ""
         return (
             f"many steps of the first records are shorter than a {self.granularity}, to which "
-            "stamps are released: their durations are not kept; declare a finer --granularity"
+            "stamps are released: their durations are not kept; declare a finer granularity"
         )
 
     @property

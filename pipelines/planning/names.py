@@ -18,7 +18,7 @@ from tracecloak.transforms.sources import EventSource
 _HEADER = """\
 # The names of all activities of a log, rare ones too. They are data until somebody answers for
 # them: a name can say who a case is about. Read them, strike out what the world must not know,
-# and declare what is left with --vocabulary. No epsilon covers a name in such a list.
+# and declare what is left as vocabulary. No epsilon covers a name in such a list.
 """
 
 

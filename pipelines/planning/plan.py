@@ -88,7 +88,7 @@ def read_goal(text: str) -> tuple[Kind, float]:
     found = _GOAL.fullmatch(text.strip())
     if found is None or not 0 <= (share := float(found[3] or 100) / 100) <= 1:
         raise UsageError(
-            f"--for is {text!r}, and must be 'graph within 10 %', 'variants of 60 %', 'tree "
+            f"goal is {text!r}, and must be 'graph within 10 %', 'variants of 60 %', 'tree "
             "within 5 %', 'figures' or 'figures of 80 %'"
         )
     return cast(Kind, found[1] or found[2] or "figures"), share if found[1] else 1 - share
@@ -153,7 +153,7 @@ def least_epsilon(
         worth = median_utility(method, _with(method, params, -1), n_cases)
         judged = [name for name in _KINDS if math.isfinite(worth.shortfall(name))]
         raise UsageError(
-            f"--for is {text!r}, and what {method.name} releases is judged by "
+            f"goal is {text!r}, and what {method.name} releases is judged by "
             f"{' or '.join(judged) or 'nothing that could be foretold'}"
         )
 
@@ -179,7 +179,7 @@ def _with(method: Anonymizer, params: Any, place: int) -> Any:
     changed = changed_params(params, epsilon=EPSILONS[place])
     if changed is None:
         raise UsageError(
-            f"--for looks for the least epsilon, and {method.name} takes none with these parameters"
+            f"a goal asks for the least epsilon, and {method.name} takes none with these parameters"
         )
     return changed
 
@@ -270,8 +270,7 @@ def plan_of(
     judged = tuple(public)
     if look.obstacle:  # whatever the size is
         judged = tuple(
-            replace(verdict, grade="no", remedies=None, obstacle=look.obstacle)
-            for verdict in public
+            replace(verdict, grade="no", remedy=None, obstacle=look.obstacle) for verdict in public
         )
     windows: list[str] = []
     if config.schedule is not None:
@@ -286,8 +285,8 @@ def plan_of(
         config=config,
         look=look,
         judged=judged,
-        against=None if against is None else unusable_sentence(replace(against, remedies=None)),
-        remedies=public[middle].remedies if public else None,
+        against=None if against is None else unusable_sentence(replace(against, remedy=None)),
+        remedy=public[middle].remedy if public else None,
         cost=cost,
         least=least,
         warnings=[*_unread(source), *hints(look), *[look.lost_steps] * bool(look.lost_steps)],
@@ -308,7 +307,7 @@ def _unread(source: EventSource) -> Iterator[str]:
         if unread and not source.mapping.has_starts and not source.mapping.filters:
             yield (
                 f"{', '.join(unread)} is not read: if it tells starts of events from completions, "
-                "each event may count twice; see --lifecycle and --start_timestamp"
+                "each event may count twice; see lifecycle and start_timestamp"
             )
             return
 
@@ -407,8 +406,8 @@ def hints(look: FirstLook) -> Iterator[str]:
     }
     if reasons := [reason for reason, holds in is_suspect.items() if holds]:
         yield (
-            f"{', '.join(reasons)}; `tracecloak profile` with the same flags of the log "
-            "says which and how many, with settings to paste"
+            f"{', '.join(reasons)}; `tracecloak profile` says "
+            "which and how many, with settings to paste"
         )
 
 

@@ -1,4 +1,4 @@
-"""Whether a release is worth its budget, by its estimated utility, and recommendations.
+"""Whether a release is worth its budget, by its estimated utility, and what would make it better.
 
 Nothing here depends on an input: the numbers of cases are those that somebody names, the logs are
 synthetic, and the noise is that of the configuration. The answers have these bounds:
@@ -85,7 +85,7 @@ class Verdict:
         ends: The best and the worst that is likely.
         grade: The answer.
         n_variants: How many variants the cases have, if that is declared.
-        remedies: What would make it better; None: that was not tried.
+        remedy: What would make it better; None: that was not tried.
         obstacle: What makes it worth nothing whatever its size, or empty.
     """
 
@@ -93,7 +93,7 @@ class Verdict:
     ends: tuple[UtilityEstimate, UtilityEstimate]
     grade: Grade
     n_variants: int | None = None
-    remedies: Recommendations | None = None
+    remedy: Recommendations | None = None
     obstacle: str = ""
 
     @property
@@ -128,10 +128,10 @@ class Verdict:
             "case_share": _rounded([end.case_share for end in ends]),
             "noise_share": None if share is None else round(share, 4),
             "sentence": self.sentence,
-            "would_help": [] if self.remedies is None else self.remedies.to_json(),
+            "would_help": [] if self.remedy is None else self.remedy.to_json(),
             "other_methods": [
                 {"method": name, **verdict.to_json()}
-                for name, verdict in (() if self.remedies is None else self.remedies.others)
+                for name, verdict in (() if self.remedy is None else self.remedy.others)
             ],
         }
 
@@ -297,15 +297,15 @@ _LARGEST_TABLE = 1_000_000
 # the values instead. The dates are those of a synthetic log.
 _INSTEAD: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
     (
-        "dates that are declared, by --first_date and --last_date",
+        "dates that are declared, by first_date and last_date",
         *("first_date", None, {"first_date": "2020-01-01", "last_date": "2021-12-31"}),
     ),
-    ("--closed_vocabulary", "closed_vocabulary", False, {"closed_vocabulary": True}),
+    ("closed_vocabulary", "closed_vocabulary", False, {"closed_vocabulary": True}),
     (
-        f"a length that is declared, as by --max_trace_length {LONGEST_CASE}",
+        f"a length that is declared, as by max_trace_length {LONGEST_CASE}",
         *("max_trace_length", None, {"max_trace_length": LONGEST_CASE}),
     ),
-    ("--products variants, so without times", "products", "log", {"products": "variants"}),
+    ("products variants, so without times", "products", "log", {"products": "variants"}),
     ("no durations", "durations", True, {"durations": False}),
 )
 
@@ -388,7 +388,7 @@ def _changes(method: Anonymizer, params: Any, worth: UtilityEstimate) -> Iterato
         if float(text) <= _MOST_EPSILON:
             ladders[0].append((f"epsilon {text}{beside}", {"epsilon": text}))
     names = method.bounds(params).vocabulary or ()
-    see = ", see --groups" * ("groups" in type(params).model_fields)
+    see = ", see groups" * ("groups" in type(params).model_fields)
     for n_left in (len(names) - max(_FEWER_NAMES, len(names) // 4), len(names) // 4,
                    len(names) // 16):  # fmt: skip
         if n_left >= _FEWEST_NAMES:
@@ -456,7 +456,7 @@ def unusable(config: ReleaseConfig, judged: Sequence[Verdict] | None = None) -> 
 def with_recommendations(config: ReleaseConfig, verdict: Verdict) -> Verdict:
     """Returns a verdict with what would help most, which is tried on synthetic logs."""
     method, params = method_named(config.method), config.method_params
-    return replace(verdict, remedies=recommend(method, params, verdict))
+    return replace(verdict, remedy=recommend(method, params, verdict))
 
 
 def unusable_sentence(verdict: Verdict) -> str:
@@ -466,4 +466,4 @@ def unusable_sentence(verdict: Verdict) -> str:
         f"NOT USABLE, by public numbers alone: with {n_cases:,} cases and {n_names:,} activities, "
         f"{verdict.why}."
     )
-    return said if verdict.remedies is None else f"{said} {verdict.remedies.sentence}"
+    return said if verdict.remedy is None else f"{said} {verdict.remedy.sentence}"

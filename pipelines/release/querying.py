@@ -125,7 +125,7 @@ class QueryExtension(Extension):
         if config.release_id is None:
             raise UsageError(
                 "release_id is missing: the result of a query is kept for the release until it is "
-                "finished, under its name; give it one with --release_id"
+                "finished, under its name; give it one"
             )
         place = config.staging_area or config.output
         if not is_on_this_machine(place):

@@ -311,11 +311,11 @@ class UsabilityExtension(Extension):
             return
         sentence = unusable_sentence(verdict)
         if run.config.even_if_unusable:
-            _LOG.warning("%s It is released all the same, as --even_if_unusable says", sentence)
+            _LOG.warning("%s It is released all the same, as even_if_unusable is set", sentence)
             return
         raise UnusableRelease(
-            f"{sentence} Nothing was claimed or paid; to release it all the same, say "
-            "--even_if_unusable"
+            f"{sentence} Nothing was claimed or paid; to release it all the same, set "
+            "even_if_unusable"
         )
 
 
@@ -341,5 +341,5 @@ def require_confirmation(run: Run, confirm: Callable[[str], bool]) -> None:
         concern.dropped()
     raise NotConfirmed(
         "the release was not confirmed, so nothing was reserved or paid; correct what `tracecloak "
-        "plan` with the same flags says of the first records, or answer with --yes"
+        "plan` says of the first records, or answer with yes"
     )

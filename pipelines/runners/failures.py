@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 
 from tracecloak.schemas import errors
-from tracecloak.schemas.errors import RetryLater, TracecloakError
+from tracecloak.schemas.errors import ForeignError, RetryLater, TracecloakError
 
 # Beam appends the stage to the text of what is raised in one.
 _STAGE = re.compile(r" \[while running '([^']*)'\]")
@@ -77,13 +77,12 @@ def unwrap_error(error: Exception) -> TracecloakError:
     ours = own_error(error)
     if ours is None and is_out_of_memory(error):
         return TracecloakError(
-            "the release needs more memory than there is, and nothing was released: say with "
-            "--memory how much there is, take a machine with more, or a smaller max_trace_length "
+            "the release needs more memory than there is, and nothing was released: set "
+            "memory to what there is, take a machine with more, or a smaller max_trace_length "
             "or max_prefix_length where one was declared"
         )
-    return ours or TracecloakError(
-        f"the pipeline failed with {reason_of(error)}; nothing was released. Run again with "
-        "--traceback to see where; that output can hold private data"
+    return ours or ForeignError(
+        f"the pipeline failed with {reason_of(error)}; nothing was released"
     )
 
 

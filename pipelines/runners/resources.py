@@ -301,7 +301,7 @@ class Hold:
             what = "is full" if error.errno == errno.ENOSPC else "cannot be written"
             raise TracecloakError(
                 f"what does not fit into memory is put into {folder}, whose disk {what}, and "
-                "nothing was released: free some of it, or allow more memory with --memory"
+                "nothing was released: free some of it, or set memory to more"
             ) from error
 
     def __enter__(self) -> Hold:

@@ -208,7 +208,7 @@ class OperatorLinesFilter(logging.Filter):
             self._is_told = True
             logging.getLogger("tracecloak").warning(
                 "something was found in the records that is for the operator alone: the same "
-                "command shows it on a terminal, without --json"
+                "command shows it on a terminal, as a table"
             )
         return False
 

@@ -34,7 +34,7 @@ from tracecloak.pipelines.runners.on_beam import version
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.services import RUNNERS, step_sinks, table_sinks
 from tracecloak.schemas.calendar.durations import duration_text
-from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
+from tracecloak.schemas.errors import BudgetExhausted, ForeignError, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.files import (
@@ -736,8 +736,7 @@ def failing(remedy: str = "") -> Iterator[None]:
     except TracecloakError:
         raise
     except Exception as error:
-        raise own_error(error) or TracecloakError(
+        raise own_error(error) or ForeignError(
             f"the stream failed with {reason_of(error)}; what was published stays published, and "
-            "what was paid stays spent. Run with --traceback to see where; that output can hold "
-            f"private data{remedy}"
+            f"what was paid stays spent{remedy}"
         ) from error

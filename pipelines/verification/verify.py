@@ -342,7 +342,7 @@ def check_signature(folder: ReceivedFolder, trusted: PublicKey | None) -> str:
             raise Wrong(f"{_PUBLIC} is not the key that you trust, in PEM and nothing else.")
         return f"Signed by the key that you trust, with fingerprint {trusted.fingerprint}."
     if pem is None:
-        raise Wrong(f"There is a {_SIGNATURE} but no {_PUBLIC}: name the public key with --key.")
+        raise Wrong(f"There is a {_SIGNATURE} but no {_PUBLIC}: name the public key as key.")
     try:
         public = PublicKey.from_text(pem, _PUBLIC)
     except UsageError:
@@ -353,7 +353,7 @@ def check_signature(folder: ReceivedFolder, trusted: PublicKey | None) -> str:
         raise Wrong(f"{_SIGNATURE} is not by the key in {_PUBLIC}, or {MANIFEST_NAME} was changed.")
     return (
         f"Signed by the key with fingerprint {public.fingerprint}, which you have not said you "
-        "trust. Compare the fingerprint with the publisher's, or name their key with --key."
+        "trust. Compare the fingerprint with the publisher's, or name theirs as key."
     )
 
 

@@ -125,7 +125,7 @@ def _reading(
     if not reading:
         raise UsageError(
             f"quarantine {path!r} is no file that one of these windows reads; correct the path, or "
-            "name other windows with --window"
+            "name another window"
         )
     return reading
 

@@ -584,9 +584,7 @@ def _reading(column: SourceColumn, mapping: ColumnMapping) -> str:
         return f"midnights of {mapping.time_zone}"
     if column.is_of_numbers:
         return (
-            "numbers, which need --timestamp_unit"
-            if unit is None
-            else f"numbers, {unit} since 1970"
+            "numbers, which need timestamp_unit" if unit is None else f"numbers, {unit} since 1970"
         )
     texts = f"text in ISO 8601; without an offset, {local}"
     if layouts is not None:

@@ -212,11 +212,10 @@ def missing_columns(found: Sequence[str] | None, required: Collection[str]) -> I
     if moved:
         return LacksColumn(
             f"{message}. Events have the key, and traces do not: map {_listed(moved)} in its "
-            f"place, as with --case_id {moved[0]} if it is the case id"
+            f"place, as {moved[0]} for case_id if it is the case id"
         )
     return LacksColumn(
-        f"{message}. Name the right column with --case_id, --activity, --timestamp, --order or "
-        "--where, or under `columns:` in the configuration"
+        f"{message}. Name the right column in case_id, activity, timestamp, order or where"
     )
 
 

@@ -209,7 +209,7 @@ class CsvReader:
         if twice := sorted(name for name in set(required) if counts[name] > 1):
             raise InputSchemaError(
                 f"two columns are called {twice[0]!r}, which is read; map another one, or name all "
-                "columns anew with --header, and --skip_lines 1 if the file has a header line"
+                "columns anew in header, and set skip_lines to 1 if the file has a header line"
             )
         if set(required) <= set(found):
             return
@@ -219,7 +219,7 @@ class CsvReader:
         error = missing_columns([_first_line(name) for name in found], required)
         if len(found) == 1:
             error = type(error)(
-                f"{error}; or set --delimiter: there is one column; or --skip_lines, if the first "
+                f"{error}; or set delimiter: there is one column; or skip_lines, if the first "
                 "lines are a title"
             )
         raise error
@@ -246,7 +246,7 @@ class CsvReader:
 
 _NO_HEADER = (
     "The file seems to have no header line: a field of its first line is blank, a number or a "
-    "date. If so, name the columns with --header"
+    "date. If so, name the columns in header"
 )
 
 
@@ -266,7 +266,7 @@ codecs.register_error(_MARKS, _marked)
 
 def _not_encoded(encoding: str) -> InputSchemaError:
     return InputSchemaError(
-        f"the input is not encoded as {encoding!r}; set --encoding "
+        f"the input is not encoded as {encoding!r}; set another encoding "
         "(usual ones are utf-8, latin-1, cp1252 and utf-16)"
     )
 
@@ -312,7 +312,7 @@ def _after_title(chunks: Iterator[bytes], n_lines: int) -> tuple[str | None, Ite
         if len(text) > HEADER_CHARACTERS and not title:
             raise InputSchemaError(
                 f"the first {n_lines} lines are longer than {HEADER_CHARACTERS} characters; lower "
-                "--skip_lines"
+                "skip_lines"
             )
     text = text[title.end() :] if title else b""
     sep = _SEP_LINE.match(text)
@@ -562,7 +562,7 @@ def _blocks(
 
 _QUOTES = (
     "correct the file: a field that contains quotes is enclosed in quotes, and its own are "
-    "doubled; or set --quote_char, or --escape_char if they have a character such as \\ before them"
+    "doubled; or set quote_char, or escape_char if they have a character such as \\ before them"
 )
 
 
@@ -633,7 +633,7 @@ def _first_record(
             )
     if fields is None:
         raise InputSchemaError(
-            "the input is empty: it has no header line, or --skip_lines passes over it"
+            "the input is empty: it has no header line, or skip_lines passes over it"
         )
     return fields, text[taken:].encode()
 

@@ -44,7 +44,7 @@ def _ocel(pattern: str, form: str, reader: str, ending: str = "") -> _Kind:
         f"{copied}flatten it in Python: frame = pm4py.ocel_flattening(pm4py.{reader}('{path}'), "
         "'order') makes a case of each object of the type 'order', in whose place you put one that "
         "pm4py.ocel_get_object_types lists; release it with tracecloak.release(frame, ...), or "
-        "write it with pm4py.write_xes(frame, 'flat.xes') for --log flat.xes"
+        "write it with pm4py.write_xes(frame, 'flat.xes') and name that as log"
     )
     return _Kind(pattern, f"an object-centric log (OCEL {form})", remedy)
 
@@ -55,7 +55,7 @@ def _packed(pattern: str, ending: str) -> _Kind:
 
 
 def _format(pattern: str, name: str, kind: str) -> _Kind:
-    return _Kind(pattern, name, f"set --input_format {kind}", kind)
+    return _Kind(pattern, name, f"set input_format to {kind}", kind)
 
 
 _EXPORT = "export the events as CSV, XES or Parquet, and name that file"
@@ -63,7 +63,7 @@ _SHEET = (
     "save its sheet as CSV and name that file, or read it with frame = pandas.read_excel('PATH') "
     "and release it with tracecloak.release(frame, ...)"
 )
-_QUERY = "set --database sqlite:///PATH and, in place of --log, a --query that selects the events"
+_QUERY = "set database to sqlite:///PATH and, in place of log, a query that selects the events"
 _MODEL = "it has no events, so name the log that it is a model of"
 _MXML = "open it in ProM and export it as XES, or write its events as CSV, and name that file"
 
@@ -159,7 +159,7 @@ def _kind_of(head: bytes, read_as: str, encoding: str) -> tuple[str, str, str]:
         name, remedy, kind = _kind_of(text, read_as, "utf-8")
         if kind == "xes" or not kind or codecs.lookup(encoding).name.startswith(units[:6]):
             return name, remedy, kind
-        given = f"set --encoding {units}" if read_as in ("csv", "") else "convert it to UTF-8"
+        given = f"set encoding to {units}" if read_as in ("csv", "") else "convert it to UTF-8"
         return f"text in {units.upper()}", given, ""
     head = head.removeprefix(codecs.BOM_UTF8)
     for kind_, pattern in zip(_KINDS, _PATTERNS, strict=True):

@@ -63,8 +63,8 @@ def check_places(output: str, dead_letter: str | None) -> None:
     if around is not None:
         raise UsageError(
             f"output {output!r} is or lies in {around}, which is the folder of one release: "
-            "whoever withdraws that one would remove this one, too; name a folder of all releases "
-            "outside it with --output"
+            "whoever withdraws that one would remove this one, too; name as output a folder "
+            "of all releases outside it"
         )
     if dead_letter is None:
         return
@@ -72,8 +72,8 @@ def check_places(output: str, dead_letter: str | None) -> None:
     if around is not None:
         raise UsageError(
             f"dead_letter {dead_letter!r} is or lies in {around}, whose readers would find the "
-            "places of malformed records there; name a folder outside it with --dead_letter, or "
-            "leave it out, for one beside the keys"
+            "places of malformed records there; name a folder outside it, or leave "
+            "dead_letter out, for one beside the keys"
         )
 
 
@@ -470,7 +470,7 @@ def _make_private(folder: Path) -> None:
 def _unfit(place: str, what: str) -> UsageError:
     return UsageError(
         f"{place}, where releases are built before they are seen, {what}; name another folder on "
-        "the file system of the output with --staging_area"
+        "the file system of the output as staging_area"
     )
 
 

@@ -80,7 +80,7 @@ def test_a_peer_without_its_library_says_what_to_do(monkeypatch: pytest.MonkeyPa
         chosen_peers(["pripel"])
     with pytest.raises(UsageError, match="'travas' is there twice"):
         chosen_peers(["travas", "travas"])
-    with pytest.raises(UsageError, match="travas is one of --peers"):
+    with pytest.raises(UsageError, match="travas is one of the peers"):
         chosen_methods(["travas"])
 
 

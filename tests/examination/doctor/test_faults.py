@@ -169,7 +169,7 @@ PLANTED: dict[str, tuple[Plant, str, int, str]] = {
         "input", 3, "timestamp"),
     "the log is gone": (lambda h: h.log.unlink(), "input", 3, "log.csv"),
     "half a log": (_log_cut_off, "input", 3, "log.parquet"),
-    "a file for the output": (_output_is_a_file, "output", 2, "--output"),
+    "a file for the output": (_output_is_a_file, "output", 2, "name another"),
     "output in a release": (lambda h: h.set(output=str(h.folder / "out" / "run_id=first" / "more")),
         "output", 2, "outside it"),
     "another disk": (_staging_on_another_disk, "staging area", 2, "another file system"),

@@ -133,7 +133,7 @@ def test_a_ledger_that_is_not_there_is_an_error_and_nothing_is_made(
     assert as_typed(*common, "--release_id", "r") == 2
     told = capsys.readouterr().err
     assert f"ledger {tmp_path}/keys/ledger.db does not exist" in told
-    assert "`tracecloak ledger begin`, or with --new_ledger" in told
+    assert "`tracecloak ledger begin`, or with new_ledger" in told
     elsewhere = f"sqlite:///{tmp_path}/shared.sqlite"
     assert as_typed(*common, "--release_id", "r", "--ledger", elsewhere) == 2
     assert as_typed("ledger", "show", "--key_store", tmp_path / "keys") == 2

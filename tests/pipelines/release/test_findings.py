@@ -111,11 +111,11 @@ def test_what_is_no_xes_is_said_where_a_release_goes_on(
     ("mapping", "told"),
     [
         (ColumnMapping(), "as ISO 8601"),
-        (ColumnMapping(timestamp_format="%d.%m.%Y"), "--timestamp_format '%d.%m.%Y' says"),
+        (ColumnMapping(timestamp_format="%d.%m.%Y"), "timestamp_format '%d.%m.%Y' says"),
         (ColumnMapping(timestamp_unit="ms"), "as ms since 1970 nor as ISO 8601"),
     ],
 )
-def test_every_finding_has_a_line_with_a_mend_that_exists(
+def test_every_finding_has_a_line_with_a_remedy_that_exists(
     mapping: ColumnMapping, told: str
 ) -> None:
     known = {*Columns.model_fields, *CSV_KEYS, "vocabulary", "closed_vocabulary", "where"}
@@ -130,7 +130,7 @@ def test_every_finding_has_a_line_with_a_mend_that_exists(
         of = n_all if any(words in line for words in ASIDE) else tally.n_records
         if line != DROPPED % 1_234:
             assert line.startswith(f"1,234 of {of:,}: ") and "record 4,567 of a.csv; " in line
-        assert set(re.findall(r"--(\w+)", line)) <= known
+        assert set(re.findall(r"\b[a-z]+_\w+", line)) <= known
     assert any(told in line for line in lines)
 
 

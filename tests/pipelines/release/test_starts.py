@@ -105,4 +105,4 @@ def test_service_times_follow_from_the_columns(
 ) -> None:
     wrong = ("--service_times", "false" if given else "true")
     assert tracecloak("plan", *flags(log, tmp_path, "wide.csv", *given, *wrong)) == 2
-    assert "service_times follows from --start_timestamp" in capsys.readouterr().err
+    assert "service_times follows from start_timestamp" in capsys.readouterr().err

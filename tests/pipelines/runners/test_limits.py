@@ -104,7 +104,7 @@ def test_a_full_disk_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) ->
         pytest.raises(TracecloakError, match="/some/place, whose disk is full") as told,
     ):
         hold.put(event_batch({"secret": "A"}))
-    for word in ("--memory", "nothing was released"):
+    for word in ("set memory", "nothing was released"):
         assert word in str(told.value)
     assert "secret" not in str(told.value)
     cause = told.value.__cause__

@@ -444,7 +444,7 @@ def test_starts_of_several_columns():
         (pa.date32(), {}, "midnights of Europe/Berlin"),
         (pa.int64(), {"timestamp_unit": "ns"}, "numbers, ns since 1970"),
         (None, {}, "text in ISO 8601; without an offset, local times of Europe/Berlin"),
-        (pa.struct([("float64", pa.float64())]), {}, "numbers, which need --timestamp_unit"),
+        (pa.struct([("float64", pa.float64())]), {}, "numbers, which need timestamp_unit"),
         (pa.string(), {"timestamp_unit": "s"}, "s since 1970, or text in ISO 8601; without"),
         (None, {"timestamp_format": ("%Y", "%Y-%m")}, "text in the format %Y or %Y-%m; without"),
     ],

@@ -114,7 +114,7 @@ def test_undecodable_bytes_name_the_option_only(
         (b"", "no header line"),
         (b"\n\r\n\n", "no header line"),
         (b"case_id,case_id,other\n1,A,x\n", "two columns are called 'case_id'"),
-        (b"x,y\n1,2\n", "no column 'case_id'; its columns are 'x', 'y'.*--case_id"),
+        (b"x,y\n1,2\n", "no column 'case_id'; its columns are 'x', 'y'.*case_id"),
         (b"case_id;activity\n1;2\n", "'case_id;activity'.*delimiter"),
         (b'case_id,"' + b"x" * 2_000_000, "header line"),
         (b'case_id,"' + b"x," * 100_000, "header line"),
@@ -137,7 +137,7 @@ def test_header_errors(data: bytes, message: str) -> None:
     ],
 )  # fmt: skip
 def test_first_line_that_is_data_is_never_shown(line: str) -> None:
-    with pytest.raises(InputSchemaError, match=r"no header line.*with --header$") as caught:
+    with pytest.raises(InputSchemaError, match=r"no header line.*in header$") as caught:
         read(f"{line}\nbert,review,2010-01-02\n".encode())
     for value in ("anna", "review", "2010", "bert"):
         assert value not in str(caught.value)

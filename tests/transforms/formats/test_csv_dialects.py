@@ -224,8 +224,8 @@ def test_an_export_is_read_as_it_was_meant(name: str, encoding: str) -> None:
     [
         (b"a,b\n", {"skip_lines": 1}, "is empty"),
         (b"a,b\n", {"skip_lines": 5}, "is empty"),
-        (b"a\n" + b"x" * 3_000_000, {"skip_lines": 5}, "lower --skip_lines"),
-        (b'a,b\n1,"x\n', {}, r'a quote \("\) is never.*--quote_char, or --escape_char'),
+        (b"a\n" + b"x" * 3_000_000, {"skip_lines": 5}, "lower skip_lines"),
+        (b'a,b\n1,"x\n', {}, r'a quote \("\) is never.*quote_char, or escape_char'),
         (b"a,b\n1,'x\n", {"quote_char": "'"}, r"a quote \('\) is never"),
     ],
 )
