@@ -34,7 +34,7 @@ from tracecloak.examination.experiments import other_papers, paper, run
 from tracecloak.examination.linkage import knowledge
 from tracecloak.examination.measure.mining import PatientMiner
 from tracecloak.pipelines.budget import opening
-from tracecloak.pipelines.configuration import config, flags, shared_keys
+from tracecloak.pipelines.configuration import config, flags, plan, shared_keys
 from tracecloak.pipelines.embedded import read, reserving
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
@@ -120,7 +120,7 @@ def kept_positions(folder: Path) -> None:
 
 
 def database(error: Exception) -> None:
-    query = like(query="SELECT 1", database="sqlite:///x")
+    query = like(keys=like(query="SELECT 1", database="sqlite:///x"))
     patched(
         databases, "connected", Mock(side_effect=error), lambda: list(sources._check_query(query))
     )
@@ -151,14 +151,14 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
      UsageError, "is not there; correct the path"),
     (lambda f: opening.check_worker_keys(like(runner="DataflowRunner", worker_keys=None)),
      UsageError, "cannot read this machine's key store"),
-    (lambda f: config.load(None, {**RIGOROUS, **DAILY, "window": "due"}).check_named(), UsageError,
-     "the releases of a schedule are named by it"),
-    (lambda f: config.load(None, {**RIGOROUS, "max_cases_per_individual": 2}), UsageError,
+    (lambda f: plan.read_plan(None, {**RIGOROUS, **DAILY, "window": "due"}).require_names(),
+     UsageError, "the releases of a schedule are named by it"),
+    (lambda f: plan.read_plan(None, {**RIGOROUS, "max_cases_per_individual": 2}), UsageError,
      "needs to know the individuals"),
     (lambda f: config.read_yaml(written(f / "c.yaml", "- a\n")), UsageError,
      "must be a mapping of keys to values"),
     (lambda f: shared_keys.require_files("SELECT 1"), UsageError, "a query is asked once"),
-    (lambda f: QueryExtension().check(like(release_id=None)), UsageError,
+    (lambda f: QueryExtension().check(like(keys=like(release_id=None))), UsageError,
      "the result of a query is kept for the release"),
     (lambda f: flags.check_new_names({"a": "B"}, like(vocabulary=("A",))), UsageError,
      "the name 'B', which is not in the vocabulary"),

@@ -17,8 +17,8 @@ from tracecloak.anonymizers.registry import METHODS as METHODS
 from tracecloak.anonymizers.registry import PluginMethod as PluginMethod
 from tracecloak.examination.evaluation.evaluate import Evaluation
 from tracecloak.pipelines.configuration.config import ReleaseConfig as ReleaseConfig
-from tracecloak.pipelines.configuration.config import load as load
-from tracecloak.pipelines.configuration.source import source_of as source_of
+from tracecloak.pipelines.configuration.plan import load as load
+from tracecloak.pipelines.configuration.plan import source_of as source_of
 from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog as _AnonymizeEventLog
 from tracecloak.pipelines.embedded.anonymize import Output
 from tracecloak.pipelines.embedded.anonymize import WriteRelease as _WriteRelease

@@ -119,7 +119,7 @@ def built(arguments: Sequence[str]) -> beam.Pipeline:
         UsageError: Something is missing, or would stay on a machine that is thrown away.
     """
     from tracecloak.pipelines.budget.database_store import require_lasting
-    from tracecloak.pipelines.configuration.config import load
+    from tracecloak.pipelines.configuration.plan import load
     from tracecloak.pipelines.runners.on_beam import check_ready, pipeline_options
     from tracecloak.schemas.errors import UsageError
     from tracecloak.transforms.files import is_on_this_machine

@@ -26,7 +26,6 @@ from tracecloak.anonymizers.accounting.composition import Spend, joint_sentence
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
-from tracecloak.anonymizers.registry import method_named
 from tracecloak.examination.attack import releases
 from tracecloak.examination.attack.bounds import (
     clopper_pearson,
@@ -43,8 +42,8 @@ from tracecloak.examination.attack.neighbours import (
 )
 from tracecloak.examination.measure.registry import INTERNAL
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import resolve, source_of
 from tracecloak.pipelines.configuration.shared_keys import require_files
-from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import Key
@@ -353,13 +352,12 @@ def attack_configuration(config: ReleaseConfig, n_releases: int = DEFAULT_RELEAS
         InputSchemaError: An input cannot be read.
     """
     require_files(config.query)
-    source = source_of(config)
-    method, params = method_named(config.method), config.method_params
-    by_individual = method.bounds(params).max_cases_per_individual is not None
+    plan = resolve(config).of_named_window()
+    source, by_individual = source_of(plan), plan.bounds.max_cases_per_individual is not None
     traces = group_into_traces(
         source.events(), by_individual=by_individual, drops_duplicates=source.drops_duplicates
     )
-    return attack(method, params, traces, n_releases)
+    return attack(plan.method, plan.params, traces, n_releases)
 
 
 def attack(

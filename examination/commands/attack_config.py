@@ -73,7 +73,7 @@ def run(given: Given) -> int:
         GuaranteeError: Its claim is refuted.
     """
     from tracecloak.examination.attack.run import DEFAULT_RELEASES, attack_configuration
-    from tracecloak.pipelines.configuration.config import load
+    from tracecloak.pipelines.configuration.plan import load
     from tracecloak.pipelines.screen.results import showing_progress
 
     flags = dict(given.flags)

@@ -25,7 +25,7 @@ from tracecloak.pipelines.commands.flags import (
 )
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.configuration.config import load_log
-from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.configuration.plan import source_of
 from tracecloak.pipelines.screen.results import showing_progress
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError

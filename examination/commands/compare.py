@@ -34,7 +34,7 @@ def run(given: Given) -> int:
     from tracecloak.examination.comparison.contenders import chosen_methods, recorded_peers
     from tracecloak.examination.comparison.original import Original
     from tracecloak.pipelines.configuration.config import load_log
-    from tracecloak.pipelines.configuration.source import source_of
+    from tracecloak.pipelines.configuration.plan import source_of
     from tracecloak.pipelines.screen.results import showing_progress
     from tracecloak.schemas.errors import UsageError
     from tracecloak.transforms.files import keep_private

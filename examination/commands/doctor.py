@@ -34,7 +34,7 @@ def run(given: Given) -> int:
     """
     from tracecloak.examination.doctor.run import exit_code_of, run_checks
     from tracecloak.examination.doctor.setting import Setting
-    from tracecloak.pipelines.configuration.config import ReleaseConfig, load
+    from tracecloak.pipelines.configuration.plan import ReleasePlan, read_plan
     from tracecloak.pipelines.screen.results import Result, quantity, show
 
     if given.config is None:
@@ -44,9 +44,9 @@ def run(given: Given) -> int:
     if _is_of_stream(given.config):
         from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 
-        config: ReleaseConfig | StreamConfig = load_stream(given.config, flags)
+        config: ReleasePlan | StreamConfig = load_stream(given.config, flags)
     else:
-        config = load(given.config, flags).with_flags_of_beam(given.of_beam)
+        config = read_plan(given.config, flags).with_flags_of_beam(given.of_beam)
     is_private = given.form == "table" and sys.stdout.isatty()
     if n_sampled is not None:
         from tracecloak.examination.doctor.sources import check_sample

@@ -25,7 +25,7 @@ def run(given: Given) -> int:
     from tracecloak.examination.measure.registry import write_all
     from tracecloak.pipelines.budget.opening import store_at
     from tracecloak.pipelines.configuration.config import load_log
-    from tracecloak.pipelines.configuration.source import source_of
+    from tracecloak.pipelines.configuration.plan import source_of
     from tracecloak.pipelines.screen.results import showing_progress
     from tracecloak.pipelines.verification.received import Received
 

@@ -62,7 +62,7 @@ def run(given: Given) -> int:
     from tracecloak.examination.experiments import run as experiment
     from tracecloak.examination.experiments.table import counted
     from tracecloak.pipelines.configuration.config import load_log
-    from tracecloak.pipelines.configuration.source import source_of
+    from tracecloak.pipelines.configuration.plan import source_of
     from tracecloak.pipelines.screen.results import showing_progress
 
     flags = dict(given.flags)

@@ -32,7 +32,7 @@ def run(given: Given) -> int:
     """
     from tracecloak.examination.profile.profile import WARNING, profile, rows_of, yaml_lines
     from tracecloak.pipelines.configuration.config import load_log
-    from tracecloak.pipelines.configuration.source import source_of
+    from tracecloak.pipelines.configuration.plan import source_of
     from tracecloak.pipelines.screen.results import showing_progress
     from tracecloak.transforms.files import write_private
 

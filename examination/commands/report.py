@@ -27,7 +27,7 @@ def run(given: Given) -> int:
     from tracecloak.examination.evaluation.origin import as_released, share_noted_in
     from tracecloak.pipelines.budget.opening import officers_ledger, store_at
     from tracecloak.pipelines.configuration.config import load_log
-    from tracecloak.pipelines.configuration.source import source_of
+    from tracecloak.pipelines.configuration.plan import source_of
     from tracecloak.pipelines.screen.results import showing_progress
     from tracecloak.pipelines.verification.received import Received
     from tracecloak.transforms.files import absolute, keep_private, make_private_folder

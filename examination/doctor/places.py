@@ -17,7 +17,6 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.anonymizers.registry import method_named
 from tracecloak.examination.doctor.setting import CheckResult, Setting, Status
 from tracecloak.pipelines.budget.opening import check_worker_keys, out_of_reach
 from tracecloak.pipelines.keys.receipts import KeyStoreError
@@ -29,6 +28,7 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms import files
+from tracecloak.transforms.keys.signing import SigningReference
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import check_places
 from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US
@@ -82,12 +82,13 @@ def check_named_keys(setting: Setting) -> Iterator[CheckResult]:
     release = setting.release
     if release is None:
         return
-    if release.signer is not None:
-        release.signer.key()
+    keys = release.keys
+    if keys.sign is not None:
+        SigningReference.given(keys.sign).key()
         yield "ok", "the key of sign is there"
     named = {
-        "deployment_key": (release.deployment_key, release.cases_kept_days > 0),
-        "book_key": (release.book_key, release.schedule is not None),
+        "deployment_key": (keys.deployment_key, keys.cases_kept_days > 0),
+        "book_key": (keys.book_key, release.schedule is not None),
     }
     for name, (text, is_used) in named.items():
         text = text or os.environ.get(f"TRACECLOAK_{name.upper()}")
@@ -97,17 +98,18 @@ def check_named_keys(setting: Setting) -> Iterator[CheckResult]:
     if release.schedule is not None:
         from tracecloak.pipelines.release.window import check_book_key
 
-        check_book_key(release)
+        check_book_key(keys)
 
 
 def check_release_id(setting: Setting) -> Iterator[CheckResult]:
     """Looks what a run does with the next release: begins it, finishes it, or refuses."""
     release, ledger = setting.release, setting.ledger
-    if ledger is None or release is None or release.release_id is None:
+    name = None if release is None else release.keys.release_id
+    if ledger is None or release is None or name is None:
         return
     from tracecloak.pipelines.budget.registry import TABLE, ReleaseRegistry
 
-    folder = setting.folder_of(release.release_id)
+    folder = setting.folder_of(name)
     books = ReleaseRegistry(setting.store, ledger, folder)
     standing = books.look()
     if (refusal := books.refusal(standing)) is not None:
@@ -115,12 +117,12 @@ def check_release_id(setting: Setting) -> Iterator[CheckResult]:
     if standing.receipt is not None and standing.state in ("drawn", "visible", "released"):
         # Of its input nothing. Parameters that an earlier version of a method was given otherwise
         # for the same are told by the run alone.
-        method, then = method_named(release.method), standing.receipt.origin
-        now = method.version, dict(method.inner_versions(release.method_params))
+        method, then = release.method, standing.receipt.origin
+        now = method.version, dict(method.inner_versions(release.params))
         if now == (then.method_version, then.inner_versions):
             standing.receipt.check_same(standing.receipt.input_fingerprint, release.digest)
     row = next(row for row in TABLE if row.state == standing.state)
-    yield "ok", f"{release.release_id}: what a run would do with it. {row.next_run}"
+    yield "ok", f"{name}: what a run would do with it. {row.next_run}"
 
 
 # --- Who pays -------------------------------------------------------------------------------------
@@ -196,13 +198,13 @@ def _asked(setting: Setting) -> Reservation | None:
     from tracecloak.pipelines.release.values import reservation_of
     from tracecloak.pipelines.release.window import known_scope
 
-    name = release.release_id or "unnamed"
+    name = release.keys.release_id or "unnamed"
     if setting.store.receipt(setting.output, name) is not None:
         return None
     reservation = reservation_of(release, setting.folder_of(name), _NO_KEY)
-    if release.made_window is not None:
+    if release.window is not None:
         scope = known_scope(release, setting.store) or "of a book that is not there yet"
-        charge = WindowCharge(scope, release.made_window.label, release.windows_add_up)
+        charge = WindowCharge(scope, release.window.label, release.windows_add_up)
         reservation = replace(reservation, window=charge)
     return reservation
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import tracecloak
 from tracecloak.examination.doctor import places, sources
 from tracecloak.examination.doctor.setting import CheckResult, Setting, Status
-from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.failures import reason_of, section_of
 from tracecloak.pipelines.runners.flags import FLINK, IN_MEMORY, LOCAL, is_local
@@ -138,16 +138,16 @@ def check_configuration_file(setting: Setting) -> Iterator[CheckResult]:
     from tracecloak.pipelines.planning.verdict import unusable, unusable_sentence
     from tracecloak.pipelines.release.values import extensions_of
 
-    release.check_named()
+    release.require_names()
     for concern in extensions_of(release):
         try:
             concern.check(release)
         except RetryLater:  # its window is not over, of which the calendar tells
             continue
     verdict = unusable(release)
-    if verdict is not None and not release.even_if_unusable:
+    if verdict is not None and not release.keys.even_if_unusable:
         raise UnusableRelease(unusable_sentence(verdict))
-    yield "ok", f"{release.method}, with {release.guarantee.kind} promise"
+    yield "ok", f"{release.method.name}, with {release.guarantee.kind} promise"
 
 
 def check_on_call(setting: Setting) -> Iterator[CheckResult]:
@@ -179,7 +179,7 @@ def check_calendar(setting: Setting) -> Iterator[CheckResult]:
     """Looks which window or step is next, and what became of those before."""
     if setting.stream is not None:
         yield from _steps(setting, setting.stream)
-    if not isinstance(setting.config, ReleaseConfig) or setting.config.made_schedule is None:
+    if not isinstance(setting.of, ReleasePlan) or setting.of.schedule is None:
         return
     from tracecloak.pipelines.release.window import moment
 

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 from tracecloak.pipelines.budget.opening import accounts_of, ledger_url, store_of
-from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.ledger.cache import LedgerCache, lost_text
 from tracecloak.pipelines.ledger.database import LedgerError, place_of
 from tracecloak.pipelines.ledger.ledger import Ledger, NoLedger
@@ -21,6 +21,7 @@ from tracecloak.transforms.files import absolute, is_on_this_machine
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, beside
 
 if TYPE_CHECKING:
+    from tracecloak.pipelines.configuration.shared_keys import AccountConfig
     from tracecloak.pipelines.keys.key_store import KeyStore
     from tracecloak.pipelines.stream.config import StreamConfig
     from tracecloak.pipelines.windows.batch import Day
@@ -35,10 +36,10 @@ _PATIENCE_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class Setting:
-    """A configuration, and what its run would open; nothing is opened before it is asked for.
+    """A release or a stream, and what its run would open; nothing is opened before it is asked for.
 
     Attributes:
-        config: Of a release, of a schedule, or of a stream.
+        of: The plan of a release or of a schedule, or the configuration of a stream.
         of_beam: Flags of Beam.
         probes: Whether one file may be written into the staging area, and removed.
         is_private: Whether only the operator sees what is said.
@@ -47,7 +48,7 @@ class Setting:
             of them is for the operator alone.
     """
 
-    config: ReleaseConfig | StreamConfig
+    of: ReleasePlan | StreamConfig
     of_beam: Sequence[str] = ()
     probes: bool = False
     is_private: bool = False
@@ -55,28 +56,31 @@ class Setting:
     n_sampled: int = 0
 
     @property
-    def release(self) -> ReleaseConfig | None:
-        """The configuration of a release; None: it is a stream.
+    def config(self) -> AccountConfig:
+        """The keys of the configuration."""
+        return self.of.keys if isinstance(self.of, ReleasePlan) else self.of
+
+    @property
+    def release(self) -> ReleasePlan | None:
+        """The plan of a release; None: it is a stream.
 
         Of a schedule it is that of its next window, or of the last one where none is left.
         """
-        config = self.config
-        if not isinstance(config, ReleaseConfig):
+        plan = self.of
+        if not isinstance(plan, ReleasePlan):
             return None
-        if (schedule := config.made_schedule) is None:
-            return config
-        from tracecloak.pipelines.windows.batch import config_of_window
-
+        if plan.schedule is None:
+            return plan
         try:
             day = self.next_day or self.days[-1]
         except TracecloakError:  # of the ledger, of which a check of its own tells
-            return config_of_window(config, schedule.numbered(0))
-        return config_of_window(config, day.window)
+            return plan.of_window(plan.schedule.numbered(0))
+        return plan.of_window(day.window)
 
     @property
     def stream(self) -> StreamConfig | None:
         """The configuration of a stream; None: it is a release."""
-        return None if isinstance(self.config, ReleaseConfig) else self.config
+        return None if isinstance(self.of, ReleasePlan) else self.of
 
     @property
     def output(self) -> str:
@@ -146,13 +150,13 @@ class Setting:
         Raises:
             LedgerError: The ledger cannot be read, or is older than the releases.
         """
-        config = self.config
-        if not isinstance(config, ReleaseConfig) or config.made_schedule is None:
+        plan = self.of
+        if not isinstance(plan, ReleasePlan) or plan.schedule is None:
             return ()
         from tracecloak.pipelines.windows.batch import calendar_of, check_releases_known
 
-        days = calendar_of(config, self.store, self.ledger, int(self.now() * 1e6))
-        check_releases_known(config, days, self.ledger)
+        days = calendar_of(plan, self.store, self.ledger, int(self.now() * 1e6))
+        check_releases_known(plan, days, self.ledger)
         return days
 
     @property

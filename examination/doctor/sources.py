@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.examination.doctor.setting import CheckResult, Setting, Status
-from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.keys.key_store import BEING_MADE
 from tracecloak.pipelines.keys.notes import NOT_ENDED, last_attempt
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -254,17 +254,17 @@ def check_input(setting: Setting) -> Iterator[CheckResult]:
     release, stream = setting.release, setting.stream
     if stream is not None:
         yield from _check_stream(stream)
-    elif release is not None and release.query is not None:
+    elif release is not None and release.keys.query is not None:
         yield from _check_query(release)
     elif release is not None:
         yield from _check_files(setting, release)
 
 
-def _check_files(setting: Setting, release: ReleaseConfig) -> Iterator[CheckResult]:
-    from tracecloak.pipelines.configuration.source import source_of
+def _check_files(setting: Setting, release: ReleasePlan) -> Iterator[CheckResult]:
+    from tracecloak.pipelines.configuration.plan import source_of
     from tracecloak.pipelines.keys.notes import left_out_of
 
-    decided = left_out_of(setting.store, setting.output, str(release.release_id))
+    decided = left_out_of(setting.store, setting.output, str(release.keys.release_id))
     source = source_of(release, left_out=[one.path for one in decided], is_checked=False)
     source.check(source.files)
     # The same line whether there are files or not: an empty day is a log without cases.
@@ -274,12 +274,12 @@ def _check_files(setting: Setting, release: ReleaseConfig) -> Iterator[CheckResu
         yield "ok", "files are left out of the next window, as a person decided"
 
 
-def _check_query(release: ReleaseConfig) -> Iterator[CheckResult]:
+def _check_query(release: ReleasePlan) -> Iterator[CheckResult]:
     from tracecloak.transforms.inputs.databases import connected, query_text
 
-    query_text(release.query or "")
+    query_text(release.keys.query or "")
     try:
-        connected(release.database or "").close()
+        connected(release.keys.database or "").close()
     except TracecloakError:
         raise
     except Exception as error:  # each driver has its own, which may quote the address

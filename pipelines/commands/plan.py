@@ -22,14 +22,14 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Prints the plan; the exit code says whether `release` would refuse it as of no use."""
-    from tracecloak.pipelines.configuration.config import load
+    from tracecloak.pipelines.configuration.plan import read_plan
     from tracecloak.pipelines.screen.release_text import planned
 
     flags = dict(given.flags)
     is_full, goal = flags.pop("full", "false") == "true", flags.pop("for", "")
     if goal and given.config is None:
         flags.setdefault("epsilon", "1")  # of which the verdict is
-    plan = planned(load(given.config, flags), goal=goal)
+    plan = planned(read_plan(given.config, flags), goal=goal)
     data = {
         "plan": plan.lines,
         "verdicts": [verdict.to_json() for verdict in plan.verdicts],

@@ -21,7 +21,7 @@ from tracecloak.pipelines.screen.results import Result, duration, show
 from tracecloak.schemas.errors import InputSchemaError, OtherFormat, TracecloakError
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.configuration.config import ReleaseConfig
+    from tracecloak.pipelines.configuration.plan import ReleasePlan
     from tracecloak.pipelines.windows.batch import Ended
 
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("tracecloak")
 
 
-def run_windows(config: ReleaseConfig, given: Given, lineage: str | None) -> int:
+def run_windows(plan: ReleasePlan, given: Given, lineage: str | None) -> int:
     """Releases the windows that are asked for; the exit code is that of the first that failed."""
     from tracecloak.pipelines.screen.results import is_of_operator, showing_progress
     from tracecloak.pipelines.windows.batch import (
@@ -41,21 +41,21 @@ def run_windows(config: ReleaseConfig, given: Given, lineage: str | None) -> int
         windows_asked,
     )
 
-    windows = windows_asked(config)
+    windows = windows_asked(plan)
     ended: list[Ended] = []
     with showing_progress(given.form, with_runner=given.wants_traceback):
         try:
-            for one in release_windows(config, windows, given.of_beam, lineage):
+            for one in release_windows(plan, windows, given.of_beam, lineage):
                 ended.append(one)
         finally:
             for line in _causes(ended):
                 _LOG.error("%s", line)
-    is_private, over = is_of_operator(given.form), over_text(config, windows)
+    is_private, over = is_of_operator(given.form), over_text(plan, windows)
     rows = [(one.window.label, _window_text(one, is_private)) for one in ended]
     rows = [*(rows or [("windows", "none is due yet")]), *[("schedule", over)] * bool(over)]
     if len(ended) == 1 and (outcome := ended[0].outcome) is not None:
         one = ended[0]
-        rows = list(release_rows(one.config, outcome, one.elapsed_s, is_private))
+        rows = list(release_rows(one.plan, outcome, one.elapsed_s, is_private))
     data = {"windows": [_data_of_window(one) for one in ended], "schedule_is_over": bool(over)}
     show(Result(rows, data), given.form)
     return exit_code_of(ended)
@@ -82,7 +82,7 @@ def _window_text(one: Ended, is_private: bool) -> str:
     """Returns what became of a window, of several; see `release_rows`."""
     text = one.status.replace("_", " ")
     if one.status == "released" and one.outcome is not None:
-        epsilon, _ = spent(one.config)
+        epsilon, _ = spent(one.plan)
         cost = "no finite epsilon" if epsilon is None else f"epsilon {epsilon}"
         text += f", {cost}, {duration(one.elapsed_s)}, {one.outcome.folder.final}"
         if is_private and one.outcome.n_left_out:
@@ -98,7 +98,7 @@ def _data_of_window(one: Ended) -> dict[str, Any]:
     """Returns the JSON of a window, with the keys of a release where there is one."""
     given_keys: dict[str, Any] = {}
     if one.outcome is not None:
-        given_keys = release_data(one.config, one.outcome, one.elapsed_s)
+        given_keys = release_data(one.plan, one.outcome, one.elapsed_s)
     elif one.status == "already_released":
         given_keys = {"folder": one.folder}
     return {
@@ -107,7 +107,7 @@ def _data_of_window(one: Ended) -> dict[str, Any]:
         "status": one.status,
         "exit_code": one.exit_code,
         "reason": one.reason,
-        "release_id": one.config.release_id,
+        "release_id": one.plan.keys.release_id,
     }
 
 
@@ -136,7 +136,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Makes the release, or those of windows, unless they are there already."""
-    from tracecloak.pipelines.configuration.config import load
+    from tracecloak.pipelines.configuration.plan import read_plan
 
     began = time.monotonic()
     flags = dict(given.flags)
@@ -148,10 +148,10 @@ def run(given: Given) -> int:
         check_metrics(metrics)
     lineage = flags.pop("lineage", None)
     asks = flags.pop("yes", "false") != "true"
-    config, code = None, TracecloakError.exit_code
+    plan, code = None, TracecloakError.exit_code
     try:
-        config = load(given.config, flags)
-        code = _released(config, given, lineage, asks)
+        plan = read_plan(given.config, flags)
+        code = _released(plan, given, lineage, asks)
     except TracecloakError as error:
         code = error.exit_code
         raise
@@ -160,41 +160,41 @@ def run(given: Given) -> int:
             from tracecloak.pipelines.windows.batch import note_standing
 
             elapsed_s = time.monotonic() - began
-            note_standing(config, given.config or "", metrics, code, elapsed_s, audience)
+            note_standing(plan, given.config or "", metrics, code, elapsed_s, audience)
     return code
 
 
-def _released(config: ReleaseConfig, given: Given, lineage: str | None, asks: bool) -> int:
-    """Makes what a configuration asks for, shows what came of it, and returns the exit code."""
+def _released(plan: ReleasePlan, given: Given, lineage: str | None, asks: bool) -> int:
+    """Makes what a plan asks for, shows what came of it, and returns the exit code."""
     # With all of Beam, which a wrong configuration should not wait for.
-    from tracecloak.pipelines.release.run import run_release
+    from tracecloak.pipelines.release.run import run_plan
     from tracecloak.pipelines.runners.memory import keep_freed_memory
     from tracecloak.pipelines.screen.results import is_of_operator, showing_progress
 
     began = time.monotonic()
     keep_freed_memory()
-    if config.schedule is not None:
-        return run_windows(config, given, lineage)
+    if plan.schedule is not None:
+        return run_windows(plan, given, lineage)
     with (
         showing_progress(given.form, with_runner=given.wants_traceback) as ask,
-        _lineage(config, lineage) as send_complete,
+        _lineage(plan, lineage) as send_complete,
     ):
-        outcome = run_release(config, given.of_beam, ask if asks else None)
+        outcome = run_plan(plan, given.of_beam, ask if asks else None)
         send_complete(outcome.folder.final)
     elapsed_s = time.monotonic() - began
     is_private = is_of_operator(given.form)
     is_table = given.form == "table"
-    rows = list(release_rows(config, outcome, elapsed_s, is_private)) if is_table else []
-    show(Result(rows, release_data(config, outcome, elapsed_s)), given.form)
+    rows = list(release_rows(plan, outcome, elapsed_s, is_private)) if is_table else []
+    show(Result(rows, release_data(plan, outcome, elapsed_s)), given.form)
     return 0
 
 
 def _lineage(
-    config: ReleaseConfig, to: str | None
+    plan: ReleasePlan, to: str | None
 ) -> contextlib.AbstractContextManager[Callable[[str], None]]:
     """Returns what sends the events of a release, if they go anywhere; see `lineage_sent`."""
     if to is None:
         return contextlib.nullcontext(lambda folder: None)
     from tracecloak.pipelines.windows.batch import lineage_sent
 
-    return lineage_sent(config, to)
+    return lineage_sent(plan, to)

@@ -29,7 +29,7 @@ def run(given: Given) -> int:
         InputSchemaError: There is no name, as no record could be read.
     """
     from tracecloak.pipelines.configuration.config import load_log
-    from tracecloak.pipelines.configuration.source import source_of
+    from tracecloak.pipelines.configuration.plan import source_of
     from tracecloak.pipelines.planning.findings import cause_of, finding_lines, refuse_unread
     from tracecloak.pipelines.planning.names import names_of, vocabulary_file
     from tracecloak.schemas.texts import formulas

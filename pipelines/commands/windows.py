@@ -14,7 +14,7 @@ from tracecloak.pipelines.screen.results import Form, Result, show
 from tracecloak.schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.configuration.config import ReleaseConfig
+    from tracecloak.pipelines.configuration.plan import ReleasePlan
     from tracecloak.pipelines.keys.key_store import KeyStore
     from tracecloak.pipelines.ledger.ledger import Ledger
     from tracecloak.pipelines.windows.batch import Day
@@ -57,55 +57,55 @@ def run(given: Given) -> int:
         LedgerError: The book is to be verified, and does not say what was counted.
     """
     from tracecloak.pipelines.budget.opening import open_ledger, open_store
-    from tracecloak.pipelines.configuration.config import load
+    from tracecloak.pipelines.configuration.plan import read_plan
     from tracecloak.pipelines.release.window import verify_book
     from tracecloak.pipelines.windows.batch import calendar_of
 
     flags = dict(given.flags)
     is_verified = flags.pop("verify", False)
     decision = {name: flags.pop(name, None) for name in _FLAGS}
-    config = load(given.config, flags)
-    schedule = config.made_schedule
+    plan = read_plan(given.config, flags)
+    schedule, keys = plan.schedule, plan.keys
     if schedule is None:
         raise UsageError("schedule is missing: a calendar is of the windows of a schedule")
-    store = open_store(config)
+    store = open_store(keys)
     # A calendar makes no ledger: where a release would begin one, nothing was spent yet.
-    is_new = config.new_ledger and config.ledger is None and not store.has_ledger_file
-    ledger = None if is_new else open_ledger(config.model_copy(update={"new_ledger": False}), store)
+    is_new = keys.new_ledger and keys.ledger is None and not store.has_ledger_file
+    ledger = None if is_new else open_ledger(keys.model_copy(update={"new_ledger": False}), store)
     if decision["quarantine"] is not None or decision["readmit"] is not None:
-        _decide(config, store, ledger, decision, given.form)
+        _decide(plan, store, ledger, decision, given.form)
         return 0
-    n_files = verify_book(config, store, ledger) if is_verified and ledger is not None else 0
-    days = calendar_of(config, store, ledger)
-    if config.window is None:
+    n_files = verify_book(plan, store, ledger) if is_verified and ledger is not None else 0
+    days = calendar_of(plan, store, ledger)
+    if keys.window is None:
         begun = [day for day in days if day.status != "waiting" or day.releases]
         waiting = [day for day in days if day.status == "waiting" and not day.releases]
         shown = sorted([*begun, *waiting[:1]], key=lambda day: day.window.number)
     else:
-        asked = {window.number for window in schedule.ranged(config.window)}
+        asked = {window.number for window in schedule.ranged(keys.window)}
         shown = [day for day in days if day.window.number in asked]
     balance = None
     if ledger is not None and any(day.releases for day in days):
-        balance = ledger.balance(config.account)
+        balance = ledger.balance(keys.account)
     sums = {
         name: None if balance is None else _text(getattr(balance, name))
         for name in ("spent_epsilon", "spent_delta", "remaining_epsilon", "remaining_delta")
     }
     data: dict[str, Any] = {
         "dataset": schedule.dataset,
-        "account": config.account,
+        "account": keys.account,
         "windows": [day.to_json() for day in shown],
         "counts": dict(Counter(day.status for day in days)),
         **sums,
     }
-    rows = list(_rows(config, days, sums["spent_epsilon"], sums["remaining_epsilon"]))
+    rows = list(_rows(keys.account, days, sums["spent_epsilon"], sums["remaining_epsilon"]))
     if is_verified:
         data["verified_files"] = n_files
         files = "1 file is" if n_files == 1 else f"{n_files:,} files are"
         rows.append(("book", f"{files} what the ledger says"))
         from tracecloak.pipelines.windows.quarantine import NAME, compare_inputs
 
-        n_compared = compare_inputs(config, store, days)
+        n_compared = compare_inputs(plan, store, days)
         data["compared_inputs"] = n_compared
         of = "1 release" if n_compared == 1 else f"{n_compared:,} releases"
         where = f"{NAME} of each window's operator folder says whether it changed"
@@ -115,7 +115,7 @@ def run(given: Given) -> int:
 
 
 def _decide(
-    config: ReleaseConfig,
+    plan: ReleasePlan,
     store: KeyStore,
     ledger: Ledger | None,
     decision: Mapping[str, str | None],
@@ -128,9 +128,9 @@ def _decide(
     path, mended = decision["quarantine"], decision["readmit"]
     if path is not None and mended is not None:
         raise UsageError("quarantine and readmit exclude each other; give one of them")
-    windows = windows_asked(config)
+    windows = windows_asked(plan)
     if path is None:
-        decided = readmit(config, store, ledger, windows, str(mended))
+        decided = readmit(plan, store, ledger, windows, str(mended))
     else:
         missing = next((name for name in ("by", "reason") if not decision[name]), None)
         if missing is not None:
@@ -138,7 +138,7 @@ def _decide(
                 f"{missing} is missing: who leaves a file out, and why, is noted; give --{missing}"
             )
         by, reason = str(decision["by"]), str(decision["reason"])
-        decided = quarantine(config, store, ledger, windows, path, by, reason)
+        decided = quarantine(plan, store, ledger, windows, path, by, reason)
     what = "read again" if path is None else "left out"
     rows = [(what, decided.path), ("windows", ", ".join(decided.labels))]
     if decided.claimed:
@@ -179,7 +179,7 @@ def _lines(days: Sequence[Day]) -> Iterator[str]:
 
 
 def _rows(
-    config: ReleaseConfig, days: Sequence[Day], spent: str | None, remaining: str | None
+    account: str, days: Sequence[Day], spent: str | None, remaining: str | None
 ) -> Iterator[tuple[str, str]]:
     n_by_status = Counter(day.status for day in days)
     counts = [f"{n} {status.replace('_', ' ')}" for status, n in sorted(n_by_status.items())]
@@ -187,9 +187,9 @@ def _rows(
     if not any(day.releases for day in days):
         yield "spent", "nothing yet"
         return
-    text = f"account {config.account} holds releases without a finite epsilon"
+    text = f"account {account} holds releases without a finite epsilon"
     if spent is not None:
-        text = f"epsilon {spent} of account {config.account}, with all else that it paid for"
+        text = f"epsilon {spent} of account {account}, with all else that it paid for"
     yield "spent", text
     if remaining is not None:
         yield "remains", f"epsilon {remaining}"

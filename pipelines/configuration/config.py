@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import pydantic
 from pydantic import Field
@@ -14,7 +14,7 @@ from pydantic import Field
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.pipelines.configuration.flags import bytes_of, given_value, kinds_of, yaml_of
 from tracecloak.pipelines.configuration.shared_keys import AccountConfig, ScheduleConfig, Section
-from tracecloak.pipelines.runners.flags import FN_API, IN_MEMORY
+from tracecloak.pipelines.runners.flags import IN_MEMORY
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch import DEFAULT_SHARDS
 from tracecloak.transforms.formats.registry import (
@@ -22,7 +22,6 @@ from tracecloak.transforms.formats.registry import (
     FORMATS,
     SourceFormat,
     formats_of_releases,
-    unpacked,
 )
 
 # Modules that read data are loaded where a key's value is used, as flags, their help and their
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from tracecloak.schemas.events.columns import ColumnMapping
     from tracecloak.schemas.events.row_masks import RowFilter
     from tracecloak.schemas.published.manifest import Guarantee
-    from tracecloak.schemas.windows import Schedule, Window
-    from tracecloak.transforms.keys.signing import SigningReference
 
 DEFAULT_PARTS = 8
 # What Python and its libraries take, and a little.
@@ -316,14 +313,9 @@ class SourceConfig(MappedConfig):
         filters = tuple(where.row_filter for where in self.where)
         renames = tuple(self.rename.items())
         columns = self.columns.model_dump()
-        if self.is_ordered_by_rows:
-            columns["order"] = None
+        if getattr(self, "query", None) is not None and self.columns.order == "rows":
+            columns["order"] = None  # the rows of the result of a query are in their order
         return ColumnMapping(**columns, filters=filters, renames=renames)
-
-    @property
-    def is_ordered_by_rows(self) -> bool:
-        """Whether the rows of the result of a query are in their order."""
-        return getattr(self, "query", None) is not None and self.columns.order == "rows"
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -503,133 +495,6 @@ class ReleaseConfig(AccountConfig, SourceConfig):
             conditions.append(CHOSEN)
         return replace(guarantee, not_covered=(*guarantee.not_covered, *conditions))
 
-    @property
-    def signer(self) -> SigningReference | None:
-        """Where the key is that signs the manifest; None: nobody signs.
-
-        Raises:
-            UsageError: It is the key itself.
-        """
-        from tracecloak.transforms.keys.signing import SigningReference
-
-        return None if self.sign is None else SigningReference.given(self.sign)
-
-    @property
-    def made_schedule(self) -> Schedule | None:
-        """The schedule, if there is one.
-
-        Raises:
-            UsageError: One of its keys is wrong.
-        """
-        return None if self.schedule is None else self.schedule.made(self.dataset)
-
-    @property
-    def made_window(self) -> Window | None:
-        """The one window that is to be released; None: the release is of none.
-
-        Raises:
-            UsageError: The schedule has no such window.
-        """
-        schedule = self.made_schedule
-        if schedule is None or self.window is None:
-            return None
-        return schedule.named(self.window)
-
-    @property
-    def windows_add_up(self) -> bool:
-        """Whether several windows cost an individual their sum, and not what the dearest costs."""
-        from tracecloak.anonymizers.rigorous.parts_method import windows_add_up
-
-        return windows_add_up(method_named(self.method), self.method_params)
-
-    def with_flags_of_beam(self, beam_arguments: Sequence[str]) -> Self:
-        """Returns it with a runner of Beam if there are flags of Beam and no runner is named."""
-        if not beam_arguments or "runner" in self.model_fields_set:
-            return self
-        return self.model_copy(update={"runner": FN_API})
-
-    @property
-    def largest_error_ratio(self) -> float:
-        """Largest share of malformed records with which the run goes on."""
-        if self.max_error_ratio is not None:
-            return self.max_error_ratio
-        return 1.0 if self.guarantee.kind == "rigorous" else 0.01
-
-    def check_named(self) -> None:
-        """Makes sure that the release has a name if it needs one, and a window if a schedule.
-
-        Raises:
-            UsageError: It is rigorous, or of a window, and has no name; or one of schedule and
-                window is given without the other.
-        """
-        if self.schedule is not None and self.window is None:
-            raise UsageError("window is missing: give one, such as 2026-11 or due")
-        if self.schedule is None and self.window is not None:
-            raise UsageError(
-                f"window {self.window!r} needs the key schedule of the configuration file"
-            )
-        if self.release_id is None and self.schedule is not None:
-            raise UsageError("release_id is missing: the releases of a schedule are named by it")
-        if self.release_id is None and self.guarantee.kind == "rigorous":
-            raise UsageError(
-                "release_id is missing: the default, a digest, would tell whether the log changed"
-            )
-
-    @property
-    def digest(self) -> str:
-        """Digest of all that determines the released bytes beside the input, the key and versions.
-
-        A key that is left out and one that is given with its default have the same digest, so a key
-        that a later version adds changes no digest.
-        """
-        return self.digest_with(self.method_params.given())
-
-    def digest_with(self, given: Mapping[str, Any]) -> str:
-        """Returns `digest` with other parameters of the method.
-
-        Args:
-            given: JSON values of those that are not as by default.
-        """
-        from tracecloak.anonymizers.contract.case_digests import config_digest
-
-        fields = set(IN_DIGEST) - {"params", "query", "schedule", "window"}
-        whole = self.model_dump(mode="json", include=fields, exclude_defaults=True)
-        whole["params"] = dict(given)
-        if self.guarantee.kind != "rigorous":
-            whole.pop("max_error_ratio", None)  # then it is no part of what is promised
-        if self.query is not None:
-            whole["population"] = "query result"  # and not its text, which could be tried out
-        schedule, window = self.made_schedule, self.made_window
-        if schedule is not None and window is not None:
-            whole |= {"schedule": schedule.digest, "window": window.label}
-        return config_digest(whole)
-
-    @property
-    def noise_digest(self) -> str:
-        """Digest of that and of the version of the method: what the noise is bound to."""
-        from tracecloak.anonymizers.contract.case_digests import noise_digest
-
-        version = method_named(self.method).version
-        return noise_digest(self.digest, version, self.inner_versions)
-
-    @property
-    def inner_versions(self) -> dict[str, int]:
-        """Versions of what the parameters name, and of how files are read, where that changed.
-
-        The same bytes can be other events since then, and must not meet the same noise. A frame is
-        known by its events, so it needs none.
-        """
-        inner = dict(method_named(self.method).inner_versions(self.method_params))
-        columns, is_frame = self.columns, self.log[:1] == (FRAME,)
-        paths = [unpacked(path)[0] for path in self.log]
-        is_json = self.input_format == "jsonl" or any(
-            path.endswith(FORMATS["jsonl"].endings) for path in paths
-        )
-        is_local = columns.time_zone != "UTC" or columns.timestamp_format is not None
-        if not is_frame and (is_json or is_local or self.where):
-            inner["reading"] = 2
-        return inner
-
 
 _D = TypeVar("_D", bound=pydantic.BaseModel)
 
@@ -661,15 +526,10 @@ def merge_params(params: Mapping[str, Any] | None, keys: Mapping[str, Any]) -> d
     return given | keywords
 
 
-def load(path: str | None, flags: Mapping[str, object]) -> ReleaseConfig:
+def checked_config(path: str | None, flags: Mapping[str, object]) -> ReleaseConfig:
     """Returns the configuration of a YAML file with flags in place of its keys.
 
-    Args:
-        path: The file, or None.
-        flags: Given flags by name: keys of the configuration, of `columns`, or of the method.
-
-    Raises:
-        UsageError: The file is no YAML mapping, or a key is unknown, missing or wrong.
+    Public files that parameters name are read. See `plan.read_plan`, which resolves it.
     """
     body = {} if path is None else read_yaml(path)
     method: Any = flags.get("method", body.get("method"))
@@ -678,28 +538,7 @@ def load(path: str | None, flags: Mapping[str, object]) -> ReleaseConfig:
     if params:
         body["params"] = {**(body.get("params") or {}), **params}
     others = {name: value for name, value in flags.items() if name not in fields}
-    config = _with_public_inputs(_checked(ReleaseConfig, body, others))
-    if config.query is not None or config.database is not None or not config.log:
-        from tracecloak.pipelines.configuration.shared_keys import check_query
-
-        check_query(config)
-    _ = config.method_params, config.mapping  # checked before anything else happens
-    if config.rename:
-        from tracecloak.pipelines.configuration.flags import check_new_names
-
-        check_new_names(config.rename, method_named(config.method).bounds(config.method_params))
-    if config.schedule is not None:
-        from tracecloak.pipelines.configuration.shared_keys import (
-            check_composes,
-            check_ends_are_read,
-        )
-
-        config.schedule.made(config.dataset)
-        check_composes(config.method, config.guarantee)
-        bounds = method_named(config.method).bounds(config.method_params)
-        if bounds.closed:
-            check_ends_are_read(config.schedule, bounds.vocabulary or ())
-    return config
+    return _with_public_inputs(_checked(ReleaseConfig, body, others))
 
 
 def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:

@@ -10,16 +10,15 @@ import pyarrow as pa
 from apache_beam import pvalue
 from apache_beam.typehints.row_type import RowTypeConstraint
 
-from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.embedded.elements import (
     OF_FILES,
     OF_ROWS,
     PAYING,
     Elements,
     columns_of,
-    config_of,
     elements_of,
+    plan_of_rows,
 )
 from tracecloak.pipelines.embedded.read import (
     CANONICAL_EVENTS,
@@ -118,7 +117,7 @@ class AnonymizeEventLog(beam.PTransform):
             UsageError: A key is unknown, missing or wrong.
         """
         super().__init__()
-        self._config = config_of(method, params, {**columns_of(columns), **keys}, OF_ROWS)
+        self._plan = plan_of_rows(method, params, {**columns_of(columns), **keys}, OF_ROWS)
         self._product = product
         self._with_rejects = with_rejects
         self._key = KeyReference(key) if isinstance(key, str) else key
@@ -134,10 +133,10 @@ class AnonymizeEventLog(beam.PTransform):
                 "key is for unaccounted=True, and unaccounted=True needs it: without both, the "
                 "ledger is charged and the key store makes the key"
             )
-        anonymizer = method_named(method)
+        anonymizer, plan = self._plan.method, self._plan
         if product is None and anonymizer.log == "none":
             raise UsageError(f"{method} releases no log: name the product to return")
-        products = anonymizer.writes(self._config.method_params)
+        products = anonymizer.writes(plan.params)
         if product is not None and product not in products:
             raise UsageError(
                 f"{method} has no product {product!r}; it has {', '.join(products) or 'none'}"
@@ -146,7 +145,7 @@ class AnonymizeEventLog(beam.PTransform):
             raise UsageError(f"output must be rows or batches, got {output!r}")
         self._rows: ReleasedRows | None = None
         if output == "rows":
-            carried = anonymizer.released_columns(self._config.method_params)
+            carried = anonymizer.released_columns(plan.params)
             self._rows = ReleasedRows(
                 released_schema(carried) if product is None else product_schema(product)
             )
@@ -155,20 +154,20 @@ class AnonymizeEventLog(beam.PTransform):
         self, events: beam.PCollection[Any]
     ) -> beam.PCollection[Any] | dict[str, beam.PCollection[Any]]:
         """Pays, and wires reading, grouping, the method's rounds, and the rows of the release."""
-        config, key = self._config, self._key
-        elements = elements_of(events, config)
+        plan, key = self._plan, self._key
+        elements = elements_of(events, plan)
         finalization: PipelineFinalization | None = None
         if key is not None:
-            release_id, digest = str(config.release_id), config.noise_digest
-            spec = ReleaseSpec(config.method, config.method_params, release_id, key, digest)
+            release_id, digest = str(plan.keys.release_id), plan.noise_digest
+            spec = ReleaseSpec(plan.method.name, plan.params, release_id, key, digest)
         else:
-            place = {"output": rows_output(config), "staging_area": None}
-            job, finalization = claim(config.model_copy(update=place), elements, events.pipeline)
+            placed = plan.with_keys(output=rows_output(plan.keys), staging_area=None)
+            job, finalization = claim(placed, elements, events.pipeline)
             assert job is not None  # no such release has files that could be there
             spec = job.target.spec
-        read = read_rows(events, elements, config, spec.operator_folder)
+        read = read_rows(events, elements, plan, spec.operator_folder)
         parts = read["traces"] | "AnonymizeTraces" >> AnonymizeTraces(
-            spec, config.shards, wait_on=read["checked"]
+            spec, plan.keys.shards, wait_on=read["checked"]
         )
         if self._product is None:
             released = parts["traces"] | "ToBatches" >> beam.Map(
@@ -190,7 +189,7 @@ class AnonymizeEventLog(beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         """Returns what a runner shows of the transform: no value of a filter, and no key."""
-        facts = shown(self._config)
+        facts = shown(self._plan)
         if self._unaccounted:
             del facts["account"]
         return facts | {"unaccounted": self._unaccounted}
@@ -199,7 +198,7 @@ class AnonymizeEventLog(beam.PTransform):
 def read_rows(
     events: beam.PCollection[Any],
     elements: Elements,
-    config: ReleaseConfig,
+    plan: ReleasePlan,
     operator_folder: str | None,
 ) -> dict[str, beam.PCollection[Any]]:
     """Adds what comes before a method to a pipeline.
@@ -207,39 +206,38 @@ def read_rows(
     Args:
         events: What is read.
         elements: How it is.
-        config: What they are read for.
+        plan: What they are read for.
         operator_folder: See `ReleaseSpec`.
 
     Returns:
         The cases under `traces`, what must be complete before anything appears under `checked`, and
         the reasons of malformed records under `rejects`.
     """
-    bounds = method_named(config.method).bounds(config.method_params)
-    by_individual = bounds.max_cases_per_individual is not None
+    by_individual = plan.bounds.max_cases_per_individual is not None
     read = events | "MakeCanonical" >> MakeCanonical(elements)
-    max_error_ratio = config.largest_error_ratio
+    max_error_ratio = plan.max_error_ratio
 
     def check(tally: ReadTally) -> None:
         tally.check(max_error_ratio, f"the runner's counters {REJECTED.strip()!r} say why")
 
     checked = check_tally(read[CANONICAL_TALLIES], check)
     traces = read[CANONICAL_EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
-        config.shards, wait_on=checked, by_individual=by_individual
+        plan.keys.shards, wait_on=checked, by_individual=by_individual
     )
-    if config.drop_duplicates:
+    if plan.keys.drop_duplicates:
         traces = traces | "DropDuplicates" >> DropDuplicates(operator_folder)
     return {"traces": traces, "checked": checked, REJECTS: read[REJECTS]}
 
 
-def shown(config: ReleaseConfig) -> dict[str, Any]:
+def shown(plan: ReleasePlan) -> dict[str, Any]:
     """Returns what a runner may show of a release."""
-    guarantee = config.guarantee
+    guarantee = plan.guarantee
     return {
-        "method": config.method,
-        "release_id": str(config.release_id),
+        "method": plan.method.name,
+        "release_id": str(plan.keys.release_id),
         "guarantee": guarantee.kind,
         "unit": guarantee.unit,
-        "account": config.account,
+        "account": plan.keys.account,
     }
 
 
@@ -295,23 +293,23 @@ class WriteRelease(beam.PTransform):
         """
         super().__init__()
         given = {**columns_of(columns), **keys, "output": output}
-        self._config = config_of(method, params, given, OF_FILES)
+        self._plan = plan_of_rows(method, params, given, OF_FILES)
 
     def expand(self, events: beam.PCollection[Any]) -> beam.PCollection[Any]:
         """Pays, and wires all of the release from its rows to its commit."""
-        config, pipeline = self._config, events.pipeline
-        elements = elements_of(events, config)
-        job, finalization = claim(config, elements, pipeline)
-        release_id = str(config.release_id)
-        folder = ReleaseFolder(absolute(config.output), release_id).final
+        plan, keys, pipeline = self._plan, self._plan.keys, events.pipeline
+        elements = elements_of(events, plan)
+        job, finalization = claim(plan, elements, pipeline)
+        release_id = str(keys.release_id)
+        folder = ReleaseFolder(absolute(keys.output), release_id).final
         made: Any = ()
         digest: Any = ()
         run_spec = finalization if job is None else job.target.spec
         if run_spec is not None:
-            read = read_rows(events, elements, config, run_spec.operator_folder)
+            read = read_rows(events, elements, plan, run_spec.operator_folder)
             if job is not None:
                 made = pvalue.AsIter(
-                    write_release(read["traces"], job.target, config.shards, read["checked"])
+                    write_release(read["traces"], job.target, keys.shards, read["checked"])
                 )
             if finalization is not None:
                 digest = pvalue.AsIter(digested(read["traces"], finalization.key))
@@ -322,7 +320,7 @@ class WriteRelease(beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         """Returns what a runner shows of the transform: no value of a filter, and no key."""
-        return shown(self._config) | {"output": self._config.output}
+        return shown(self._plan) | {"output": self._plan.keys.output}
 
 
 def _written(

@@ -20,14 +20,8 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.configuration.config import (
-    About,
-    Columns,
-    ReleaseConfig,
-    load,
-    merge_params,
-)
-from tracecloak.pipelines.configuration.source import mapping_of
+from tracecloak.pipelines.configuration.config import About, Columns, ReleaseConfig, merge_params
+from tracecloak.pipelines.configuration.plan import ReleasePlan, read_plan
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import ORDER, START_TIMESTAMP, TIMESTAMP
@@ -76,13 +70,13 @@ def columns_of(columns: ColumnMapping | Mapping[str, Any] | None) -> dict[str, A
     return given
 
 
-def config_of(
+def plan_of_rows(
     method: str,
     params: Mapping[str, Any] | None,
     keys: Mapping[str, Any],
     allowed: tuple[str, ...],
-) -> ReleaseConfig:
-    """Returns the configuration of a release of rows.
+) -> ReleasePlan:
+    """Returns the plan of a release of rows.
 
     Args:
         method: Name of a method.
@@ -108,7 +102,7 @@ def config_of(
             "release_id is missing: rows have no name of their own; give the release one, such as "
             "release_id='claims-2026-11'"
         )
-    return load(None, {"output": "rows", "method": method, **given, "log": [ROWS]})
+    return read_plan(None, {"output": "rows", "method": method, **given, "log": [ROWS]})
 
 
 # --- What a collection holds, told by its type when a pipeline is built, and how it is read. ------
@@ -138,12 +132,12 @@ class Elements:
     reader: RowReader | None
 
 
-def elements_of(events: beam.PCollection[Any], config: ReleaseConfig) -> Elements:
+def elements_of(events: beam.PCollection[Any], plan: ReleasePlan) -> Elements:
     """Returns how the events of a finished log are read.
 
     Args:
         events: Of a pipeline that is being built.
-        config: What is to be released of them.
+        plan: What is to be released of them.
 
     Raises:
         UsageError: The collection is unbounded or windowed, or its type is none that can be read.
@@ -151,8 +145,7 @@ def elements_of(events: beam.PCollection[Any], config: ReleaseConfig) -> Element
             it is mapped to.
     """
     require_whole(events)
-    mapping = mapping_of(config)
-    carried = tuple(method_named(config.method).carried(config.method_params))
+    mapping, carried = plan.mapping, tuple(plan.method.carried(plan.params))
     kind, fields = kind_of(events.element_type)
     if kind == "batches":
         return Elements(kind, mapping, carried, None)

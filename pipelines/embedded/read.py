@@ -20,7 +20,7 @@ from apache_beam.utils.timestamp import Timestamp
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.pipelines.configuration.config import load_log
-from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.configuration.plan import source_of
 from tracecloak.pipelines.embedded.elements import Elements, columns_of
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping, renamed

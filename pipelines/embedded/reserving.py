@@ -27,6 +27,7 @@ from tracecloak.pipelines.budget.draw_guard import DrawGuard
 from tracecloak.pipelines.budget.opening import store_of
 from tracecloak.pipelines.budget.registry import ReleaseRegistry
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.embedded.elements import Elements
 from tracecloak.pipelines.release.opening import open_run, recognise
 from tracecloak.pipelines.release.run import job_of, reserve_budget
@@ -121,22 +122,22 @@ def runner_of(pipeline: beam.Pipeline) -> str:
     return _DIRECT.get(name, name)
 
 
-def rows_output(config: ReleaseConfig) -> str:
+def rows_output(keys: ReleaseConfig) -> str:
     """Returns the folder by which ledger and key store know releases whose rows go on.
 
     Nothing appears in it. What their rounds decide lies beside it until they are ended.
     """
-    place = config.staging_area or str(store_of(config).path.absolute())
+    place = keys.staging_area or str(store_of(keys).path.absolute())
     return cast(str, FileSystems.join(place, "rows"))
 
 
 def claim(
-    config: ReleaseConfig, elements: Elements, pipeline: beam.Pipeline
+    plan: ReleasePlan, elements: Elements, pipeline: beam.Pipeline
 ) -> tuple[Job | None, PipelineFinalization | None]:
     """Pays for a release, or goes on with what was paid.
 
     Args:
-        config: What it is to make, and where it goes.
+        plan: What it is to make, and where it goes.
         elements: How its events are read.
         pipeline: The pipeline that it will be part of.
 
@@ -151,11 +152,11 @@ def claim(
     runner = runner_of(pipeline)
     options = copy.deepcopy(pipeline.options)
     options.view_as(StandardOptions).runner = runner
-    config = config.model_copy(update={"runner": runner})
+    plan = plan.with_keys(runner=runner)
     source = EventSource(
-        (), config.source_format, elements.mapping, is_unordered=elements.kind != "batches"
+        (), plan.source_format, elements.mapping, is_unordered=elements.kind != "batches"
     )
-    run = open_run(config, BeamDriver(runner, options), source)
+    run = open_run(plan, BeamDriver(runner, options), source)
     books, folder = run.books, run.folder
     if books.store.is_in_database:  # workers settle in a copy of it
         raise UsageError(

@@ -25,14 +25,12 @@ from tracecloak.pipelines.budget.registry import ReleaseRegistry, State
 from tracecloak.pipelines.configuration.config import (
     FRAME,
     Columns,
-    ReleaseConfig,
     SourceConfig,
     listed,
-    load,
     load_log,
     merge_params,
 )
-from tracecloak.pipelines.configuration.source import mapping_of
+from tracecloak.pipelines.configuration.plan import ReleasePlan, read_plan
 from tracecloak.pipelines.frames.frame_source import AnyFrame, FrameSource
 from tracecloak.pipelines.keys.receipts import snapshot_of
 from tracecloak.pipelines.planning.names import names_of
@@ -231,16 +229,16 @@ def release(
     """
     began_s = time.monotonic()
     with redact_foreign_errors():
-        config = _config(method, params, {"output": output, "release_id": release_id, **keys})
-        source = _source(frame, config).with_digest()
-        with _named(config, source) as named:
+        made = _plan(method, params, {"output": output, "release_id": release_id, **keys})
+        source = _source(frame, made).with_digest()
+        with _named(made, source) as named:
             run = open_run(named, driver_of(IN_MEMORY, ()), source)
             if run.books.look().state in STARTING_STATES:
                 epsilon, delta = spent(named)
                 takes = "has no finite epsilon"
                 if epsilon is not None:
                     takes = f"takes epsilon {epsilon} and delta {delta}"
-                left = remaining_text(run.books.ledger, named.account)
+                left = remaining_text(run.books.ledger, named.keys.account)
                 _LOG.warning("release %s %s; %s", run.folder.release_id, takes, left)
             with _operator_alone():
                 outcome = make_release(run)
@@ -279,8 +277,8 @@ def plan(
         TracecloakError: A parameter is wrong, or the frame lacks a column.
     """
     with redact_foreign_errors():
-        config = _config(method, params, {"output": output, "release_id": release_id, **keys})
-        return planned(config, _source(frame, config), goal)
+        made = _plan(method, params, {"output": output, "release_id": release_id, **keys})
+        return planned(made, _source(frame, made), goal)
 
 
 def vocabulary(frame: IntoFrame, **keys: Any) -> list[str]:
@@ -305,18 +303,19 @@ def frame_source(frame: IntoFrame, keys: Mapping[str, Any]) -> FrameSource:
     return _source(frame, load_log({"log": FRAME, **keys}))
 
 
-def _source(frame: IntoFrame, config: SourceConfig) -> FrameSource:
-    return FrameSource.over(AnyFrame.of(frame), mapping_of(config), config.drop_duplicates)
+def _source(frame: IntoFrame, of: SourceConfig | ReleasePlan) -> FrameSource:
+    keys = of.keys if isinstance(of, ReleasePlan) else of
+    return FrameSource.over(AnyFrame.of(frame), of.mapping, keys.drop_duplicates)
 
 
-def _config(method: str, params: Mapping[str, Any] | None, keys: dict[str, Any]) -> ReleaseConfig:
+def _plan(method: str, params: Mapping[str, Any] | None, keys: dict[str, Any]) -> ReleasePlan:
     # A parameter of the method may have the name of a key of files, such as query.
     _check_keys(keys.keys() - method_named(method).Params.model_fields.keys())
     # One process makes the parts, and whoever reads them gets one frame.
     whole = {"parts": 1, **merge_params(params, keys)}
     whole["output"] = os.fspath(whole["output"])
     whole["formats"] = list(dict.fromkeys(["parquet", *listed(whole.get("formats", ()))]))
-    return load(None, {"log": FRAME, "runner": IN_MEMORY, "method": method, **whole})
+    return read_plan(None, {"log": FRAME, "runner": IN_MEMORY, "method": method, **whole})
 
 
 def _check_keys(keys: Collection[str]) -> None:
@@ -329,16 +328,15 @@ def _check_keys(keys: Collection[str]) -> None:
 
 
 @contextlib.contextmanager
-def _named(config: ReleaseConfig, source: FrameSource) -> Iterator[ReleaseConfig]:
-    """Returns the configuration with a name; if it had none, no other process names one now."""
-    if config.release_id is not None:
-        yield config
+def _named(plan: ReleasePlan, source: FrameSource) -> Iterator[ReleasePlan]:
+    """Returns the plan with a name; if it had none, no other process names one now."""
+    if plan.keys.release_id is not None:
+        yield plan
         return
-    books = books_of(config)
-    which = books.store.digest(f"{source.files[0].digest}\n{config.digest}")[:16]
+    books = books_of(plan)
+    which = books.store.digest(f"{source.files[0].digest}\n{plan.digest}")[:16]
     with books.store.locked(f"frame-{which}.lock"):
-        name = name_of(config, source, books)
-        yield config.model_copy(update={"release_id": name})
+        yield plan.with_keys(release_id=name_of(plan, source, books))
 
 
 @contextlib.contextmanager
@@ -362,7 +360,7 @@ def _operator_alone() -> Iterator[None]:
 
 
 def _released(
-    config: ReleaseConfig,
+    plan: ReleasePlan,
     source: FrameSource,
     outcome: Outcome,
     began_s: float,
@@ -370,7 +368,7 @@ def _released(
 ) -> Released[Any]:
     names = source.names_of(source.files[0], None)
     columns = {n: c for n, c in names.items() if not n.startswith(ATTRIBUTE_PREFIX)}
-    rows = list(release_rows(config, outcome, time.monotonic() - began_s, is_private=False))
+    rows = list(release_rows(plan, outcome, time.monotonic() - began_s, is_private=False))
     # The same words whatever was read: a notebook is shown to others.
     rows.append(("left out", f"{outcome.dead_letter} says which rows and why, if any"))
     return Released(
@@ -388,14 +386,14 @@ def _released(
 _GOES_ON: tuple[State, ...] = ("reserved", "drawn", "visible", "released")
 
 
-def name_of(config: ReleaseConfig, source: FrameSource, books: ReleaseRegistry) -> str:
+def name_of(plan: ReleasePlan, source: FrameSource, books: ReleaseRegistry) -> str:
     """Returns the name of a release of the same events and configuration, or a new one.
 
     A new name is drawn at random, and the method's stands before it: a digest of the events would
     tell a reader whether the log changed.
 
     Args:
-        config: What is to be released, without a name.
+        plan: What is to be released, without a name.
         source: Of what; with its digest.
         books: Of a release in the same output, which say what was begun and what became of it.
 
@@ -403,11 +401,11 @@ def name_of(config: ReleaseConfig, source: FrameSource, books: ReleaseRegistry) 
         TracecloakError: They cannot be read.
     """
     folder = books.folder
-    fingerprint = fingerprint_of(config, books.store, snapshot_of(source.files))
+    fingerprint = fingerprint_of(plan, books.store, snapshot_of(source.files))
     for receipt in books.store.receipts():
         is_same = hmac.compare_digest(receipt.input_fingerprint, fingerprint)
-        if receipt.output == folder.output and is_same and receipt.config_digest == config.digest:
+        if receipt.output == folder.output and is_same and receipt.config_digest == plan.digest:
             released_folder = replace(folder, release_id=receipt.release_id)
             if replace(books, folder=released_folder).look().state in _GOES_ON:
                 return receipt.release_id
-    return f"{config.method}-{secrets.token_hex(4)}"
+    return f"{plan.method.name}-{secrets.token_hex(4)}"

@@ -17,8 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.schemas.calendar.working_time import GRID_US, Granularity
 from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.schemas.events import tally as reasons
@@ -293,13 +292,12 @@ class FirstLook:
     granularity: Granularity | None
 
     @classmethod
-    def at(cls, config: ReleaseConfig, source: EventSource) -> FirstLook:
+    def at(cls, plan: ReleasePlan, source: EventSource) -> FirstLook:
         """Reads the first records.
 
         Raises:
             InputSchemaError: A file cannot be read.
         """
-        method, params = method_named(config.method), config.method_params
         records = source.first_records(_TRIED_RECORDS, _TRIED_FILES)
         if source.drops_duplicates:
             cases = group_into_traces(records.events)
@@ -308,8 +306,10 @@ class FirstLook:
         return cls(
             source,
             records,
-            method.bounds(params).vocabulary,
-            getattr(params, "granularity", None) if method.time_caveats(params) else None,
+            plan.bounds.vocabulary,
+            getattr(plan.params, "granularity", None)
+            if plan.method.time_caveats(plan.params)
+            else None,
         )
 
     def lines(self) -> Iterator[str]:

@@ -18,11 +18,9 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, joint_sentence, total
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.contract.method import Anonymizer, FigureError
-from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.flags import shown
+from tracecloak.pipelines.configuration.plan import ReleasePlan, source_of
 from tracecloak.pipelines.configuration.shared_keys import ScheduleConfig
-from tracecloak.pipelines.configuration.source import source_of
 from tracecloak.pipelines.planning.findings import FirstLook
 from tracecloak.pipelines.planning.utility import (
     SIZES,
@@ -237,12 +235,12 @@ class Plan:
 
 
 def plan_of(
-    config: ReleaseConfig, source: EventSource | None = None, cost: str = "", goal: str = ""
+    release: ReleasePlan, source: EventSource | None = None, cost: str = "", goal: str = ""
 ) -> Plan:
     """Returns the plan.
 
     Args:
-        config: What would be released, for whose expected cases it says what that would be worth;
+        release: What would be released, for whose expected cases it says what that would be worth;
             where none are declared, for some numbers of cases.
         source: What it would be released of; None: the files that it names.
         cost: What its account pays and has left, in a sentence.
@@ -253,17 +251,17 @@ def plan_of(
         InputSchemaError: An input is not there, or does not have the mapped columns, or its first
             records cannot be read.
     """
-    source = source_of(config) if source is None else source
-    look = FirstLook.at(config, source)
-    method, params = method_named(config.method), config.method_params
-    sizes = SIZES if config.expected_cases is None else (config.expected_cases,)
-    middle, n_variants = len(sizes) // 2, config.expected_variants
+    source = source_of(release) if source is None else source
+    look = FirstLook.at(release, source)
+    method, params, keys = release.method, release.params, release.keys
+    sizes = SIZES if keys.expected_cases is None else (keys.expected_cases,)
+    middle, n_variants = len(sizes) // 2, keys.expected_variants
     public: list[Verdict] = []  # before the log is looked at, so that it decides nothing of them
-    if config.guarantee.kind == "rigorous":
+    if release.guarantee.kind == "rigorous":
         public = [judged_at(method, params, n_cases, n_variants) for n_cases in sizes]
-    against = unusable(config, public)
+    against = unusable(release, public)
     if public and (against is not None or not look.obstacle):
-        public[middle] = with_recommendations(config, public[middle])
+        public[middle] = with_recommendations(release, public[middle])
     least = None
     if goal:
         least = least_epsilon(method, params, sizes[middle], goal, n_variants)
@@ -273,16 +271,14 @@ def plan_of(
             replace(verdict, grade="no", remedy=None, obstacle=look.obstacle) for verdict in public
         )
     windows: list[str] = []
-    if config.schedule is not None:
-        windows = window_lines(
-            config.schedule,
-            config.schedule.made(config.dataset),
-            config.guarantee.kind != "syntactic",
-        )
+    if keys.schedule is not None and release.schedule is not None:
+        is_noisy = release.guarantee.kind != "syntactic"
+        windows = window_lines(keys.schedule, release.schedule, is_noisy)
     first = from_template(
         __package__,
         "first.txt.j2",
-        config=config,
+        config=keys,
+        is_rigorous=release.guarantee.kind == "rigorous",
         look=look,
         judged=judged,
         against=None if against is None else unusable_sentence(replace(against, remedy=None)),
@@ -291,10 +287,10 @@ def plan_of(
         least=least,
         warnings=[*_unread(source), *hints(look), *[look.lost_steps] * bool(look.lost_steps)],
         late=[line.strip() for line in windows if "FIGURES COME" in line],
-        caution=caution(config.guarantee),
+        caution=caution(release.guarantee),
     )
-    details = _details(config, source, look, judged, windows)
-    is_refused = against is not None and not config.even_if_unusable
+    details = _details(release, source, look, judged, windows)
+    is_refused = against is not None and not keys.even_if_unusable
     return Plan(tuple(first), tuple(details), judged, is_refused, least)
 
 
@@ -313,14 +309,14 @@ def _unread(source: EventSource) -> Iterator[str]:
 
 
 def _details(
-    config: ReleaseConfig,
+    release: ReleasePlan,
     source: EventSource,
     look: FirstLook,
     judged: Sequence[Verdict],
     windows: Sequence[str],
 ) -> list[str]:
     """Returns what a release reads, does, promises, is worth, spends and writes."""
-    method, params = method_named(config.method), config.method_params
+    method, params, keys = release.method, release.params, release.keys
     by_folder: dict[str, list[SourceFile]] = {}
     for file in source.files:
         by_folder.setdefault(file.folder, []).append(file)
@@ -329,17 +325,18 @@ def _details(
         figures = tuple(figure_lines([verdict.worth for verdict in judged]))
     costs = list(method.costs(params))
     composition: Sequence[str] = ()
-    if config.schedule is not None:
+    if release.schedule is not None:
         composition = composition_lines(
-            config.schedule.made(config.dataset),
-            method.spends(params),
+            release.schedule,
+            release.spends,
             params.resolved().get("max_cases_per_individual"),
-            shares_by_case=not config.windows_add_up,
+            shares_by_case=not release.windows_add_up,
         )
     return from_template(
         __package__,
         "plan.txt.j2",
-        config=config,
+        config=keys,
+        max_error_ratio=release.max_error_ratio,
         source=source,
         look=look,
         folders=list(by_folder.items()),
@@ -350,16 +347,16 @@ def _details(
             line for name, value in params.resolved().items() for line in shown(name, value, "  ")
         ],
         explained=[*method.explain(params), *method.time_caveats(params)],
-        costs=[*costs, *_foretold(config, source)] if costs else [],
-        guarantee=config.guarantee.with_order_note(source.is_by_name),
+        costs=[*costs, *_foretold(release, source)] if costs else [],
+        guarantee=release.guarantee.with_order_note(source.is_by_name),
         judged=judged,
         in_words=in_words,
         figures=figures,
         windows=windows,
-        spends=method.spends(params),
+        spends=release.spends,
         joint_sentence=joint_sentence,
         composition=composition,
-        of_window="" if config.schedule is None else f"-{config.window or '<window>'}",
+        of_window="" if keys.schedule is None else f"-{keys.window or '<window>'}",
         part_name=part_name,
         log_name=log_name,
         dfg_name=DFG_NAME,
@@ -370,12 +367,12 @@ def _details(
     )
 
 
-def _foretold(config: ReleaseConfig, source: EventSource) -> Iterator[str]:
+def _foretold(release: ReleasePlan, source: EventSource) -> Iterator[str]:
     """Yields what a method without an epsilon can say of the log itself, which is read for it."""
-    method = method_named(config.method)
-    if config.query is not None or config.schedule is not None:
+    method, keys = release.method, release.keys
+    if keys.query is not None or keys.schedule is not None:
         return
-    if not method.foretells(config.method_params):
+    if not method.foretells(release.params):
         return
     n_bytes = sum(file.n_bytes for file in source.files)
     if n_bytes > _FORETOLD_BYTES:
@@ -387,7 +384,7 @@ def _foretold(config: ReleaseConfig, source: EventSource) -> Iterator[str]:
     cases = group_into_traces(source.events(), drops_duplicates=source.drops_duplicates)
     logs = [VariantHistogram.from_traces(traces) for traces in cases]
     variants = VariantHistogram.merge(logs)
-    yield from method.foretold(variants, config.method_params)
+    yield from method.foretold(variants, release.params)
 
 
 def hints(look: FirstLook) -> Iterator[str]:

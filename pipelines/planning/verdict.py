@@ -40,7 +40,7 @@ import pydantic
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.planning.utility import (
     LARGEST_TRIED,
     LONGEST_CASE,
@@ -428,35 +428,30 @@ def changed_params(params: Any, **values: Any) -> Any | None:
 # where the noise is small beside them.
 
 
-def unusable(config: ReleaseConfig, judged: Sequence[Verdict] | None = None) -> Verdict | None:
+def unusable(plan: ReleasePlan, judged: Sequence[Verdict] | None = None) -> Verdict | None:
     """Returns the verdict by which a release is not usable; None: nothing speaks against it.
 
     It takes no time where nothing is declared or the noise is small.
 
     Args:
-        config: What would be released.
+        plan: What would be released.
         judged: Verdicts by public numbers alone, of the expected cases if these are declared; None:
             that is judged here, with what would help.
     """
-    method, params, n_cases = (
-        method_named(config.method),
-        config.method_params,
-        config.expected_cases,
-    )
-    if n_cases is None or config.guarantee.kind != "rigorous":
+    method, params, n_cases = plan.method, plan.params, plan.keys.expected_cases
+    if n_cases is None or plan.guarantee.kind != "rigorous":
         return None
-    if method.bounds(params).vocabulary is None or not may_be_noise(method, params, n_cases):
+    if plan.bounds.vocabulary is None or not may_be_noise(method, params, n_cases):
         return None
     if judged is not None:
         return next((verdict for verdict in judged if verdict.grade == "no"), None)
-    verdict = judged_at(method, params, n_cases, config.expected_variants)
-    return with_recommendations(config, verdict) if verdict.grade == "no" else None
+    verdict = judged_at(method, params, n_cases, plan.keys.expected_variants)
+    return with_recommendations(plan, verdict) if verdict.grade == "no" else None
 
 
-def with_recommendations(config: ReleaseConfig, verdict: Verdict) -> Verdict:
+def with_recommendations(plan: ReleasePlan, verdict: Verdict) -> Verdict:
     """Returns a verdict with what would help most, which is tried on synthetic logs."""
-    method, params = method_named(config.method), config.method_params
-    return replace(verdict, remedy=recommend(method, params, verdict))
+    return replace(verdict, remedy=recommend(plan.method, plan.params, verdict))
 
 
 def unusable_sentence(verdict: Verdict) -> str:

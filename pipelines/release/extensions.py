@@ -14,6 +14,7 @@ from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.files import is_on_this_machine
 
 if TYPE_CHECKING:
+    from tracecloak.transforms.keys.signing import SigningReference
     from tracecloak.transforms.keys.wrapping import KeyReference
 
 
@@ -38,7 +39,7 @@ class SketchExtension(Extension):
         """
         from tracecloak.transforms.keys.wrapping import KeyReference
 
-        named = run.config.deployment_key or os.environ.get("TRACECLOAK_DEPLOYMENT_KEY")
+        named = run.plan.keys.deployment_key or os.environ.get("TRACECLOAK_DEPLOYMENT_KEY")
         if named is not None:
             key = KeyReference(named)
             self._key = KeyReference(named, key.resolve().fingerprint)
@@ -56,7 +57,7 @@ class SketchExtension(Extension):
             return job
         from tracecloak.transforms.batch.job import SketchFile
 
-        duration = datetime.timedelta(days=run.config.cases_kept_days)
+        duration = datetime.timedelta(days=run.plan.keys.cases_kept_days)
         until = (datetime.datetime.now(datetime.UTC) + duration).date().isoformat()
         file = SketchFile(run.books.sketch_path(run.key.fingerprint), self._key, until)
         spec = replace(job.target.spec, sketch=file)
@@ -69,6 +70,10 @@ class SketchExtension(Extension):
 class SignatureExtension(Extension):
     """Has whoever commits the release sign its manifest."""
 
+    def __init__(self) -> None:
+        """No key is known yet."""
+        self._signer: SigningReference | None = None
+
     def open(self, run: Run) -> None:
         """Makes sure that the key is there which signs.
 
@@ -77,13 +82,14 @@ class SignatureExtension(Extension):
                 release is committed by a worker elsewhere.
             RetryLater: Its source does not answer now.
         """
-        signer = run.config.signer
-        if signer is None:
-            return
+        from tracecloak.transforms.keys.signing import SigningReference
+
+        keys = run.plan.keys
+        self._signer = signer = SigningReference.given(str(keys.sign))
         scheme, _, path = signer.text.partition(":")
         if not run.driver.is_local and scheme == "file" and is_on_this_machine(path):
             raise UsageError(
-                f"sign names a file of this machine, and with runner {run.config.runner} a worker "
+                f"sign names a file of this machine, and with runner {keys.runner} a worker "
                 "elsewhere commits the release and signs it: name a key that it can ask for, as "
                 "command:WORDS or env:NAME, or a file on a file system that it can read"
             )
@@ -91,7 +97,7 @@ class SignatureExtension(Extension):
 
     def claim(self, run: Run, job: Job) -> Job:
         """Returns the job with the key that signs."""
-        spec = replace(job.target.spec, signer=run.config.signer)
+        spec = replace(job.target.spec, signer=self._signer)
         return replace(job, target=replace(job.target, spec=spec))
 
     def tell(self, run: Run, outcome: Outcome) -> Outcome:
@@ -103,7 +109,7 @@ class SignatureExtension(Extension):
         """
         if not outcome.was_released_before:  # this run signed it; its key may not answer again
             return replace(outcome, signature="there")
-        signed, signer = run.folder.read_signature(), run.config.signer
+        signed, signer = run.folder.read_signature(), self._signer
         if signed is None:
             return replace(outcome, signature="none")
         is_ours = signer is None or signer.signed(*signed)

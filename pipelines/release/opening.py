@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic
 
-from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.registry import ReleaseRegistry, ReleaseState
-from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.configuration.plan import ReleasePlan, source_of
 from tracecloak.pipelines.keys.receipts import Origin, Receipt, snapshot_of
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.release.values import Run, extensions_of, reservation_of
@@ -33,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def open_run(
-    config: ReleaseConfig,
+    plan: ReleasePlan,
     driver: Driver,
     source: EventSource | None = None,
     listed: Sequence[SourceFile] | None = None,
@@ -41,26 +39,27 @@ def open_run(
     """Returns a run of which everything is there, before anything is paid.
 
     Args:
-        config: What it is to make.
+        plan: What it is to make.
         driver: What runs it.
-        source: What it reads; None: the files that the configuration names.
+        source: What it reads; None: the files that the plan names.
         listed: These files, if they are known; see `source_of`.
 
     Raises:
         TracecloakError: Something is not.
     """
-    config.check_named()
-    concerns = tuple(extensions_of(config))
+    plan.require_names()
+    concerns = extensions_of(plan)
     for concern in concerns:
-        concern.check(config)
+        concern.check(plan)
     try:
         for concern in concerns:
-            config = concern.located(config)
+            plan = concern.located(plan)
         left_out = tuple(path for concern in concerns for path in concern.left_out)
-        source = source_of(config, listed, left_out) if source is None else source
-        if driver.beam_version is not None and (config.memory or config.workers):
+        source = source_of(plan, listed, left_out) if source is None else source
+        keys = plan.keys
+        if driver.beam_version is not None and (keys.memory or keys.workers):
             raise UsageError(
-                f"memory and workers are for runner InMemory, and runner {config.runner} has flags "
+                f"memory and workers are for runner InMemory, and runner {keys.runner} has flags "
                 "of its own for them; leave memory and workers out, or the runner"
             )
         # Once the input is there: a wrong path is told before the ledger's database is loaded.
@@ -69,21 +68,19 @@ def open_run(
         from tracecloak.transforms.batch.job import DeadLetter
         from tracecloak.transforms.publish.release_folder import check_places
 
-        books = books_of(config)  # before the first look at the input
+        books = books_of(plan)  # before the first look at the input
         store, output = books.store, books.folder.output
-        check_places(output, config.dead_letter)
+        check_places(output, keys.dead_letter)
         unchanged = Unchanged.since_now(source.files)
         files = snapshot_of(source.files)
-        fingerprint = fingerprint_of(config, store, files, left_out)
-        release_id = config.release_id or store.digest(f"{fingerprint}\n{config.digest}")[:16]
+        fingerprint = fingerprint_of(plan, store, files, left_out)
+        release_id = keys.release_id or store.digest(f"{fingerprint}\n{plan.digest}")[:16]
         books = replace(books, folder=replace(books.folder, release_id=release_id))
-        operator_folder = config.dead_letter or store.operator_folder(output, release_id)
-        dead_letter = DeadLetter(operator_folder, config.largest_error_ratio)
-        check_worker_keys(config)
+        operator_folder = keys.dead_letter or store.operator_folder(output, release_id)
+        dead_letter = DeadLetter(operator_folder, plan.max_error_ratio)
+        check_worker_keys(keys)
         driver.check_ready()
-        run = Run(
-            config, driver, source, files, fingerprint, unchanged, books, dead_letter, concerns
-        )
+        run = Run(plan, driver, source, files, fingerprint, unchanged, books, dead_letter, concerns)
         for concern in concerns:
             concern.open(run)
         return run
@@ -93,7 +90,7 @@ def open_run(
         raise
 
 
-def books_of(config: ReleaseConfig) -> ReleaseRegistry:
+def books_of(plan: ReleasePlan) -> ReleaseRegistry:
     """Returns where it is written down what becomes of a release; its folder may lack its name.
 
     Raises:
@@ -102,25 +99,26 @@ def books_of(config: ReleaseConfig) -> ReleaseRegistry:
     """
     from tracecloak.pipelines.budget.opening import open_ledger, open_store
 
-    require_file_system("output", config.output)
-    store = open_store(config)
-    ledger = open_ledger(config, store)
-    area = None if config.staging_area is None else absolute(config.staging_area)
-    name = config.release_id or "unnamed"
-    folder = ReleaseFolder(absolute(config.output), name, area, store=store.identity())
+    keys = plan.keys
+    require_file_system("output", keys.output)
+    store = open_store(keys)
+    ledger = open_ledger(keys, store)
+    area = None if keys.staging_area is None else absolute(keys.staging_area)
+    name = keys.release_id or "unnamed"
+    folder = ReleaseFolder(absolute(keys.output), name, area, store=store.identity())
     return ReleaseRegistry(store, ledger, folder)
 
 
 def fingerprint_of(
-    config: ReleaseConfig,
+    plan: ReleasePlan,
     store: KeyStore,
     files: Sequence[InputFile],
     left_out: Sequence[str] = (),
 ) -> str:
     """Returns the keyed digest of what a release reads, and of what it does not by decision."""
-    tables = config.tables
+    tables = plan.tables
     # Empty partitions of different days are different inputs, though they hold the same.
-    fingerprint = store.fingerprint(files) if files else store.digest("\n".join(config.log))
+    fingerprint = store.fingerprint(files) if files else store.digest("\n".join(plan.keys.log))
     if files and tables:
         fingerprint = store.digest("\n".join((*tables, fingerprint)))
     if left_out:
@@ -130,10 +128,9 @@ def fingerprint_of(
 
 def origin_of(run: Run) -> Origin:
     """Returns of what a run makes its release, beside input and configuration."""
-    config = run.config
-    version, given = method_named(config.method).version, config.method_params.given()
-    place, inner = run.folder.staging_area, config.inner_versions
-    return Origin(version, run.files, place, inner, given, config.tables)
+    plan, place = run.plan, run.folder.staging_area
+    version, given = plan.method.version, plan.params.given()
+    return Origin(version, run.files, place, plan.inner_versions, given, plan.tables)
 
 
 # --- A run that finds what earlier runs left of its release: it goes on with it, or begins anew. --
@@ -164,11 +161,11 @@ def recognise(run: Run, found: ReleaseState) -> Run:
             run = _reading_as(run, receipt)
     compares = all(concern.compares_input for concern in run.concerns)
     fingerprint = run.input_fingerprint if compares else receipt.input_fingerprint
-    config, manifest = run.config, run.folder.committed()
-    digest = config.digest
+    plan, manifest = run.plan, run.folder.committed()
+    digest = plan.digest
     if manifest is not None and not receipt.origin.is_drawn_alike(origin_of(run)):
         # What the configuration had for the build that made the release.
-        digest = config.digest_with(given_then(config, receipt.origin.given, manifest["params"]))
+        digest = plan.digest_with(given_then(plan, receipt.origin.given, manifest["params"]))
     receipt.check_same(fingerprint, digest)
     return replace(run, receipt=receipt)
 
@@ -192,23 +189,23 @@ def resume_run(run: Run, found: ReleaseState, requested: Callable[[str], Reserva
         books.end_abandoned(receipt)
     elif found.state == "drawn":
         now, then = origin_of(run), receipt.origin
-        if receipt.config_digest != run.config.digest:
+        if receipt.config_digest != run.plan.digest:
             raise receipt.cannot_go_on("the configuration changed")
         if not then.is_drawn_alike(now):
-            method = run.config.method
+            method = run.plan.method.name
             raise TracecloakError(
                 f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was "
                 f"cut off, by {then.versions(method)}, and this build has {now.versions(method)}, "
                 "whose noise is another: finish it with the build that began it. "
-                f"{giving_up(run.config, run.folder, receipt)}"
+                f"{giving_up(run.plan, run.folder, receipt)}"
             )
         _LOG.info("going on with a release that was cut off: nothing is drawn or paid for anew")
         run = _built_as(_reading_as(run, receipt), receipt)
-        run.books.check_payer(receipt, run.config.account)
-        receipt.check_same(run.input_fingerprint, run.config.digest)
+        run.books.check_payer(receipt, run.plan.keys.account)
+        receipt.check_same(run.input_fingerprint, run.plan.digest)
         return run
     elif not (
-        not receipt.changed_in(run.input_fingerprint, run.config.digest)
+        not receipt.changed_in(run.input_fingerprint, run.plan.digest)
         and receipt.origin == origin_of(run)
         and books.is_charged_as(requested(receipt.key_fingerprint))
     ):
@@ -247,9 +244,9 @@ def as_charged(books: ReleaseRegistry, reservation: Reservation) -> Reservation:
     )
 
 
-def giving_up(config: ReleaseConfig, folder: ReleaseFolder, receipt: Receipt) -> str:
+def giving_up(plan: ReleasePlan, folder: ReleaseFolder, receipt: Receipt) -> str:
     """Returns what it costs to give up a release that drew noise, and how, as a sentence."""
-    price = reservation_of(config, folder, receipt.key_fingerprint)
+    price = reservation_of(plan, folder, receipt.key_fingerprint)
     costs = "no finite epsilon" if price.epsilon is None else f"epsilon {float(price.epsilon):g}"
     return (
         f"To give it up costs what it reserved, {costs}, once more for another release: "
@@ -272,7 +269,7 @@ def _reading_as(run: Run, receipt: Receipt) -> Run:
     there = {absolute(file.path): file for file in run.source.files}
     ranked = tuple(replace(there[file.path], rank=i) for i, file in enumerate(files))
     left_out = [path for concern in run.concerns for path in concern.left_out]
-    fingerprint = fingerprint_of(run.config, run.books.store, files, left_out)
+    fingerprint = fingerprint_of(run.plan, run.books.store, files, left_out)
     source = replace(run.source, files=ranked)
     return replace(run, source=source, files=files, input_fingerprint=fingerprint)
 
@@ -284,24 +281,24 @@ def _built_as(run: Run, receipt: Receipt) -> Run:
 
 
 def given_then(
-    config: ReleaseConfig, given: Mapping[str, Any], in_effect: Mapping[str, Any]
+    plan: ReleasePlan, given: Mapping[str, Any], in_effect: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Returns the parameters that an earlier version would have been given, as JSON values.
 
-    They are `given` if and only if the configuration asks for what was released: what it says is as
+    They are `given` if and only if the plan asks for what was released: what it says is as
     it was in effect, and what it does not say was not given either, or is the same by default now.
 
     Args:
-        config: Of now.
+        plan: Of now.
         given: Those that were given then and not as by default.
         in_effect: All that were in effect then, of the release's manifest.
     """
-    now, given_now = config.method_params.resolved(), config.method_params.given()
-    asked = (config.params.keys() & now.keys()) | given.keys()
+    now, given_now, written = plan.params.resolved(), plan.params.given(), plan.keys.params
+    asked = (written.keys() & now.keys()) | given.keys()
     # Read by this build, what was in effect has the parts that parameters got since.
     then = {name: in_effect[name] for name in asked & in_effect.keys()}
     try:
-        read = method_named(config.method).Params(**{**config.params, **then}).resolved()
+        read = plan.method.Params(**{**written, **then}).resolved()
     except pydantic.ValidationError:  # nothing that this build can be asked for
         read = {}
     result = {}

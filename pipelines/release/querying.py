@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tracecloak.pipelines.budget.opening import store_of
 from tracecloak.pipelines.budget.registry import ReleaseRegistry, ReleaseState
-from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import forget_result, note_result, noted_results
 from tracecloak.pipelines.keys.receipts import Receipt
@@ -49,30 +49,29 @@ from tracecloak.transforms.publish.release_folder import ReleaseFolder, check_pl
 class TableExtension(Extension):
     """Has a release read tables at the versions with which it was begun."""
 
-    def located(self, config: ReleaseConfig) -> ReleaseConfig:
-        """Returns the configuration with the version of each table.
+    def located(self, plan: ReleasePlan) -> ReleasePlan:
+        """Returns the plan with the version of each table.
 
         Raises:
             TracecloakError: The release drew noise, and the version that it read is gone.
             InputSchemaError: A table or its version is not there.
         """
         receipt: Receipt | None = None
-        if config.release_id is not None:  # or it has no name before it is read
-            require_file_system("output", config.output)
-            receipt = store_of(config).receipt(absolute(config.output), config.release_id)
+        keys = plan.keys
+        if keys.release_id is not None:  # or it has no name before it is read
+            require_file_system("output", keys.output)
+            receipt = store_of(keys).receipt(absolute(keys.output), keys.release_id)
         begun = () if receipt is None else receipt.origin.tables
-        tables, log = config.tables, []
-        for text in config.log:
-            address = at_version_read(address_of(text), begun) if text in tables else None
+        log = []
+        for text in keys.log:
+            address = at_version_read(address_of(text), begun) if text in plan.tables else None
             if address is None:
                 log.append(text)
-            elif (version := self._version(address, config, receipt)) is not None:
+            elif (version := self._version(address, plan, receipt)) is not None:
                 log.append(str(replace(address, version=version)))
-        return config.model_copy(update={"log": tuple(log)})
+        return plan.with_log(log)
 
-    def _version(
-        self, address: Address, config: ReleaseConfig, receipt: Receipt | None
-    ) -> int | None:
+    def _version(self, address: Address, plan: ReleasePlan, receipt: Receipt | None) -> int | None:
         """Returns the version that an address names, or the last one; it can be read.
 
         None: it cannot, and the release is there, which nothing is read for.
@@ -86,7 +85,7 @@ class TableExtension(Extension):
         except VersionGoneError as error:
             if receipt is None or str(address) not in receipt.origin.tables:
                 raise
-            books = books_of(config)
+            books = books_of(plan)
             folder = replace(books.folder, staging_area=receipt.origin.staging_area)
             state = replace(books, folder=folder).look().state
             if state in ("visible", "released"):
@@ -97,7 +96,7 @@ class TableExtension(Extension):
             raise TracecloakError(
                 f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was "
                 f"cut off, and what it was made of is gone: {error}. The same noise on other "
-                f"counts would tell their difference. {giving_up(config, folder, receipt)}"
+                f"counts would tell their difference. {giving_up(plan, folder, receipt)}"
             ) from None
 
 
@@ -116,18 +115,19 @@ class QueryExtension(Extension):
         self._query = ""
         self._warnings: tuple[str, ...] = ()
 
-    def check(self, config: ReleaseConfig) -> None:
+    def check(self, plan: ReleasePlan) -> None:
         """Makes sure that the result can lie where a rerun finds it.
 
         Raises:
             UsageError: It cannot.
         """
-        if config.release_id is None:
+        keys = plan.keys
+        if keys.release_id is None:
             raise UsageError(
                 "release_id is missing: the result of a query is kept for the release until it is "
                 "finished, under its name; give it one"
             )
-        place = config.staging_area or config.output
+        place = keys.staging_area or keys.output
         if not is_on_this_machine(place):
             raise UsageError(
                 f"the result of a query is kept beside the output, and {place!r} is not on this "
@@ -135,24 +135,25 @@ class QueryExtension(Extension):
                 "export the result and name its files as log"
             )
 
-    def located(self, config: ReleaseConfig) -> ReleaseConfig:
-        """Returns the configuration with the result as its log; asks for it unless it is there.
+    def located(self, plan: ReleasePlan) -> ReleasePlan:
+        """Returns the plan with the result as its log; asks for it unless it is there.
 
         Raises:
             TracecloakError: The release drew noise, and the result is gone.
             UsageError: The query is another than that of the release.
             InputSchemaError: The database does not answer, or the result is no log.
         """
-        assert config.release_id is not None  # checked
-        self._query = query_text(config.query or "")
-        books = books_of(config)  # before the first look at the input
+        keys = plan.keys
+        assert keys.release_id is not None  # checked
+        self._query = query_text(keys.query or "")
+        books = books_of(plan)  # before the first look at the input
         store, folder = books.store, books.folder
-        check_places(folder.output, config.dead_letter)
-        with store.alone(folder.output, config.release_id):
+        check_places(folder.output, keys.dead_letter)
+        with store.alone(folder.output, keys.release_id):
             standing = books.look()
             # It is the input of this query alone, which nobody may try out by its digest.
-            name = store.digest(f"query of {config.database}: {self._query}")[:16]
-            path = _path_of_then(config, books, standing, name)
+            name = store.digest(f"query of {keys.database}: {self._query}")[:16]
+            path = _path_of_then(plan, books, standing, name)
             is_there = standing.state in ("visible", "released")
             if path is None and not is_there and books.refusal(standing) is None:
                 self._asked = store, folder
@@ -165,9 +166,9 @@ class QueryExtension(Extension):
                 note_result(store, folder)
                 folder.prepare()
                 _LOG.info("asking the database; the result is kept until the release is finished")
-                path = write_result(config.database or "", self._query, Path(folder.input) / name)
+                path = write_result(keys.database or "", self._query, Path(folder.input) / name)
         # Where there is no path it is refused, or there: nothing is read.
-        return config if path is None else config.model_copy(update={"log": (str(path),)})
+        return plan if path is None else plan.with_log([str(path)])
 
     def dropped(self) -> None:
         """Removes a result that nothing was reserved for."""
@@ -185,7 +186,7 @@ class QueryExtension(Extension):
         """
         write_anew(join(run.operator_folder, "query.sql"), self._query.encode())
         with contextlib.suppress(TracecloakError):
-            self._warnings = FirstLook.at(run.config, run.source).warnings
+            self._warnings = FirstLook.at(run.plan, run.source).warnings
         return job
 
     def finalize(self, run: Run) -> None:
@@ -198,7 +199,7 @@ class QueryExtension(Extension):
 
 
 def _path_of_then(
-    config: ReleaseConfig, books: ReleaseRegistry, standing: ReleaseState, name: str
+    plan: ReleasePlan, books: ReleaseRegistry, standing: ReleaseState, name: str
 ) -> Path | None:
     """Returns where the result is that a release was begun with; None: it is to be asked for.
 
@@ -225,6 +226,6 @@ def _path_of_then(
             f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was cut "
             "off, and the result of its query is gone, which is not asked for again: the same "
             "noise on other counts would tell their difference. Restore it, or give the release "
-            f"up. {giving_up(config, books.folder, receipt)}"
+            f"up. {giving_up(plan, books.folder, receipt)}"
         )
     return path if standing.state in ("reserved", "drawn") else None

@@ -15,6 +15,7 @@ from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.registry import AfterReleaseError, ReleaseState, after_release
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import ReleasePlan, resolve
 from tracecloak.pipelines.ledger.balance import Balance, charge_states
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.planning.findings import FirstLook, log_findings
@@ -113,10 +114,10 @@ def reserve_budget(run: Run, found: ReleaseState) -> Run:
     Raises:
         TracecloakError: It may not be made, or not be finished, or not be paid.
     """
-    books, config, folder = run.books, run.config, run.folder
+    books, plan, folder = run.books, run.plan, run.folder
 
     def requested(key_fingerprint: str) -> Reservation:
-        reservation = reservation_of(config, folder, key_fingerprint)
+        reservation = reservation_of(plan, folder, key_fingerprint)
         for concern in run.concerns:
             reservation = concern.reserved(reservation)
         return reservation
@@ -125,7 +126,7 @@ def reserve_budget(run: Run, found: ReleaseState) -> Run:
         reservation = requested(key_fingerprint)
         if found.state == "drawn":
             reservation = as_charged(books, reservation)
-        if config.guarantee.kind == "syntactic":
+        if plan.guarantee.kind == "syntactic":
             warn_of_overlaps(reservation, books.ledger)
         return reservation
 
@@ -139,10 +140,10 @@ def reserve_budget(run: Run, found: ReleaseState) -> Run:
         run = resume_run(run, found, requested)
         books = run.books
     require_writable("output", run.folder.output)
-    if config.dead_letter is not None:
-        require_writable("dead_letter", config.dead_letter)
+    if plan.keys.dead_letter is not None:
+        require_writable("dead_letter", plan.keys.dead_letter)
     run.folder.prepare()
-    digests = run.input_fingerprint, config.digest
+    digests = run.input_fingerprint, plan.digest
     key, begun = books.reserve(digests, origin_of(run), checked)
     return replace(run, key=key, receipt=begun)
 
@@ -156,7 +157,7 @@ def job_of(run: Run) -> Job:
     Raises:
         TracecloakError: Nothing was drawn, unless the ledger says so.
     """
-    books, config, key, driver = run.books, run.config, run.key, run.driver
+    books, plan, key, driver = run.books, run.plan, run.key, run.driver
     assert key is not None  # its budget is reserved
     folder = run.folder
     if not driver.is_local:
@@ -176,11 +177,11 @@ def job_of(run: Run) -> Job:
     driver.check_workplace(folder.workplace)
     decisions = books.decisions(key.fingerprint)
     spec = ReleaseSpec(
-        config.method,
-        config.method_params,
+        plan.method.name,
+        plan.params,
         folder.release_id,
         key,
-        config.noise_digest,
+        plan.noise_digest,
         KeptDraws(decisions, key, gate if driver.is_local else None),
         check_open=gate.check_open if driver.is_local else folder.check_at_work,
         operator_folder=run.dead_letter.folder,
@@ -189,17 +190,17 @@ def job_of(run: Run) -> Job:
         spec,
         folder,
         manifest_of_run(run),
-        config.formats,
-        config.parts,
-        shares_scripts=config.page == "shared",
+        plan.keys.formats,
+        plan.keys.parts,
+        shares_scripts=plan.keys.page == "shared",
     )
     job = Job(
         run.source,
         run.dead_letter,
         target,
-        config.shards,
-        memory_bytes=config.memory,
-        n_workers=config.workers,
+        plan.keys.shards,
+        memory_bytes=plan.keys.memory,
+        n_workers=plan.keys.workers,
     )
     for concern in run.concerns:
         job = concern.claim(run, job)
@@ -300,7 +301,7 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
         statement = join(run.operator_folder, STATEMENT_NAME)
         if not was_released_before or not exists(statement):
             with contextlib.suppress(Exception):  # whatever a file system does
-                warnings = FirstLook.at(run.config, run.source).warnings
+                warnings = FirstLook.at(run.plan, run.source).warnings
             _write_statement(run, statement, warnings)
         manifest = run.folder.committed() or {}
         tally: ReadTally | None = None
@@ -312,7 +313,7 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
         formulas: tuple[str, ...] = ()  # that a spreadsheet takes released activities for
         place = run.folder.final
         with contextlib.suppress(Exception):  # whatever a file system does
-            if "csv" in run.config.formats and exists(join(place, log_name("csv"))):
+            if "csv" in run.plan.keys.formats and exists(join(place, log_name("csv"))):
                 with open_raw(join(place, DFG_NAME)) as stream:
                     formulas = tuple(formulas_of(json.load(stream)["activities"]))
         outcome = Outcome(
@@ -340,7 +341,7 @@ def _payer(run: Run) -> str:
     """
     assert run.receipt is not None  # the release is there
     paid = run.books.charges(run.receipt.key_fingerprint)
-    return paid[-1].account if paid else run.config.account
+    return paid[-1].account if paid else run.plan.keys.account
 
 
 def _write_statement(run: Run, path: str, warnings: tuple[str, ...]) -> None:
@@ -349,7 +350,7 @@ def _write_statement(run: Run, path: str, warnings: tuple[str, ...]) -> None:
     Raises:
         AfterReleaseError: It could not be written; the release is complete.
     """
-    ledger, config = run.books.ledger, run.config
+    ledger, keys = run.books.ledger, run.plan.keys
     assert run.receipt is not None  # the release is there
     with _once_visible(run, AfterReleaseError):
         payer = _payer(run)
@@ -366,13 +367,13 @@ def _write_statement(run: Run, path: str, warnings: tuple[str, ...]) -> None:
             ledger=ledger.place,
             spent_after=None if balance is None else _text(balance.spent_epsilon),
             cap=None if account is None else _text(account.epsilon_cap),
-            inputs=tuple(file.path for file in run.source.files) or config.log,
-            runner=config.runner,
-            config_digest=config.digest,
+            inputs=tuple(file.path for file in run.source.files) or keys.log,
+            runner=keys.runner,
+            config_digest=run.plan.digest,
             key_fingerprint=run.receipt.key_fingerprint,
             dead_letter=run.dead_letter.folder if tally is not None and tally.n_rejects else None,
             warnings=warnings,
-            configuration=config.model_dump(mode="json"),
+            configuration=keys.model_dump(mode="json"),
         )
         write_anew(path, internal_statement(manifest_of_run(run), facts).encode())
 
@@ -404,9 +405,18 @@ def run_release(
         TracecloakError: Nothing was released, for the reason that the error's class and text give;
             or, for AfterReleaseError, something was.
     """
+    return run_plan(resolve(config).of_named_window(), beam_arguments, confirm)
+
+
+def run_plan(
+    plan: ReleasePlan,
+    beam_arguments: Sequence[str] = (),
+    confirm: Callable[[str], bool] | None = None,
+) -> Outcome:
+    """Makes the release of a plan, unless it exists; see `run_release`."""
     with redact_foreign_errors():
-        config = config.with_flags_of_beam(beam_arguments)
-        run = open_run(config, driver_of(config.runner, beam_arguments))
+        plan = plan.with_flags_of_beam(beam_arguments)
+        run = open_run(plan, driver_of(plan.keys.runner, beam_arguments))
         if confirm is not None:
             require_confirmation(run, confirm)
         return make_release(run)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tracecloak.anonymizers.accounting.composition import total
-from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.configuration.config import ReleaseConfig, without_filters
+from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.planning.verdict import unusable, unusable_sentence
@@ -47,7 +46,7 @@ class Run:
     """One run of a release's command, as far as it has come.
 
     Attributes:
-        config: What it is to make.
+        plan: What it is to make.
         driver: What runs it.
         source: What it reads.
         files: The same, as it was when it was looked at.
@@ -60,7 +59,7 @@ class Run:
         receipt: Of what it was begun, once it is paid.
     """
 
-    config: ReleaseConfig
+    plan: ReleasePlan
     driver: Driver
     source: EventSource
     files: tuple[InputFile, ...]
@@ -131,16 +130,16 @@ class Extension:
     compares_input = True
     left_out: tuple[str, ...] = ()
 
-    def check(self, config: ReleaseConfig) -> None:
+    def check(self, plan: ReleasePlan) -> None:
         """Refuses what cannot be released, before anything is looked at."""
 
-    def located(self, config: ReleaseConfig) -> ReleaseConfig:
-        """Returns the configuration with inputs that stay what they are; nothing is paid yet.
+    def located(self, plan: ReleasePlan) -> ReleasePlan:
+        """Returns the plan with inputs that stay what they are; nothing is paid yet.
 
         Raises:
             TracecloakError: There is none.
         """
-        return config
+        return plan
 
     def dropped(self) -> None:
         """Takes back what `located` fetched, as the run cannot be opened."""
@@ -160,7 +159,7 @@ class Extension:
         """
         return job
 
-    def described(self, config: ReleaseConfig, manifest: ReleaseManifest) -> ReleaseManifest:
+    def described(self, plan: ReleasePlan, manifest: ReleaseManifest) -> ReleaseManifest:
         """Returns what the release says of itself."""
         return manifest
 
@@ -179,30 +178,28 @@ class Extension:
 # release or in the folder of its operator, is there again for the run that goes on after a kill.
 
 
-# By name: the key or property of the configuration that asks for a concern, where it has a value
-# that counts (empty: every release does), and where its class is.
-CONCERNS: dict[str, tuple[str, str]] = {
-    "usable": ("expected_cases", "tracecloak.pipelines.release.values:UsabilityExtension"),
-    "query": ("query", "tracecloak.pipelines.release.querying:QueryExtension"),
-    "table": ("tables", "tracecloak.pipelines.release.querying:TableExtension"),
-    "window": ("window", "tracecloak.pipelines.release.window:WindowExtension"),
-    "sketch": ("cases_kept_days", "tracecloak.pipelines.release.extensions:SketchExtension"),
-    "signature": ("sign", "tracecloak.pipelines.release.extensions:SignatureExtension"),
+# By name: where its class is, and the value of the plan that asks for it unless it is empty.
+_PACKAGE = "tracecloak.pipelines.release"
+CONCERNS: dict[str, tuple[str, Callable[[ReleasePlan], object]]] = {
+    "usable": (f"{_PACKAGE}.values:UsabilityExtension", lambda plan: plan.keys.expected_cases),
+    "query": (f"{_PACKAGE}.querying:QueryExtension", lambda plan: plan.keys.query),
+    "table": (f"{_PACKAGE}.querying:TableExtension", lambda plan: plan.tables),
+    "window": (f"{_PACKAGE}.window:WindowExtension", lambda plan: plan.window),
+    "sketch": (f"{_PACKAGE}.extensions:SketchExtension", lambda plan: plan.keys.cases_kept_days),
+    "signature": (f"{_PACKAGE}.extensions:SignatureExtension", lambda plan: plan.keys.sign),
 }
 
 
-def extensions_of(config: ReleaseConfig) -> Iterator[Extension]:
-    """Yields the concerns that a configuration asks for."""
-    for key, place in CONCERNS.values():
-        if not key or getattr(config, key):
-            yield load(place)()
+def extensions_of(plan: ReleasePlan) -> tuple[Extension, ...]:
+    """Returns the concerns that a plan asks for."""
+    return tuple(load(place)() for place, value in CONCERNS.values() if value(plan))
 
 
 # --- What a release says of itself, and takes from its account. -----------------------------------
 
 
 def manifest_of(
-    config: ReleaseConfig,
+    plan: ReleasePlan,
     begun: Receipt,
     beam_version: str | None = None,
     concerns: Sequence[Extension] = (),
@@ -211,35 +208,35 @@ def manifest_of(
     """Returns what a release says of itself.
 
     Args:
-        config: Its configuration.
+        plan: Its plan.
         begun: Of what it was begun.
         beam_version: Of Apache Beam; None: it is made without it.
         concerns: What else has something to say.
         is_by_name: Whether events with equal timestamps are ordered by name.
     """
-    method, params = method_named(config.method), config.method_params
+    method, params, keys = plan.method, plan.params, plan.keys
     resolved = params.resolved()
     manifest = ReleaseManifest(
         release_id=begun.release_id,
         method=method.name,
         method_version=method.version,
         params=resolved,
-        guarantee=config.guarantee.with_order_note(is_by_name),
+        guarantee=plan.guarantee.with_order_note(is_by_name),
         operations=method.operations_of(params),
-        spends=tuple(part.to_json() for part in method.spends(params)),
-        config_digest=without_filters(config).digest,
+        spends=tuple(part.to_json() for part in plan.spends),
+        config_digest=plan.published_digest,
         key_fingerprint=begun.key_fingerprint,
         exact_noise=method.exact_noise,
-        unsafe_barrier=beam_version is not None and not is_durable(config.runner),
+        unsafe_barrier=beam_version is not None and not is_durable(keys.runner),
         beam_version=beam_version,
-        about=config.about.model_dump(exclude_none=True),
+        about=keys.about.model_dump(exclude_none=True),
         released_on=begun.reserved_on,
         time_caveats=method.time_caveats(params),
         given={name: resolved[name] for name in params.given()},
         inner_versions=dict(method.inner_versions(params)),
     )
     for concern in concerns:
-        manifest = concern.described(config, manifest)
+        manifest = concern.described(plan, manifest)
     return manifest
 
 
@@ -247,35 +244,31 @@ def manifest_of_run(run: Run) -> ReleaseManifest:
     """Returns what the release of a run says of itself, once it is paid."""
     assert run.receipt is not None  # its budget is reserved
     beam_version, is_by_name = run.driver.beam_version, run.source.is_by_name
-    return manifest_of(run.config, run.receipt, beam_version, run.concerns, is_by_name)
+    return manifest_of(run.plan, run.receipt, beam_version, run.concerns, is_by_name)
 
 
-def reservation_of(
-    config: ReleaseConfig, folder: ReleaseFolder, key_fingerprint: str
-) -> Reservation:
+def reservation_of(plan: ReleasePlan, folder: ReleaseFolder, key_fingerprint: str) -> Reservation:
     """Returns what a release takes from its account.
 
     Args:
-        config: Its configuration.
+        plan: Its plan.
         folder: Where it goes.
         key_fingerprint: Tells release keys apart.
     """
-    method, params = method_named(config.method), config.method_params
-    spends = method.spends(params)
-    epsilon, delta = total(spends) if spends else (None, None)
+    epsilon, delta = total(plan.spends) if plan.spends else (None, None)
     return Reservation(
-        account=config.account,
+        account=plan.keys.account,
         release_id=folder.release_id,
         output=folder.output,
         epsilon=epsilon,
         delta=delta,
-        unit=config.guarantee.unit,
-        adjacency=config.guarantee.adjacency,
-        method=method.name,
-        spends=tuple(part.to_json() for part in spends),
-        config_digest=without_filters(config).digest,  # others may read the ledger
+        unit=plan.guarantee.unit,
+        adjacency=plan.guarantee.adjacency,
+        method=plan.method.name,
+        spends=tuple(part.to_json() for part in plan.spends),
+        config_digest=plan.published_digest,  # others may read the ledger
         key_fingerprint=key_fingerprint,
-        dataset=config.dataset,
+        dataset=plan.keys.dataset,
         staging_area=folder.staging_area,
     )
 
@@ -306,11 +299,11 @@ class UsabilityExtension(Extension):
         """
         if run.books.look().state not in STARTING_STATES:
             return
-        verdict = unusable(run.config)
+        verdict = unusable(run.plan)
         if verdict is None:
             return
         sentence = unusable_sentence(verdict)
-        if run.config.even_if_unusable:
+        if run.plan.keys.even_if_unusable:
             _LOG.warning("%s It is released all the same, as even_if_unusable is set", sentence)
             return
         raise UnusableRelease(
@@ -334,7 +327,7 @@ def require_confirmation(run: Run, confirm: Callable[[str], bool]) -> None:
 
     unread = ""
     if run.books.look().state in STARTING_STATES:
-        unread = FirstLook.at(run.config, run.source).unread
+        unread = FirstLook.at(run.plan, run.source).unread
     if not unread or confirm(f"{unread}. Release it all the same?"):
         return
     for concern in run.concerns:

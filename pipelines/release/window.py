@@ -9,10 +9,10 @@ import time
 import uuid
 from dataclasses import dataclass, replace
 
-from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.rigorous.parts_method import windows_sentence
 from tracecloak.pipelines.budget.opening import store_of
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.configuration.shared_keys import check_composes
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import left_out_of
@@ -69,32 +69,31 @@ class WindowExtension(Extension):
     def __init__(self) -> None:
         """Nothing is opened or claimed yet."""
         self._opened: ReleasedWindow | None = None
-        self._config: ReleaseConfig | None = None
+        self._plan: ReleasePlan | None = None
         self._frozen: str | None = None
         self._n_left_out: int | None = None
 
-    def check(self, config: ReleaseConfig) -> None:
+    def check(self, plan: ReleasePlan) -> None:
         """Makes sure that the window can be released now.
 
         Raises:
             RetryLater: It is not over, or what belongs to it can still come.
         """
-        window = config.made_window
+        window = plan.window
         if window is not None and time.time_ns() // 1_000 < window.due_us:
             raise RetryLater(
                 f"window {window.label} is released from {moment(window.due_us)} on: until then "
                 "what belongs to it can still come; nothing was read or paid"
             )
 
-    def located(self, config: ReleaseConfig) -> ReleaseConfig:
+    def located(self, plan: ReleasePlan) -> ReleasePlan:
         """Looks up which files a person decided to leave out of this window.
 
         Raises:
             KeyStoreError: That cannot be read.
         """
-        if config.made_window is not None:
-            self.left_out = _left_out_of(config)
-        return config
+        self.left_out = _left_out_of(plan)
+        return plan
 
     def open(self, run: Run) -> None:
         """Opens the book of counted units.
@@ -102,8 +101,8 @@ class WindowExtension(Extension):
         Raises:
             UsageError: Its key is not there, or a promise for each window is none for all.
         """
-        self._config = run.config
-        self._opened = released_window(run.config, run.books.store, run.books.ledger)
+        self._plan = run.plan
+        self._opened = released_window(run.plan, run.books.store, run.books.ledger)
 
     def reserved(self, reservation: Reservation) -> Reservation:
         """Returns what is asked of the account, for this window.
@@ -112,9 +111,9 @@ class WindowExtension(Extension):
             CaseRegistryError: The book does not say what was counted, so nothing may be paid.
             RetryLater: Somebody decided meanwhile which files are left out.
         """
-        assert self._opened is not None and self._config is not None  # it is of a window
+        assert self._opened is not None and self._plan is not None  # it is of a window
         # Nobody decides while the release is at work, but somebody may have just before.
-        if _left_out_of(self._config) != self.left_out:
+        if _left_out_of(self._plan) != self.left_out:
             raise RetryLater(
                 "it was decided just now which files this window leaves out, and nothing was paid: "
                 "run the same command again"
@@ -144,13 +143,13 @@ class WindowExtension(Extension):
             )
         return job
 
-    def described(self, config: ReleaseConfig, manifest: ReleaseManifest) -> ReleaseManifest:
+    def described(self, plan: ReleasePlan, manifest: ReleaseManifest) -> ReleaseManifest:
         """Says which window it is, and what several cost together."""
-        schedule, window = config.made_schedule, config.made_window
+        schedule, window = plan.schedule, plan.window
         if schedule is None or window is None:
             return manifest
-        costs = windows_sentence(method_named(config.method), config.method_params)
-        composition = "none" if not costs else "sum" if config.windows_add_up else "largest"
+        costs = windows_sentence(plan.method, plan.params)
+        composition = "none" if not costs else "sum" if plan.windows_add_up else "largest"
         belongs = "ends" if schedule.by == "close" else "begins"
         sentence = (
             f"This is window {window.label} of {schedule.dataset}, from {moment(window.begin_us)} "
@@ -216,72 +215,67 @@ class ReleasedWindow:
         )  # fmt: skip
 
 
-def released_window(
-    config: ReleaseConfig, store: KeyStore, ledger: Ledger
-) -> ReleasedWindow | None:
-    """Returns the window that a configuration names; None: it names none.
+def released_window(plan: ReleasePlan, store: KeyStore, ledger: Ledger) -> ReleasedWindow | None:
+    """Returns the window that a plan is of; None: it is of none.
 
     Raises:
         UsageError: The key of the book is not there, or a promise for each window is none for all.
     """
-    schedule, window = config.made_schedule, config.made_window
+    schedule, window, cap = plan.schedule, plan.window, plan.bounds.max_cases_per_individual
     if schedule is None or window is None:
         return None
-    method, params = method_named(config.method), config.method_params
-    cap = method.bounds(params).max_cases_per_individual
-    check_composes(config.method, config.guarantee)
-    key = _book_key(config, store)
-    charge = WindowCharge(_scope(config, schedule, key), window.label, config.windows_add_up)
-    place = config.book or str(store.path.absolute() / "book")
+    check_composes(plan.method.name, plan.guarantee)
+    key = _book_key(plan.keys, store)
+    charge = WindowCharge(_scope(plan, schedule, key), window.label, plan.windows_add_up)
+    place = plan.keys.book or str(store.path.absolute() / "book")
     require_file_system("book", place)
     book = CaseRegistry(absolute(place), key.resolve(), ledger, cap)
     return ReleasedWindow(schedule, window, cap is not None, charge, key, book)
 
 
-def known_scope(config: ReleaseConfig, store: KeyStore) -> str | None:
-    """Returns the scope that a configuration's windows are charged to; nothing is made for it.
+def known_scope(plan: ReleasePlan, store: KeyStore) -> str | None:
+    """Returns the scope that a plan's windows are charged to; nothing is made for it.
 
     None: there is no schedule, or no key of a book yet, so that no window was charged.
 
     Raises:
         UsageError: The key of the book that is named is not there.
     """
-    schedule = config.made_schedule
-    if schedule is None or not (_named_key(config) or store.secrets.of_book.exists()):
+    schedule, keys = plan.schedule, plan.keys
+    if schedule is None or not (_named_key(keys) or store.secrets.of_book.exists()):
         return None
-    return _scope(config, schedule, _book_key(config, store))
+    return _scope(plan, schedule, _book_key(keys, store))
 
 
-def _scope(config: ReleaseConfig, schedule: Schedule, key: KeyReference) -> str:
-    columns = [config.columns.case_id or "", config.columns.individual_id or ""]
+def _scope(plan: ReleasePlan, schedule: Schedule, key: KeyReference) -> str:
+    columns = [plan.keys.columns.case_id or "", plan.keys.columns.individual_id or ""]
     # Read in another way an identity is another one, which the book does not know.
     columns += [
         f"{name} in whole numbers"
         for name in ("case_id", "individual_id")
-        if config.mapping.has_whole_numbers(name)
+        if plan.mapping.has_whole_numbers(name)
     ]
-    cap = method_named(config.method).bounds(config.method_params).max_cases_per_individual
-    fingerprint = key.resolve().fingerprint
-    unit = config.guarantee.unit
+    fingerprint, unit = key.resolve().fingerprint, plan.guarantee.unit
+    cap = plan.bounds.max_cases_per_individual
     return scope_of(schedule.digest, schedule.dataset, unit, columns, cap, fingerprint)
 
 
-def check_book_key(config: ReleaseConfig) -> None:
+def check_book_key(keys: ReleaseConfig) -> None:
     """Makes sure that workers elsewhere are told where the key of the book is.
 
     Raises:
         UsageError: They are not.
     """
-    if config.schedule is not None and not _named_key(config) and not is_local(config.runner):
+    if keys.schedule is not None and not _named_key(keys) and not is_local(keys.runner):
         raise UsageError(
-            f"book_key is missing: workers of runner {config.runner} do not see the key of the "
+            f"book_key is missing: workers of runner {keys.runner} do not see the key of the "
             "book of counted units in this machine's key store; name one that they can read, and "
             "that is never rotated, such as file:gs://BUCKET/keys/book"
         )
 
 
-def verify_book(config: ReleaseConfig, store: KeyStore, ledger: Ledger) -> int:
-    """Compares every file of the book of a configuration's schedule with the ledger.
+def verify_book(plan: ReleasePlan, store: KeyStore, ledger: Ledger) -> int:
+    """Compares every file of the book of a plan's schedule with the ledger.
 
     Returns:
         How many there are.
@@ -289,32 +283,32 @@ def verify_book(config: ReleaseConfig, store: KeyStore, ledger: Ledger) -> int:
     Raises:
         LedgerError: One is missing or was changed, or the ledger cannot be used.
     """
-    schedule, scope = config.made_schedule, known_scope(config, store)
+    schedule, scope = plan.schedule, known_scope(plan, store)
     if schedule is None or scope is None:
         return 0
-    named = config.model_copy(update={"window": schedule.numbered(0).label})
-    window = released_window(named, store, ledger)
+    window = released_window(plan.of_window(schedule.numbered(0)), store, ledger)
     return 0 if window is None else window.book.verify(scope)
 
 
-def _left_out_of(config: ReleaseConfig) -> tuple[str, ...]:
-    """Returns the files that are left out of the window of a configuration by decision."""
-    decided = left_out_of(store_of(config), absolute(config.output), str(config.release_id))
+def _left_out_of(plan: ReleasePlan) -> tuple[str, ...]:
+    """Returns the files that are left out of the window of a plan by decision."""
+    keys = plan.keys
+    decided = left_out_of(store_of(keys), absolute(keys.output), str(keys.release_id))
     return tuple(one.path for one in decided)
 
 
-def _book_key(config: ReleaseConfig, store: KeyStore) -> KeyReference:
+def _book_key(keys: ReleaseConfig, store: KeyStore) -> KeyReference:
     """Returns where the key of the book is.
 
     Raises:
         UsageError: Workers elsewhere could not find it.
     """
-    if (named := _named_key(config)) is not None:
+    if (named := _named_key(keys)) is not None:
         key = KeyReference(named)
         return replace(key, fingerprint=key.resolve().fingerprint)
-    check_book_key(config)
+    check_book_key(keys)
     return store.book_key()
 
 
-def _named_key(config: ReleaseConfig) -> str | None:
-    return config.book_key or os.environ.get("TRACECLOAK_BOOK_KEY")
+def _named_key(keys: ReleaseConfig) -> str | None:
+    return keys.book_key or os.environ.get("TRACECLOAK_BOOK_KEY")

@@ -11,6 +11,7 @@ from tracecloak.schemas.errors import TracecloakError, UsageError
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.configuration.config import ReleaseConfig
+    from tracecloak.pipelines.configuration.plan import ReleasePlan
     from tracecloak.pipelines.ledger.balance import Balance
     from tracecloak.pipelines.ledger.ledger import Ledger
     from tracecloak.pipelines.planning.plan import Plan
@@ -23,17 +24,20 @@ if TYPE_CHECKING:
 
 def plan_lines(config: ReleaseConfig) -> Iterator[str]:
     """Yields all of a plan, a line at a time; see `planned`."""
-    yield from planned(config).lines
+    from tracecloak.pipelines.configuration.plan import resolve
+
+    yield from planned(resolve(config)).lines
 
 
-def planned(config: ReleaseConfig, source: EventSource | None = None, goal: str = "") -> Plan:
+def planned(plan: ReleasePlan, source: EventSource | None = None, goal: str = "") -> Plan:
     """Returns the plan of a release with what its account has left; see `plan_of`.
 
     Neither a ledger nor a key store is made for it.
     """
     from tracecloak.pipelines.planning.plan import plan_of  # as a release loads none of it
 
-    return plan_of(config, source, f"Costs {cost_text(config)}; {_left(config)}.", goal)
+    cost = f"Costs {cost_text(plan)}; {_left(plan.keys)}."
+    return plan_of(plan.of_named_window(), source, cost, goal)
 
 
 def remaining_text(ledger: Ledger, account: str) -> str:
@@ -45,15 +49,15 @@ def remaining_text(ledger: Ledger, account: str) -> str:
     return f"left before it: {remains_text(balance)}"
 
 
-def _left(config: ReleaseConfig) -> str:
+def _left(keys: ReleaseConfig) -> str:
     from tracecloak.pipelines.budget.opening import open_ledger, store_of
 
-    store = store_of(config)
-    if config.ledger is None and not store.has_ledger_file:
+    store = store_of(keys)
+    if keys.ledger is None and not store.has_ledger_file:
         return "nothing was spent before, as there is no ledger yet"
     try:
-        ledger = open_ledger(config.model_copy(update={"new_ledger": False}), store)
-        return remaining_text(ledger, config.account)
+        ledger = open_ledger(keys.model_copy(update={"new_ledger": False}), store)
+        return remaining_text(ledger, keys.account)
     except TracecloakError as error:
         return f"what is left is not known, as {error}"
 
@@ -67,48 +71,47 @@ def left_out_text(n_units: int) -> str:
 
 
 def release_rows(
-    config: ReleaseConfig, outcome: Outcome, elapsed_s: float, is_private: bool
+    plan: ReleasePlan, outcome: Outcome, elapsed_s: float, is_private: bool
 ) -> Iterator[tuple[str, str]]:
     """Yields the rows that a release is shown with: what each is of, and its text.
 
     Args:
-        config: Its configuration.
+        plan: Its plan.
         outcome: How it ended.
         elapsed_s: Seconds that it took.
         is_private: Whether the operator alone reads the rows; others are shown nothing that was
             counted on the input.
     """
-    from tracecloak.anonymizers.registry import method_named
     from tracecloak.schemas.published.manifest import SIGNATURE_NAMES
     from tracecloak.transforms.publish.statement import caution
 
     is_new, held = not outcome.was_released_before, outcome.came_out
-    folder = outcome.folder.final
+    folder, method, params, keys = outcome.folder.final, plan.method, plan.params, plan.keys
     yield "released" if is_new else "already released", folder
-    yield "method", config.method
-    most = getattr(config.method_params, "max_cases_per_individual", None)
+    yield "method", method.name
+    most = getattr(params, "max_cases_per_individual", None)
     if said := held.sentence_of({"max_cases_per_individual": most}):
         yield "holds", said
-    if is_new and (caveats := method_named(config.method).time_caveats(config.method_params)):
+    if is_new and (caveats := method.time_caveats(params)):
         yield "times", " ".join(caveats)
     for reason in outcome.warnings if is_private else ():
         yield "watch out", f"the release may be of little use: {reason}"
-    n_cases = held.n_cases or (config.expected_cases if held.usability == "not_usable" else 0)
-    if is_new and n_cases and config.guarantee.kind == "rigorous":
+    n_cases = held.n_cases or (keys.expected_cases if held.usability == "not_usable" else 0)
+    if is_new and n_cases and plan.guarantee.kind == "rigorous":
         from tracecloak.pipelines.planning.verdict import advice_on
 
-        if advice := advice_on(method_named(config.method), config.method_params, n_cases):
+        if advice := advice_on(method, params, n_cases):
             yield "advice", advice
-    declared = getattr(config.method_params, "max_trace_length", None)
+    declared = getattr(params, "max_trace_length", None)
     if cut := held.cut_sentence(declared):
         yield "watch out", cut
-    yield "promise", config.guarantee.short
-    if warning := caution(config.guarantee):
+    yield "promise", plan.guarantee.short
+    if warning := caution(plan.guarantee):
         yield "caution", warning
-    payer = config.account if outcome.balance is None else outcome.balance.account
-    beside = "" if payer == config.account else f"; account {payer} paid for it"
+    payer = keys.account if outcome.balance is None else outcome.balance.account
+    beside = "" if payer == keys.account else f"; account {payer} paid for it"
     before = f"nothing, as it was released before{beside}"
-    yield "cost", cost_text(config) if is_new else before
+    yield "cost", cost_text(plan) if is_new else before
     if outcome.balance is not None:
         yield "remains", remains_text(outcome.balance)
     if is_private and is_new and outcome.tally is not None:
@@ -126,34 +129,33 @@ def release_rows(
         yield "signature", signature
     elif outcome.signature == "by another key":
         yield "signature", f"{signature} is by another key than sign, and stays"
-    elif config.sign is not None:
+    elif keys.sign is not None:
         yield "signature", "missing: the release was made without sign, and stays as it is"
     yield "open first", f"{folder}/{open_first(outcome.outputs)}"
     yield "took", duration(elapsed_s)
 
 
-def cost_text(config: ReleaseConfig) -> str:
+def cost_text(plan: ReleasePlan) -> str:
     """Returns what a release costs, and which account pays."""
-    epsilon, delta = spent(config)
+    epsilon, delta = spent(plan)
+    account = plan.keys.account
     if epsilon is None:
-        return f"no finite epsilon, which account {config.account} bears"
+        return f"no finite epsilon, which account {account} bears"
     beside = ""
-    if config.schedule is not None and config.windows_add_up:
+    if plan.windows_add_up:
         beside = "; windows add up"
-    elif config.schedule is not None:
+    elif plan.schedule is not None:
         beside = "; all windows together cost what the dearest costs"
-    return f"epsilon {epsilon} and delta {delta} of account {config.account}{beside}"
+    return f"epsilon {epsilon} and delta {delta} of account {account}{beside}"
 
 
-def spent(config: ReleaseConfig) -> tuple[str | None, str | None]:
+def spent(plan: ReleasePlan) -> tuple[str | None, str | None]:
     """Epsilon and delta of a release as exact decimals, or None: none is finite."""
     from tracecloak.anonymizers.accounting.composition import decimal_text, total
-    from tracecloak.anonymizers.registry import method_named
 
-    spends = method_named(config.method).spends(config.method_params)
-    if not spends:
+    if not plan.spends:
         return None, None
-    epsilon, delta = total(spends)
+    epsilon, delta = total(plan.spends)
     return decimal_text(epsilon), decimal_text(delta)
 
 
@@ -184,7 +186,7 @@ def open_first(outputs: Sequence[str]) -> str:
     return "manifest.json"
 
 
-def release_data(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> dict[str, Any]:
+def release_data(plan: ReleasePlan, outcome: Outcome, elapsed_s: float) -> dict[str, Any]:
     """Returns the JSON of a release, in which nothing was counted on the input.
 
     A scheduler may keep it where others read it, so it does not say how many records were left out.
@@ -193,7 +195,7 @@ def release_data(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> d
     from tracecloak.pipelines.outcomes.lineage import PROMISED
 
     balance = outcome.balance
-    epsilon, delta = spent(config)
+    epsilon, delta = spent(plan)
     folder = outcome.folder.final
 
     def text(value: Fraction | None) -> str | None:
@@ -205,12 +207,12 @@ def release_data(config: ReleaseConfig, outcome: Outcome, elapsed_s: float) -> d
         "folder": folder,
         "manifest": f"{folder}/manifest.json",
         "open_first": f"{folder}/{open_first(outcome.outputs)}",
-        "method": config.method,
-        "guarantee": {name: getattr(config.guarantee, name) for name in PROMISED},
+        "method": plan.method.name,
+        "guarantee": {name: getattr(plan.guarantee, name) for name in PROMISED},
         "came_out": outcome.came_out.to_json(),
         "usability": outcome.came_out.usability,
         "operator_folder": outcome.dead_letter,
-        "account": config.account if balance is None else balance.account,
+        "account": plan.keys.account if balance is None else balance.account,
         "charged": {"epsilon": epsilon, "delta": delta},
         "remaining": None
         if balance is None

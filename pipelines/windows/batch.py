@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.budget.opening import open_ledger, open_store, store_of
-from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import Attempt, last_attempt, note_attempt
 from tracecloak.pipelines.ledger.database import LedgerError
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def lineage_sent(config: ReleaseConfig, to: str | None) -> Iterator[Callable[[str], None]]:
+def lineage_sent(plan: ReleasePlan, to: str | None) -> Iterator[Callable[[str], None]]:
     """Sends the events of one release: START, and at its end COMPLETE or FAIL.
 
     Args:
-        config: Of the release.
+        plan: Of the release.
         to: Where they go; None: nowhere.
 
     Yields:
@@ -59,12 +59,12 @@ def lineage_sent(config: ReleaseConfig, to: str | None) -> Iterator[Callable[[st
     if not to:
         yield lambda folder: None
         return
-    with events_sent(_run_of(config), to) as note:
+    with events_sent(_run_of(plan), to) as note:
         yield lambda folder: note("COMPLETE", folder)
 
 
 def note_standing(
-    config: ReleaseConfig | None,
+    plan: ReleasePlan | None,
     named: str,
     path: str,
     exit_code: int,
@@ -74,7 +74,7 @@ def note_standing(
     """Tells the metrics of a run that has ended.
 
     Args:
-        config: What was released; None: the configuration is wrong.
+        plan: What was released; None: the configuration is wrong.
         named: Its file, as it was named.
         path: The file that they go to.
         exit_code: Of the run.
@@ -92,16 +92,15 @@ def note_standing(
     if exit_code == 0:
         values["release_last_success_timestamp_seconds"] = ended_s
     dataset = account = ""
-    if config is not None:
-        account, dataset = config.account, config.dataset or ""
+    if plan is not None:
+        account, dataset, schedule = plan.keys.account, plan.keys.dataset or "", plan.schedule
+        dataset = dataset if schedule is None else schedule.dataset
         with contextlib.suppress(TracecloakError):  # what nobody can tell is left out
-            schedule = config.made_schedule
-            dataset = dataset if schedule is None else schedule.dataset
-            store = open_store(config)
-            ledger = open_ledger(config, store)
+            store = open_store(plan.keys)
+            ledger = open_ledger(plan.keys, store)
             values |= account_values(ledger.balance(account))
             if schedule is not None:
-                now, days = now_us(), calendar_of(config, store, ledger)
+                now, days = now_us(), calendar_of(plan, store, ledger)
                 missing = [d.window for d in days if not d.is_ended and d.window.due_us <= now]
                 values |= {
                     "windows_released": sum(day.status == "released" for day in days),
@@ -112,19 +111,20 @@ def note_standing(
     note_metrics(path, Readings(named, dataset, account, values), audience)
 
 
-def _run_of(config: ReleaseConfig) -> LineageRun:
-    schedule, window, inputs = config.made_schedule, config.made_window, config.log
-    if config.database is not None:
+def _run_of(plan: ReleasePlan) -> LineageRun:
+    schedule, window, keys = plan.schedule, plan.window, plan.keys
+    inputs = keys.log
+    if keys.database is not None:
         from tracecloak.transforms.inputs.databases import public_address
 
-        inputs = (public_address(config.database),)
+        inputs = (public_address(keys.database),)
     return LineageRun(
-        dataset=config.dataset or "" if schedule is None else schedule.dataset,
-        release_id=config.release_id or "",
-        output=absolute(config.output),
+        dataset=keys.dataset or "" if schedule is None else schedule.dataset,
+        release_id=keys.release_id or "",
+        output=absolute(keys.output),
         inputs=inputs,
-        method=config.method,
-        guarantee=config.guarantee,
+        method=plan.method.name,
+        guarantee=plan.guarantee,
         began_us=now_us(),
         window="" if window is None else window.label,
         begin_us=None if window is None else window.begin_us,
@@ -190,12 +190,12 @@ class Day:
 
 
 def calendar_of(
-    config: ReleaseConfig, store: KeyStore, ledger: Ledger | None, now_us: int | None = None
+    plan: ReleasePlan, store: KeyStore, ledger: Ledger | None, now_us: int | None = None
 ) -> tuple[Day, ...]:
-    """Returns all windows of a configuration's schedule, the first one first; only reads.
+    """Returns all windows of a plan's schedule, the first one first; only reads.
 
     Args:
-        config: With a schedule; which window it names does not matter.
+        plan: With a schedule; of which window it is does not matter.
         store: The key store of its releases.
         ledger: The ledger that they are charged to; None: there is none yet.
         now_us: Microseconds since 1970; None: the clock's.
@@ -204,30 +204,30 @@ def calendar_of(
         UsageError: The key of the book that is named is not there.
         LedgerError: The ledger cannot be read.
     """
-    schedule = config.made_schedule
+    schedule = plan.schedule
     if schedule is None:
         return ()
     now = time.time_ns() // 1_000 if now_us is None else now_us
     windows = schedule.windows()
-    scope = known_scope(config, store)
+    scope = known_scope(plan, store)
     by_label: dict[str, list[Entry]] = {}
     if ledger is not None and scope is not None:
         with ledger.past() as past:
             for label, entry in past.charged(scope):
                 if entry.action != "void":
                     by_label.setdefault(label, []).append(entry)
-    output = absolute(config.output)
+    output = absolute(plan.keys.output)
     days = []
     for window in windows:
         entries = by_label.get(window.label, [])
         attempt = None
         if window.due_us <= now and not any(entry.action == "commit" for entry in entries):
-            attempt = last_attempt(store, output, f"{config.release_id}-{window.label}")
+            attempt = last_attempt(store, output, f"{plan.keys.release_id}-{window.label}")
         days.append(_day(window, entries, attempt, now))
     return tuple(days)
 
 
-def check_releases_known(config: ReleaseConfig, days: Sequence[Day], ledger: Ledger | None) -> None:
+def check_releases_known(plan: ReleasePlan, days: Sequence[Day], ledger: Ledger | None) -> None:
     """Makes sure that no window has a release in the output of which the ledger says nothing.
 
     Such a ledger is older than the releases, as is the book of counted units that was restored with
@@ -236,11 +236,11 @@ def check_releases_known(config: ReleaseConfig, days: Sequence[Day], ledger: Led
     Raises:
         LedgerError: One has.
     """
-    now, output = time.time_ns() // 1_000, absolute(config.output)
+    now, output = time.time_ns() // 1_000, absolute(plan.keys.output)
     for day in days:
         if ledger is None or day.releases or day.window.due_us > now:
             continue
-        folder = ReleaseFolder(output, f"{config.release_id}-{day.window.label}")
+        folder = ReleaseFolder(output, f"{plan.keys.release_id}-{day.window.label}")
         is_of_window = bool((folder.committed() or {}).get("window"))
         if is_of_window and not ledger.release_entries(output, folder.release_id):
             raise LedgerError(
@@ -301,7 +301,7 @@ class Ended:
 
     Attributes:
         window: The window.
-        config: The configuration of its release.
+        plan: The plan of its release.
         status: How it ended; `refused`: its account could not pay; `given_up`, `withdrawn`: it was
             ended with the ledger before, and left alone.
         exit_code: That of a command for this window alone.
@@ -312,7 +312,7 @@ class Ended:
     """
 
     window: Window
-    config: ReleaseConfig
+    plan: ReleasePlan
     status: Ending
     exit_code: int = 0
     outcome: Outcome | None = None
@@ -323,35 +323,29 @@ class Ended:
     @property
     def folder(self) -> str:
         """Where its release lies, once it does."""
-        name = self.made_as or str(self.config.release_id)
-        return ReleaseFolder(absolute(self.config.output), name).final
+        name = self.made_as or str(self.plan.keys.release_id)
+        return ReleaseFolder(absolute(self.plan.keys.output), name).final
 
 
-def config_of_window(config: ReleaseConfig, window: Window) -> ReleaseConfig:
-    """Returns the configuration of the release of one window, which is named after it."""
-    name = f"{config.release_id}-{window.label}"
-    return config.model_copy(update={"window": window.label, "release_id": name})
-
-
-def windows_asked(config: ReleaseConfig) -> tuple[Window, ...]:
-    """Returns the windows that a configuration asks for.
+def windows_asked(plan: ReleasePlan) -> tuple[Window, ...]:
+    """Returns the windows that a plan asks for.
 
     Args:
-        config: With a schedule and `window`: a label, a range, or `due`.
+        plan: With a schedule and `window`: a label, a range, or `due`.
 
     Raises:
         UsageError: The schedule has no such window, or workers elsewhere cannot know its book.
     """
-    config.check_named()
-    check_book_key(config)
-    schedule = _schedule_of(config)
-    if config.window != DUE:
-        return schedule.ranged(config.window or "")
+    plan.require_names()
+    check_book_key(plan.keys)
+    schedule, asked = _schedule_of(plan), plan.keys.window
+    if asked != DUE:
+        return schedule.ranged(asked or "")
     return tuple(window for window in schedule.windows() if window.due_us <= now_us())
 
 
 def release_windows(
-    config: ReleaseConfig,
+    plan: ReleasePlan,
     windows: Sequence[Window],
     beam_arguments: Sequence[str] = (),
     lineage: str | None = None,
@@ -359,62 +353,63 @@ def release_windows(
     """Releases those of some windows that are not released yet; yields each as it ends.
 
     Args:
-        config: That of all of them.
+        plan: That of all of them.
         windows: Which.
         beam_arguments: Flags of Beam.
         lineage: Where OpenLineage's events of each go; None: nowhere.
     """
-    config = config.with_flags_of_beam(beam_arguments)
+    plan = plan.with_flags_of_beam(beam_arguments)
+    keys = plan.keys
     # A ledger or a key store that cannot be read fails here once, and not once a window.
-    store = open_store(config)
-    ledger = open_ledger(config, store)
-    days = calendar_of(config, store, ledger)
-    check_releases_known(config, days, ledger)
+    store = open_store(keys)
+    ledger = open_ledger(keys, store)
+    days = calendar_of(plan, store, ledger)
+    check_releases_known(plan, days, ledger)
     by_number = {day.window.number: day for day in days}
-    is_named = len(windows) == 1 and config.window != DUE
-    configs, left = {window: config_of_window(config, window) for window in windows}, []
-    for window, window_config in configs.items():
+    is_named = len(windows) == 1 and keys.window != DUE
+    plans, left = {window: plan.of_window(window) for window in windows}, []
+    for window, one in plans.items():
         day = by_number[window.number]
-        is_there = window_config.release_id in day.complete
-        if is_there and is_named and not holds_files(Ended(window, window_config, "failed").folder):
+        is_there = one.keys.release_id in day.complete
+        if is_there and is_named and not holds_files(Ended(window, one, "failed").folder):
             left.append(window)  # its files are gone, which its run says
         elif is_there or (day.status == "released" and not is_named):
-            yield Ended(window, window_config, "already_released", made_as=day.complete[-1])
+            yield Ended(window, one, "already_released", made_as=day.complete[-1])
         elif not is_named and (day.status == "given_up" or day.status == "withdrawn"):
-            yield Ended(window, window_config, day.status)
+            yield Ended(window, one, day.status)
         else:
             left.append(window)
     if not left:
         return
     listed = None
-    if not config.tables and not all(map(is_on_this_machine, config.log)):
+    if not plan.tables and not all(map(is_on_this_machine, keys.log)):
         # Elsewhere each look is a question to a store. What is replaced later is not read.
-        listed = match_files(config.log, may_be_none=True)
+        listed = match_files(keys.log, may_be_none=True)
     make = partial(_ended, beam_arguments=tuple(beam_arguments), lineage=lineage, listed=listed)
-    jobs = min(config.jobs, len(left))
+    jobs = min(keys.jobs, len(left))
     if jobs <= 1:
         for window in left:
-            yield make(configs[window], window)
+            yield make(plans[window], window)
         return
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        tried = {window: pool.submit(make, configs[window], window) for window in left}
-        for window, one in tried.items():
+        tried = {window: pool.submit(make, plans[window], window) for window in left}
+        for window, made in tried.items():
             try:
-                yield one.result()
+                yield made.result()
             except BrokenExecutor:  # killed, as by a machine that ran out of memory
                 reason = "the process that made it was killed; run the same command again"
-                yield Ended(window, configs[window], "failed", RetryLater.exit_code, None, reason)
+                yield Ended(window, plans[window], "failed", RetryLater.exit_code, None, reason)
 
 
-def over_text(config: ReleaseConfig, windows: Sequence[Window]) -> str:
+def over_text(plan: ReleasePlan, windows: Sequence[Window]) -> str:
     """Returns what to say once the last window of the horizon is due; empty: others will be due.
 
     Args:
-        config: That of all windows.
+        plan: That of all windows.
         windows: Those that were asked for; only where `due` was asked for is a schedule over.
     """
-    last = _schedule_of(config).horizon - 1
-    if config.window != DUE or not windows or windows[-1].number != last:
+    last = _schedule_of(plan).horizon - 1
+    if plan.keys.window != DUE or not windows or windows[-1].number != last:
         return ""
     return (
         f"it is over: {windows[-1].label} is the last window of its horizon of {last + 1:,}, and "
@@ -433,7 +428,7 @@ def exit_code_of(ended: Sequence[Ended]) -> int:
 
 
 def _ended(
-    config: ReleaseConfig,
+    plan: ReleasePlan,
     window: Window,
     beam_arguments: Sequence[str],
     lineage: str | None,
@@ -444,10 +439,10 @@ def _ended(
     status: Ending
     code, reason = 0, ""
     try:
-        with lineage_sent(config, lineage) as noted:
+        with lineage_sent(plan, lineage) as noted:
             with redact_foreign_errors():
-                driver = driver_of(config.runner, beam_arguments)
-                outcome = make_release(open_run(config, driver, listed=listed))
+                driver = driver_of(plan.keys.runner, beam_arguments)
+                outcome = make_release(open_run(plan, driver, listed=listed))
             noted(outcome.folder.final)
         status = "already_released" if outcome.was_released_before else "released"
     except TracecloakError as error:
@@ -456,12 +451,11 @@ def _ended(
         status = "refused" if is_refused else "not_due" if is_early else "failed"
         code, reason = error.exit_code, f"{error} [{section_of(error)}]"
     if status != "not_due":
-        store = store_of(config)
-        note_attempt(store, absolute(config.output), str(config.release_id), code, reason)
-    return Ended(window, config, status, code, outcome, reason, time.monotonic() - began)
+        store, output = store_of(plan.keys), absolute(plan.keys.output)
+        note_attempt(store, output, str(plan.keys.release_id), code, reason)
+    return Ended(window, plan, status, code, outcome, reason, time.monotonic() - began)
 
 
-def _schedule_of(config: ReleaseConfig) -> Schedule:
-    schedule = config.made_schedule
-    assert schedule is not None  # `check_named` refuses a window without one
-    return schedule
+def _schedule_of(plan: ReleasePlan) -> Schedule:
+    assert plan.schedule is not None  # `require_names` refuses a window without one
+    return plan.schedule

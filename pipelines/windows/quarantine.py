@@ -20,15 +20,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tracecloak.pipelines.configuration.config import ReleaseConfig
-from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.configuration.plan import ReleasePlan, source_of
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import LeftOut, left_out_of, note_left_out, now
 from tracecloak.pipelines.keys.receipts import InputFile, snapshot_of
 from tracecloak.pipelines.ledger.entries import signed
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release.opening import fingerprint_of
-from tracecloak.pipelines.windows.batch import Day, config_of_window
+from tracecloak.pipelines.windows.batch import Day
 from tracecloak.schemas.errors import InputSchemaError, RetryLater, UsageError
 from tracecloak.schemas.windows import Window
 from tracecloak.transforms.files import absolute, join, write_anew
@@ -52,7 +51,7 @@ class Decided:
 
 
 def quarantine(
-    config: ReleaseConfig,
+    plan: ReleasePlan,
     store: KeyStore,
     ledger: Ledger | None,
     windows: Sequence[Window],
@@ -63,7 +62,7 @@ def quarantine(
     """Notes that windows leave out a file that cannot be read. Once noted, does nothing.
 
     Args:
-        config: That of the windows.
+        plan: That of the windows.
         store: The key store that releases them.
         ledger: The ledger that pays for them; None: there is none yet.
         windows: Those that leave it out, if they read it and have claimed nothing.
@@ -78,14 +77,14 @@ def quarantine(
         LedgerError: The ledger cannot be read.
     """
     signed(by, reason)
-    reading = _reading(config, windows, path)
+    reading = _reading(plan, windows, path)
     _check_unreadable(*reading[0][1:])
     one = LeftOut(absolute(path), by, reason, now())
-    return _noted(config, store, ledger, [window for window, _, _ in reading], one.path, one)
+    return _noted(plan, store, ledger, [window for window, _, _ in reading], one.path, one)
 
 
 def readmit(
-    config: ReleaseConfig,
+    plan: ReleasePlan,
     store: KeyStore,
     ledger: Ledger | None,
     windows: Sequence[Window],
@@ -99,27 +98,27 @@ def readmit(
         RetryLater: A release of one of the windows is at work.
         LedgerError: The ledger cannot be read.
     """
-    output = absolute(config.output)
+    output = absolute(plan.keys.output)
     leaving = [
         window
         for window in windows
-        if absolute(path) in [one.path for one in left_out_of(store, output, _name(config, window))]
+        if absolute(path) in [one.path for one in left_out_of(store, output, _name(plan, window))]
     ]
     if not leaving:
         raise UsageError(f"readmit {path!r} is left out of none of these windows; correct the path")
-    return _noted(config, store, ledger, leaving, absolute(path))
+    return _noted(plan, store, ledger, leaving, absolute(path))
 
 
 def _reading(
-    config: ReleaseConfig, windows: Sequence[Window], path: str
+    plan: ReleasePlan, windows: Sequence[Window], path: str
 ) -> list[tuple[Window, EventSource, SourceFile]]:
     """Returns the windows that read a file, each with its source and the file in it."""
     wanted, listed = absolute(path), None
-    if not config.tables:
-        listed = match_files(config.log, may_be_none=True)
+    if not plan.tables:
+        listed = match_files(plan.keys.log, may_be_none=True)
     reading = []
     for window in windows:
-        source = source_of(config_of_window(config, window), listed, is_checked=False)
+        source = source_of(plan.of_window(window), listed, is_checked=False)
         files = [file for file in source.files if absolute(file.path) == wanted]
         reading += [(window, source, file) for file in files]
     if not reading:
@@ -155,7 +154,7 @@ def _check_unreadable(source: EventSource, file: SourceFile) -> None:
 
 
 def _noted(
-    config: ReleaseConfig,
+    plan: ReleasePlan,
     store: KeyStore,
     ledger: Ledger | None,
     windows: Sequence[Window],
@@ -165,17 +164,17 @@ def _noted(
     """Notes or takes back a decision for those of some windows that have claimed nothing.
 
     Args:
-        config: That of the windows.
+        plan: That of the windows.
         store: The key store that releases them.
         ledger: The ledger that pays for them; None: there is none yet.
         windows: Which.
         path: Absolute, of the file.
         one: The decision; None: that about the file is taken back.
     """
-    output = absolute(config.output)
+    output = absolute(plan.keys.output)
     labels, claimed = [], []
     for window in windows:
-        name = _name(config, window)
+        name = _name(plan, window)
         with store.alone(output, name):
             # Until it claims, a release that was cut off is begun anew, with another input.
             entries = () if ledger is None else ledger.release_entries(output, name)
@@ -199,21 +198,21 @@ def _noted(
     return Decided(path, tuple(labels), tuple(claimed))
 
 
-def _name(config: ReleaseConfig, window: Window) -> str:
-    return str(config_of_window(config, window).release_id)
+def _name(plan: ReleasePlan, window: Window) -> str:
+    return f"{plan.keys.release_id}-{window.label}"
 
 
 NAME = "input-since.json"
 
 
-def compare_inputs(config: ReleaseConfig, store: KeyStore, days: Sequence[Day]) -> int:
+def compare_inputs(plan: ReleasePlan, store: KeyStore, days: Sequence[Day]) -> int:
     """Compares the files that released windows would read now with those that they were made of.
 
     What differs is written as `input-since.json` into the operator's folder of each window. Every
     file of the lake is read once for its digest. Of tables and queries nothing is compared.
 
     Args:
-        config: That of the windows.
+        plan: That of the windows.
         store: The key store, whose receipts have keyed fingerprints of the inputs.
         days: The calendar.
 
@@ -224,9 +223,9 @@ def compare_inputs(config: ReleaseConfig, store: KeyStore, days: Sequence[Day]) 
         InputSchemaError: The lake is not there.
         KeyStoreError: The key store cannot be read.
     """
-    if config.query is not None or config.tables:
+    if plan.keys.query is not None or plan.tables:
         return 0
-    output, listed = absolute(config.output), match_files(config.log, may_be_none=True)
+    output, listed = absolute(plan.keys.output), match_files(plan.keys.log, may_be_none=True)
     digested: dict[str, InputFile] = {}  # each once, as many windows read one
     n_compared = 0
     for day in days:
@@ -235,11 +234,11 @@ def compare_inputs(config: ReleaseConfig, store: KeyStore, days: Sequence[Day]) 
             if receipt is None:
                 continue
             left_out = tuple(one.path for one in left_out_of(store, output, name))
-            files = source_of(config_of_window(config, day.window), listed, left_out, False).files
+            files = source_of(plan.of_window(day.window), listed, left_out, False).files
             new = [file for file in files if file.path not in digested]
             digested |= zip([file.path for file in new], snapshot_of(new), strict=True)
             now = [digested[file.path] for file in files]
-            fingerprint = fingerprint_of(config, store, now, left_out)
+            fingerprint = fingerprint_of(plan, store, now, left_out)
             is_same = hmac.compare_digest(fingerprint, receipt.input_fingerprint)
             difference: dict[str, list[str]] = {}
             if not is_same:

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.engines import fetching
-from tracecloak.pipelines.configuration.config import load
+from tracecloak.pipelines.configuration.plan import load
 from tracecloak.pipelines.outcomes.metrics import METRICS
 from tracecloak.pipelines.stream.config import load_stream
 from tracecloak.schemas.errors import UsageError

@@ -22,7 +22,7 @@ from tests.support.documents import DOCUMENTS, KINDS, PYTHON, ROOT, YAML, Block,
 from tests.support.releasing import as_typed
 from tracecloak.examination.demo.hospital import write_vocabulary
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
-from tracecloak.pipelines.configuration.config import load
+from tracecloak.pipelines.configuration.plan import load
 from tracecloak.pipelines.ledger.caps import load_accounts
 from tracecloak.pipelines.stream.config import load_stream
 

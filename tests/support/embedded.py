@@ -77,10 +77,10 @@ def canonical(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 def in_memory(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """What the in-memory driver releases of them, as AnonymizeEventLog gives rows."""
     door = AnonymizeEventLog(**AMUN, **UNPAID)
-    config = door._config
+    plan = door._plan
     made = anonymise(
-        group_into_traces([canonical(rows)]), METHODS["amun"], config.method_params,
-        KeyReference("env:TEST_KEY").resolve(), "r", config.noise_digest,
+        group_into_traces([canonical(rows)]), METHODS["amun"], plan.params,
+        KeyReference("env:TEST_KEY").resolve(), "r", plan.noise_digest,
     )  # fmt: skip
     rows = [batch.to_rows() for batch in made.traces]
     columns = [[v for batch in rows for v in batch.column(i).to_pylist()] for i in (0, 1)]

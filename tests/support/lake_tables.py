@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tracecloak.pipelines.configuration.config import load_log
-from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.configuration.plan import source_of
 from tracecloak.transforms.sources import EventSource
 
 COLUMNS = ("case_id", "activity", "timestamp")

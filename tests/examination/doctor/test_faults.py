@@ -30,7 +30,7 @@ from tests.support.small_disk import small_disk
 from tracecloak.examination.doctor import places, setting
 from tracecloak.examination.doctor.run import Line, exit_code_of, run_checks
 from tracecloak.examination.doctor.setting import Setting
-from tracecloak.pipelines.configuration.config import load
+from tracecloak.pipelines.configuration.plan import read_plan
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
 __all__ = ["database", "server", "small_disk"]  # fixtures
@@ -65,8 +65,8 @@ class House:
         self.path.write_text(yaml.safe_dump(self.body))
 
     def lines(self, *of_beam: str, **others: Any) -> list[Line]:
-        config = load(str(self.path), {})
-        return list(run_checks(Setting(config, of_beam, **others)))
+        plan = read_plan(str(self.path), {})
+        return list(run_checks(Setting(plan, of_beam, **others)))
 
 
 @pytest.fixture(scope="module")
@@ -328,7 +328,7 @@ def test_a_check_that_hangs_stops_no_other(house: House) -> None:
         raise ValueError("of case-3")
         yield
 
-    setting = Setting(load(str(house.path), {}))
+    setting = Setting(read_plan(str(house.path), {}))
     lines = list(run_checks(setting, {"one": hangs, "other": fails}, 0.05))
     is_over.set()
     assert [(line.check, line.exit_code) for line in lines] == [

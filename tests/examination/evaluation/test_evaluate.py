@@ -19,7 +19,7 @@ from tracecloak.examination.measure import mining
 from tracecloak.examination.measure.mining import PatientMiner
 from tracecloak.examination.measure.registry import MEASURES
 from tracecloak.pipelines.configuration.config import load_log
-from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.configuration.plan import source_of
 
 ROWS = [
     (f"c{case}", name, f"2026-01-{1 + case % 28:02d}T{8 + 2 * step + case % 2:02d}:{case % 60:02d}")

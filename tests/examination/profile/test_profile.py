@@ -15,7 +15,7 @@ import yaml
 from tests.support.record_files import ALL_WRITERS
 from tests.support.releasing import as_typed
 from tests.support.terminal import watch
-from tracecloak.pipelines.configuration.config import load
+from tracecloak.pipelines.configuration.plan import load
 
 NAMED = ("--case_id", "id", "--activity", "what", "--timestamp", "at")
 SPELT = ["Aufnahme", "Untersuchung", "Ende"]

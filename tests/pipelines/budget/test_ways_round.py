@@ -14,9 +14,9 @@ import pytest
 
 from tests.support.releasing import csv_log, ledger_entries, manifest, small_release, small_rows
 from tests.support.releasing import tracecloak as run
-from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration import plan
+from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.release import run as run_module
-from tracecloak.pipelines.release import values
 from tracecloak.pipelines.release.values import Run
 
 ROWS = list(small_rows(60))
@@ -64,12 +64,12 @@ def no_value_of_a_filter_is_published(folder: Path) -> None:
 
 def telling_manifest(of: Run, made: Any = run_module.manifest_of_run) -> Any:
     """Has a digest of the log."""
-    return replace(made(of), config_digest=f"{Path(of.config.log[0]).stat().st_size:064x}")
+    return replace(made(of), config_digest=f"{Path(of.plan.keys.log[0]).stat().st_size:064x}")
 
 
 def telling_job(of: Run, made: Any = run_module.job_of) -> Any:
     """Has as many parts as the log says."""
-    job, n = made(of), Path(of.config.log[0]).read_bytes().count(b"\n")
+    job, n = made(of), Path(of.plan.keys.log[0]).read_bytes().count(b"\n")
     return replace(job, target=replace(job.target, n_parts=1 + n % 97))
 
 
@@ -77,8 +77,8 @@ BROKEN: dict[Callable[[Path], None], list[tuple[Any, str, Any]]] = {
     no_case_decides_what_is_public: [
         (run_module, "manifest_of_run", telling_manifest), (run_module, "job_of", telling_job),
     ],
-    no_input_names_a_release: [(ReleaseConfig, "check_named", lambda _: None)],
-    no_value_of_a_filter_is_published: [(values, "without_filters", lambda config: config)],
+    no_input_names_a_release: [(ReleasePlan, "require_names", lambda _: None)],
+    no_value_of_a_filter_is_published: [(plan, "without_filters", lambda config: config)],
 }  # fmt: skip
 
 

@@ -15,8 +15,8 @@ from tests.support.examples import examples_of
 from tests.support.releasing import csv_log, small_rows, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.flags import shown
+from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.planning.plan import Plan
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.run import StreamOutcome
@@ -63,18 +63,16 @@ FORMS = pytest.mark.parametrize("form", [in_line, as_yaml, of_file, by_commas])
 
 
 @pytest.fixture
-def planned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[list[str]], ReleaseConfig]:
+def planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[list[str]], ReleasePlan]:
     """What the command `plan` makes of a command line."""
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
-    seen: list[ReleaseConfig] = []
+    seen: list[ReleasePlan] = []
     monkeypatch.setattr(
         "tracecloak.pipelines.screen.release_text.planned",
-        lambda config, goal: seen.append(config) or Plan((), (), (), is_refused=False),
+        lambda plan, goal: seen.append(plan) or Plan((), (), (), is_refused=False),
     )
 
-    def run(flags: list[str]) -> ReleaseConfig:
+    def run(flags: list[str]) -> ReleasePlan:
         assert tracecloak("plan", "--log", log, "--output", tmp_path / "out", *flags) == 0
         return seen.pop()
 
@@ -85,14 +83,14 @@ def planned(
 def test_every_example_is_the_same_as_flags_and_as_a_mapping(
     form: Callable[[str, Any, Path], str],
     tmp_path: Path,
-    planned: Callable[[list[str]], ReleaseConfig],
+    planned: Callable[[list[str]], ReleasePlan],
 ) -> None:
     examples = [(name, one) for name in METHODS for one in examples_of(METHODS[name])]
     for name, given in examples:
         flags = [f"--{key}={form(key, value, tmp_path)}" for key, value in given.items()]
         if "max_cases_per_individual" in given:
             flags.append("--individual_id=person")
-        found = planned(["--method", name, *flags]).method_params
+        found = planned(["--method", name, *flags]).params
         assert found == METHODS[name].Params(**given)
 
 

@@ -49,7 +49,7 @@ from tests.support.stream_runs import (
 )
 from tests.support.tiers import each_row
 from tracecloak import METHODS, AnonymizeEventLog, KeyReference, PublishDirectlyFollows, anonymise
-from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.embedded.anonymize import read_rows
 from tracecloak.pipelines.embedded.directly_follows import ToMessage
 from tracecloak.pipelines.embedded.elements import elements_of
@@ -228,7 +228,7 @@ def test_an_order_column_orders_whatever_a_collection_holds() -> None:
     ]
     texts = [{**row, "line": str(row["line"])} for row in numbered]
     mapped = {**AMUN, **UNPAID, "order": "line"}
-    config = AnonymizeEventLog(**mapped)._config
+    plan = AnonymizeEventLog(**mapped)._plan
     order = ColumnMapping(**COLUMNS, order="line")
     columns, none = raw(shuffled(texts)), np.zeros(0, np.int64)
     resolved = order.resolve(columns.schema.names, xes_names=False)
@@ -243,7 +243,7 @@ def test_an_order_column_orders_whatever_a_collection_holds() -> None:
             events = pipeline | f"Create {name}" >> beam.Create(elements).with_output_types(
                 element_type
             )
-            read = events | f"Read {name}" >> _Read(config)
+            read = events | f"Read {name}" >> _Read(plan)
             found = (
                 read
                 | f"Variants {name}" >> beam.FlatMap(_variants)
@@ -255,13 +255,13 @@ def test_an_order_column_orders_whatever_a_collection_holds() -> None:
 class _Read(beam.PTransform):
     """What comes before a method."""
 
-    def __init__(self, config: ReleaseConfig) -> None:
+    def __init__(self, plan: ReleasePlan) -> None:
         super().__init__()
-        self._config = config
+        self._plan = plan
 
     def expand(self, events: Any) -> Any:
-        elements = elements_of(events, self._config)
-        return read_rows(events, elements, self._config, None)["traces"]
+        elements = elements_of(events, self._plan)
+        return read_rows(events, elements, self._plan, None)["traces"]
 
 
 def as_dict(sent: Sent) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from referencing import Registry, Resource
 
 from tests.support.releasing import tracecloak
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.pipelines.configuration.config import load
+from tracecloak.pipelines.configuration.plan import read_plan
 from tracecloak.pipelines.outcomes.lineage import LineageRun, check_lineage, event_of, send
 from tracecloak.pipelines.stream import operator_side
 from tracecloak.pipelines.stream import run as stream
@@ -242,7 +242,7 @@ def test_a_database_is_named_without_who_asks_it_and_how() -> None:
     }
     for database, (namespace, name) in named.items():
         body = {"query": "SELECT 1", "database": database, "output": "o", "method": "private-dfg"}
-        run = _run_of(load(None, {**body, **PARAMS}))
+        run = _run_of(read_plan(None, {**body, **PARAMS}))
         event = event_of(run, "START", run.began_us)
         validate(event)
         assert event["inputs"] == [{"namespace": namespace, "name": name}]

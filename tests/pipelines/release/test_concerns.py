@@ -16,6 +16,8 @@ from tracecloak.pipelines.release.values import CONCERNS
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
+LOT = ("tests.support.toys.toy_concern:LotConcern", bool)  # every release has a plan, so each asks
+
 
 def line(folder: Path, *more: object) -> list[object]:
     return small_release(folder, "--release_id", "r", "--cases_kept_days", 0, *more)
@@ -25,7 +27,7 @@ def test_a_concern_is_one_file_and_one_line_of_a_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It claims before the run, survives a kill, and writes one field of the manifest."""
-    monkeypatch.setitem(CONCERNS, "lot", ("", "tests.support.toys.toy_concern:LotConcern"))
+    monkeypatch.setitem(CONCERNS, "lot", LOT)
     with monkeypatch.context() as patch:
 
         def killed(*_: object) -> None:
@@ -57,7 +59,7 @@ def test_a_concern_is_one_file_and_one_line_of_a_table(
 def test_what_fails_while_a_release_is_claimed_fails_before_it_is_paid(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: TracecloakError
 ) -> None:
-    monkeypatch.setitem(CONCERNS, "lot", ("", "tests.support.toys.toy_concern:LotConcern"))
+    monkeypatch.setitem(CONCERNS, "lot", LOT)
     flags = ["--method", "k-anonymous-variants", "--k", 2]
     command = [*line(tmp_path)[:7], *flags, *line(tmp_path)[11:]]
 

@@ -16,15 +16,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.tiers import each_row
-from tracecloak.anonymizers.registry import METHODS
+from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.pipelines.configuration.config import (
     Columns,
     ReleaseConfig,
     json_schema,
-    load,
     parse_where,
 )
 from tracecloak.pipelines.configuration.flags import flag_text, given_value, read_groups, shown
+from tracecloak.pipelines.configuration.plan import load, resolve
 from tracecloak.pipelines.configuration.shared_keys import (
     ScheduleConfig,
     check_composes,
@@ -327,7 +327,7 @@ partition: day
 partition_spread: 3d
 """
     config = loaded(tmp_path, text)
-    assert config.made_schedule == Schedule(
+    assert resolve(config).schedule == Schedule(
         "visits", "2026-01-01", "week", "Europe/Amsterdam", "close", 90 * DAY_US, 3 * DAY_US // 2,
         ("Discharge home",), 2 * DAY_US, 52,
     )  # fmt: skip
@@ -377,8 +377,8 @@ def test_a_promise_that_says_nothing_of_two_windows_is_refused(change: dict[str,
 def test_such_a_method_is_refused_with_its_configuration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    replacing = property(lambda config: promise(adjacency="replace_one"))
-    monkeypatch.setattr(ReleaseConfig, "guarantee", replacing)
+    replacing = promise(adjacency="replace_one")
+    monkeypatch.setattr(type(method_named("amun")), "guarantee", lambda *_: replacing)
     with pytest.raises(UsageError, match="schedule: amun protects a case that is"):
         loaded(tmp_path, LEAST)
 

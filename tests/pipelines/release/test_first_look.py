@@ -18,8 +18,7 @@ import pytest
 from tests.support.releasing import as_typed, operator_folder, tracecloak
 from tests.support.terminal import watch
 from tests.support.tiers import each_row
-from tracecloak.pipelines.configuration.config import load
-from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.configuration.plan import read_plan, source_of
 from tracecloak.pipelines.planning.findings import FirstLook
 
 # Case, step, time and phase.
@@ -65,11 +64,11 @@ def flags(
 
 def looked(given: list[object]) -> FirstLook:
     words = [*map(str, given), "--"]
-    config = load(None, {
+    plan = read_plan(None, {
         word[2:]: True if after.startswith("--") else after
         for word, after in itertools.pairwise(words) if word.startswith("--") and word[2:]
     })  # fmt: skip
-    return FirstLook.at(config, source_of(config))
+    return FirstLook.at(plan, source_of(plan))
 
 
 def planned(

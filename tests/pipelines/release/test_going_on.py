@@ -29,6 +29,7 @@ from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.variants.method import VariantHistogramParams
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import resolve
 from tracecloak.pipelines.ledger.database import LedgerUnavailable
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release import values
@@ -253,12 +254,12 @@ def test_a_finished_release_is_recognised_by_a_later_version_with_other_defaults
 @each_row("name", METHODS)
 def test_a_configuration_was_given_then_what_it_is_given_now_if_nothing_changed(name: str) -> None:
     for example in examples_of(METHODS[name]):
-        body = {"log": "a.csv", "output": "out", "method": name}
-        config = ReleaseConfig(**body, params=json.loads(json.dumps(example)))
-        params = config.method_params
-        found = given_then(config, params.given(), json.loads(json.dumps(params.resolved())))
+        body = {"log": "a.csv", "output": "out", "method": name, "columns": {"individual_id": "x"}}
+        plan = resolve(ReleaseConfig(**body, params=json.loads(json.dumps(example))))
+        params = plan.params
+        found = given_then(plan, params.given(), json.loads(json.dumps(params.resolved())))
         assert found == params.given()
-        assert config.digest_with(found) == config.digest
+        assert plan.digest_with(found) == plan.digest
 
 
 # --- Where it is built ----------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from tracecloak.anonymizers.variants.generator import VariantGenerator
 from tracecloak.anonymizers.variants.sparse_histogram import SparseHistogram
 from tracecloak.pipelines.configuration import config as release_module
 from tracecloak.pipelines.configuration.config import About, Columns, ReleaseConfig, Where
+from tracecloak.pipelines.configuration.plan import ReleasePlan, read_plan, resolve
 from tracecloak.pipelines.configuration.shared_keys import ScheduleConfig
 from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog
 from tracecloak.pipelines.stream import config as stream_module
@@ -148,8 +149,8 @@ STREAM_CHANGES: Mapping[str, Mapping[str, Any]] = {
 }  # fmt: skip
 
 
-def release(**changes: Any) -> ReleaseConfig:
-    return ReleaseConfig(**{**RELEASE, **changes})
+def release(**changes: Any) -> ReleasePlan:
+    return resolve(ReleaseConfig(**{**RELEASE, **changes})).of_named_window()
 
 
 def stream(**changes: Any) -> StreamConfig:
@@ -204,7 +205,7 @@ PARTS: Mapping[type[pydantic.BaseModel], tuple[str, Mapping[str, Any]]] = {
             ),
             "lifecycle": "x", "start_timestamp": "x", "order": "x",
             "time_zone": "Asia/Tokyo", "timestamp_format": "%Y", "timestamp_unit": "s",
-            "whole_numbers": ["n"], "start_transitions": ["x"], "complete_transitions": ["x"],
+            "whole_numbers": ["case_id"], "start_transitions": ["x"], "complete_transitions": ["x"],
         },
     ),
     About: (
@@ -220,11 +221,13 @@ PARTS: Mapping[type[pydantic.BaseModel], tuple[str, Mapping[str, Any]]] = {
 def test_every_key_of_a_section_is_in_the_digest(kind: type[pydantic.BaseModel]) -> None:
     section, changes = PARTS[kind]
     assert set(changes) == set(kind.model_fields)
-    method = {"method": "private-log"}  # which releases starts
+    # Transitions need a lifecycle, whose starts private-log releases.
+    usual = {"lifecycle": "phase"} if kind is Columns else {}
     digests = {
-        release(**method, **{section: {name: value}}).digest for name, value in changes.items()
+        release(method="private-log", **{section: {**usual, **change}}).digest
+        for change in [{}, *({name: value} for name, value in changes.items())]
     }
-    assert len(digests - {release(**method, **{section: {}}).digest}) == len(changes)
+    assert len(digests) == len(changes) + 1
 
 
 def test_every_key_of_a_filter_and_of_a_schedule_is_in_the_digest() -> None:
@@ -241,11 +244,9 @@ def test_every_key_of_a_filter_and_of_a_schedule_is_in_the_digest() -> None:
     assert {*changes, *not_in_it} == set(ScheduleConfig.model_fields)
     digests = set()
     for change in [{}, *({name: value} for name, value in changes.items())]:
-        config = release(schedule={**SCHEDULE, **change})
-        schedule = config.made_schedule
-        assert schedule is not None
-        label = schedule.numbered(1).label
-        digests.add(config.model_copy(update={"window": label}).digest)
+        plan = release(schedule={**SCHEDULE, **change})
+        assert plan.schedule is not None
+        digests.add(plan.of_window(plan.schedule.numbered(1)).digest)
     assert len(digests) == 1 + len(changes)
 
 
@@ -292,15 +293,18 @@ def test_the_defaults_of_a_part_are_given_with_it() -> None:
 
 
 def test_a_release_and_a_stream_have_the_digest_of_what_is_not_as_by_default() -> None:
-    kinds: list[tuple[Any, dict[str, Any]]] = [(ReleaseConfig, RELEASE), (StreamConfig, STREAM)]
-    for kind, body in kinds:
+    kinds: list[tuple[Any, dict[str, Any], Any]] = [
+        (ReleaseConfig, RELEASE, lambda config: resolve(config).digest),
+        (StreamConfig, STREAM, lambda config: config.digest),
+    ]
+    for kind, body, digest_of in kinds:
         later: Any = pydantic.create_model("Later", __base__=kind, later=(int, 7))
-        assert later(**body).digest == kind(**body).digest
+        assert digest_of(later(**body)) == digest_of(kind(**body))
         defaults = {n: v for n, v in _defaults(kind).items() if v is not None and n not in body}
         for name in {"message_schema", "max_disorder", "release_delay"} & set(defaults):
             del defaults[name]  # as they are dumped nobody can write them
         assert len(defaults) > 10
-        assert kind(**{**body, **defaults}).digest == kind(**body).digest
+        assert digest_of(kind(**{**body, **defaults})) == digest_of(kind(**body))
 
 
 _OF_LOG: dict[str, Any] = {
@@ -337,7 +341,7 @@ def test_two_spellings_of_a_value_are_one(
     first = _OF_LOG if method == "private-log" else {}
     configs = [release(method=method, params={**first, **more}) for more in (one, other)]
     assert configs[0].digest == configs[1].digest
-    assert configs[0].method_params == configs[1].method_params
+    assert configs[0].params == configs[1].params
     by_default = release(method=method, params=first).digest
     assert (configs[0].digest == by_default) == (one in ({"epsilon": 1}, {}) or other == {})
 
@@ -424,7 +428,7 @@ def test_the_version_of_a_generator_reaches_every_noise_that_it_is_part_of(
         with pytest.raises(InterruptedError):
             steps.made_product().publish(0, counted, (), steps.name, release_key(1))
         made = AnonymizeEventLog("private-log", WITH_MINE["params"], release_id="r")
-        drawn.append(made._config.noise_digest)
+        drawn.append(made._plan.noise_digest)
         origins.append(_origin(steps))
     assert len(set(drawn)) == 4
     assert not origins[0].is_drawn_alike(origins[1])
@@ -446,8 +450,7 @@ def test_noise_is_bound_to_how_files_are_read_where_that_changed(
     keys: dict[str, Any], is_bound: bool
 ) -> None:
     usual = {"method": "variant-histogram", "epsilon": "1", "log": "log.csv", "output": "out"}
-    config = release_module.load(None, {**usual, "release_id": "x", **keys})
-    inner = method_named(config.method).inner_versions(config.method_params)
-    version = method_named(config.method).version
-    assert (config.inner_versions == inner) != is_bound
-    assert (config.noise_digest == noise_digest(config.digest, version, inner)) != is_bound
+    plan = read_plan(None, {**usual, "release_id": "x", **keys})
+    inner, version = plan.method.inner_versions(plan.params), plan.method.version
+    assert (plan.inner_versions == inner) != is_bound
+    assert (plan.noise_digest == noise_digest(plan.digest, version, inner)) != is_bound

@@ -23,7 +23,7 @@ from tests.support.releasing import digests, fix_key
 from tests.support.releasing import tracecloak as command
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.pipelines.configuration.config import load_log
-from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.configuration.plan import source_of
 from tracecloak.pipelines.frames.functions import frame_source
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import FileTally

@@ -17,7 +17,7 @@ from tests.support.releasing import check_whole, csv_log, operator_folder, relea
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.configuration.config import load_log
-from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.configuration.plan import source_of
 
 BOUGHT = {"epsilon": 1, "buy_vocabulary": True}
 

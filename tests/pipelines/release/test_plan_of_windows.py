@@ -12,7 +12,7 @@ from tests.support.releasing import csv_log, small_rows
 from tests.support.tiers import each_row
 from tests.support.windows import MONTHS
 from tracecloak.anonymizers.accounting.composition import Spend
-from tracecloak.pipelines.configuration.config import load
+from tracecloak.pipelines.configuration.plan import load
 from tracecloak.pipelines.planning.plan import composition_lines
 from tracecloak.pipelines.screen.release_text import plan_lines
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.releasing import as_typed, digests, fix_key, manifest, tracecloak
 from tests.support.tiers import at_night
-from tracecloak.pipelines.configuration.config import CHOSEN, load, without_filters
+from tracecloak.pipelines.configuration.plan import CHOSEN, read_plan
 
 LEFT = "aufnahme-markierung"  # nowhere else in what is published
 
@@ -84,7 +84,6 @@ def test_the_old_names_key_the_noise_and_are_in_no_published_digest() -> None:
     """Catches the same noise on other counts, and a digest by which old names can be tried out."""
     base = {"log": "a.csv", "output": "o", "method": "private-dfg", "epsilon": "1",
             "vocabulary": '["A", "B"]', "release_id": "r"}  # fmt: skip
-    configs = [load(None, {**base, "rename": text}) for text in ('{"a": "A"}', '{"b": "A"}')]
-    assert configs[0].noise_digest != configs[1].noise_digest
-    published = {without_filters(config).digest for config in configs}
-    assert published == {without_filters(load(None, base)).digest}
+    plans = [read_plan(None, {**base, "rename": text}) for text in ('{"a": "A"}', '{"b": "A"}')]
+    assert plans[0].noise_digest != plans[1].noise_digest
+    assert {plan.published_digest for plan in plans} == {read_plan(None, base).published_digest}

@@ -26,7 +26,7 @@ from tests.support.releasing import (
 )
 from tests.support.searching import contents
 from tracecloak.pipelines.configuration.config import load_log
-from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.configuration.plan import source_of
 from tracecloak.pipelines.release.querying import QueryExtension
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.inputs import databases

@@ -22,6 +22,7 @@ from tests.support.tiers import each_row
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import resolve
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release.values import manifest_of, reservation_of
@@ -134,13 +135,13 @@ def check_numbers(name: str, params: Mapping[str, Any]) -> None:
         log=("x.csv",), output="/nowhere", method=name, params=dict(params),
         columns={"individual_id": "x"} if "max_cases_per_individual" in params else {},
     )  # fmt: skip
-    folder = ReleaseFolder("/nowhere", "r")
+    folder, plan = ReleaseFolder("/nowhere", "r"), resolve(config)
     text = json.dumps(
-        manifest_of(config, Receipt("r", "/nowhere", "", "", "k", "2026-11-23")).to_json(())
+        manifest_of(plan, Receipt("r", "/nowhere", "", "", "k", "2026-11-23")).to_json(())
     )
     said = json.loads(text, parse_float=Fraction, parse_int=Fraction)
-    charged = reservation_of(config, folder, "k")
-    given: Any = config.method_params
+    charged = reservation_of(plan, folder, "k")
+    given: Any = plan.params
     asked = (Fraction(given.epsilon), Fraction(getattr(given, "delta", 0)))
     assert asked[0] == Fraction(params.get("epsilon", asked[0]))
     assert (charged.epsilon, charged.delta) == asked

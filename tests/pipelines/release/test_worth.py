@@ -29,6 +29,7 @@ from tests.support.ways_by_cell import recorded
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.demo.hospital import ACTIVITIES, hospital_log
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import resolve
 from tracecloak.pipelines.planning import verdict
 from tracecloak.pipelines.planning.plan import EPSILONS, least_epsilon, read_goal
 from tracecloak.pipelines.planning.utility import (
@@ -355,7 +356,7 @@ def test_nothing_is_refused_and_nothing_made_up_where_nothing_can_be_said(
         raise AssertionError("a log was made")
 
     monkeypatch.setattr(verdict, "judged_at", made_up)
-    assert unusable(config) is None
+    assert unusable(resolve(config)) is None
 
 
 @pytest.mark.parametrize(("epsilon", "n_cases"), [("1", 1_000), ("4", 300)])
@@ -363,7 +364,7 @@ def test_nothing_is_refused_and_nothing_made_up_where_nothing_can_be_said(
 def test_a_good_log_is_never_refused(epsilon: str, n_cases: int, n_names: int) -> None:
     """Those of whose graph at least half comes out on a made-up log."""
     config = config_of(n_cases, vocabulary=WIDE[:n_names], epsilon=epsilon)
-    assert unusable(config) is None
+    assert unusable(resolve(config)) is None
 
 
 # --- called so afterwards, by released numbers ----------------------------------------------------

@@ -31,8 +31,7 @@ from apache_beam.transforms.environments import DockerEnvironment
 from tests.support.releasing import ROOT, hospital_files
 from tests.support.tiers import each_row
 from tests.support.windows import MONTHS
-from tracecloak.pipelines.configuration.config import load
-from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.configuration.plan import read_plan, source_of
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.release.values import manifest_of
 from tracecloak.pipelines.runners.flags import IN_MEMORY, beam_flags, is_local, refuse_unknown
@@ -174,9 +173,9 @@ def test_containers_without_tracecloak_are_refused(where: Sequence[str]) -> None
 def test_a_manifest_says_whether_the_barrier_before_the_noise_is_kept(
     tmp_path: Path, runner: str, unsafe: bool, local: bool
 ) -> None:
-    config = load(None, {**of_release(tmp_path, ["log.csv"]), "runner": runner})
+    plan = read_plan(None, {**of_release(tmp_path, ["log.csv"]), "runner": runner})
     beam_version = None if runner == IN_MEMORY else version()
-    manifest = manifest_of(config, BEGUN, beam_version)
+    manifest = manifest_of(plan, BEGUN, beam_version)
     assert manifest.unsafe_barrier is unsafe
     assert is_local(runner) is local
 
@@ -248,13 +247,13 @@ KEY = KeyReference("file:gs://hospital-secrets/release.key")
 
 
 def job_of(tmp_path: Path) -> Job:
-    config = load(None, of_release(tmp_path, hospital_files(tmp_path, 5)))
-    folder = ReleaseFolder(config.output, "r")
-    spec = ReleaseSpec(config.method, config.method_params, "r", KEY, config.noise_digest)
-    manifest = manifest_of(config, BEGUN, version())
-    target = Target(spec, folder, manifest, config.formats, config.parts)
-    dead_letter = DeadLetter(str(tmp_path / "rejects"), config.largest_error_ratio)
-    return Job(source_of(config), dead_letter, target, config.shards)
+    plan = read_plan(None, of_release(tmp_path, hospital_files(tmp_path, 5)))
+    folder = ReleaseFolder(plan.keys.output, "r")
+    spec = ReleaseSpec(plan.method.name, plan.params, "r", KEY, plan.noise_digest)
+    manifest = manifest_of(plan, BEGUN, version())
+    target = Target(spec, folder, manifest, plan.keys.formats, plan.keys.parts)
+    dead_letter = DeadLetter(str(tmp_path / "rejects"), plan.max_error_ratio)
+    return Job(source_of(plan), dead_letter, target, plan.keys.shards)
 
 
 def build_window(pipeline: beam.Pipeline, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from tests.support.ledgers import in_memory
 from tests.support.tiers import few_examples
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import resolve
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import case_registry
 from tracecloak.pipelines.ledger.entries import Reservation
@@ -77,20 +78,20 @@ class World:
         key.write_text("b0" * 32)  # which cases of an individual are chosen depends on it
         columns = {} if max_cases is None else {"individual_id": "person"}
         cap = {} if max_cases is None else {"max_cases_per_individual": max_cases}
-        self._config = ReleaseConfig.model_validate({
+        self._plan = resolve(ReleaseConfig.model_validate({
             "log": ["lake"], "output": self._output, "key_store": str(folder / "keys"),
             "schedule": SCHEDULE, "book_key": f"file:{key}", "release_id": "r", "columns": columns,
             "method": method["method"],
             "params": {**{k: v for k, v in method.items() if k != "method"}, **cap},
-        })  # fmt: skip
+        }))  # fmt: skip
         self._keys: dict[str, str] = {}
         self._n_keys = 0
 
     def _window(self, number: int) -> ReleasedWindow:
-        schedule = self._config.made_schedule
+        schedule = self._plan.schedule
         assert schedule is not None
-        named = self._config.model_copy(update={"window": schedule.numbered(number).label})
-        found = released_window(named, self._store, self._ledger)
+        plan = self._plan.of_window(schedule.numbered(number))
+        found = released_window(plan, self._store, self._ledger)
         assert found is not None
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 
-from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.release.values import Extension, Run
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.transforms.batch.job import Job
@@ -24,5 +24,5 @@ class LotConcern(Extension):
         self._lot = (read_if_there(path) or b"").decode()
         return job
 
-    def described(self, config: ReleaseConfig, manifest: ReleaseManifest) -> ReleaseManifest:
+    def described(self, plan: ReleasePlan, manifest: ReleaseManifest) -> ReleaseManifest:
         return replace(manifest, noted={**manifest.noted, "lot": self._lot})

@@ -25,7 +25,7 @@ from tests.support.lake_tables import (
     source,
 )
 from tracecloak.pipelines.configuration.config import load_log
-from tracecloak.pipelines.configuration.source import source_of
+from tracecloak.pipelines.configuration.plan import source_of
 from tracecloak.pipelines.keys.receipts import snapshot_of
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.transforms.lakes import delta
