@@ -116,7 +116,7 @@ def _kept(
 
         def set_to(target: Mapping[str, KnownLog]) -> None:
             made = {name: log.to_json() for name, log in target.items()}
-            store.append(None, made[names[0]] if len(names) == 1 else made)
+            store.write(state.state, made[names[0]] if len(names) == 1 else made)
 
         yield {name: KnownLog.from_json(known[name]) for name in names if name in known}, set_to
 

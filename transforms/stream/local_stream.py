@@ -104,7 +104,9 @@ class LocalState:
         self._key = key.derive(b"stream state")
         self._kind = kind
         self._head: dict[str, Any] = {}
+        # What the file has, by the name of its part; and the messages that are in the journal.
         self._written: dict[str, Any] = {}
+        self._journal: tuple[CaseEvents, ...] = ()
 
     @property
     def exists(self) -> bool:
@@ -129,7 +131,7 @@ class LocalState:
                 "PRIMARY KEY (kind, number)) WITHOUT ROWID"
             )
             self._head = {"version": _VERSION, "source": source, "parts": {}, "unsent": []}
-            self._written = {}
+            self._written, self._journal = {}, ()
             self._write_state(state, {})
         os.replace(fresh, self._path)
         sync_folder(self._path.parent)
@@ -148,22 +150,20 @@ class LocalState:
         with self._connected(self._path, is_read_only):
             yield self._read(source)
 
-    def append(self, events: CaseEvents | None, positions: Mapping[str, Any]) -> None:
-        """Adds a batch of messages, or none; both are on the disk when this returns."""
-        with self._committing():
-            if events is not None and events.n_events:
-                first, n = self._head["journal"]
-                self._put("journal", first + n, encode(events))
-                self._head["journal"] = [first, n + 1]
-            self._head["positions"] = dict(positions)
-            self._put_head()
-
-    def replace(
-        self, state: StreamState, positions: Mapping[str, Any], decided: Sequence[DecidedStep]
+    def write(
+        self,
+        state: StreamState,
+        positions: Mapping[str, Any],
+        decided: Sequence[DecidedStep] = (),
     ) -> None:
-        """Writes a state that has all messages so far, and the releases of steps.
+        """Writes what has changed of a state, and the releases of steps; all is on the disk then.
 
-        All of it is on the disk when this returns.
+        A batch of messages that came is added to the journal, where nothing else has changed.
+
+        Args:
+            state: It has all messages so far.
+            positions: Behind these messages.
+            decided: The steps that were decided since the last writing.
         """
         with self._committing():
             for one in decided:
@@ -205,9 +205,13 @@ class LocalState:
             del self._head["parts"][name], self._written[name]
         for number in range(self._head.get("n_past", 0), len(state.past)):
             self._put("past", number, encode(state.past[number]))
-        self._drop("journal", 0, _LAST)
-        for number, events in enumerate(state.pending):
+        n_there = len(self._journal)
+        if (self._head.get("journal"), self._journal) != ([0, n_there], state.pending[:n_there]):
+            self._drop("journal", 0, _LAST)
+            n_there = 0
+        for number, events in enumerate(state.pending[n_there:], n_there):
             self._put("journal", number, encode(events))
+        self._journal = state.pending
         self._head |= {
             "positions": dict(positions),
             "n_past": len(state.past),
@@ -248,6 +252,7 @@ class LocalState:
             digest=bytes.fromhex(head["digest"]),
             n_late=head["n_late"],
         )
+        self._journal = state.pending
         self._written = {"opened": state.opened, "counted": state.counted}
         self._written |= {_CLOSED + name: run for name, run in state.opened.closed.runs.items()}
         decided = (
@@ -500,11 +505,7 @@ class LocalStream:
         warn_of_times_ahead(keyed.ahead_us)
         after = self.stream.take(self._state, keyed)
         positions = dict(source.positions)
-        n_pending = self._state.n_pending + keyed.n_events
-        if after.opened is self._state.opened and after.n_pending == n_pending:
-            self.store.append(keyed, positions)
-        else:
-            self.store.replace(after, positions, ())
+        self.store.write(after, positions)
         self._state, self._positions, self._pulled = after, positions, None
         source.let_go(pulled)
 
@@ -518,7 +519,7 @@ class LocalStream:
         self.standing.complete_us = None if complete_us < 0 else complete_us
         after, decided = self.stream.advance(self._state, complete_us)
         if after is not self._state:
-            self.store.replace(after, self._positions, decided)
+            self.store.write(after, self._positions, decided)
             if after.n_late > self._state.n_late and self._late.is_due():
                 _OPERATOR.warning("cases were complete too late for their step, and do not count")
             self._state = after

@@ -71,7 +71,7 @@ def run_once(config: StreamConfig, folder: Path, is_topic: bool) -> None:
 # The head is the last that a transaction of a state writes; of a key store these are the note, the
 # key, and the state behind it.
 LASTING: Sequence[tuple[Any, Sequence[str]]] = (
-    (LocalState, ("create", "append", "replace", "sent", "_put_head")),
+    (LocalState, ("create", "write", "sent", "_put_head")),
     (step_sinks, ("rename",)), (Appending, ("send",)), (Ledger, ("note_step",)),
     (KeyStore, ("note_step", "commit", "remove")),
     (Script, ("let_go",)), (Acknowledged, ("let_go",)),

@@ -78,15 +78,15 @@ def test_positions_are_kept_where_no_message_came(
 def test_the_state_is_synchronous_and_only_its_owner_reads_it(tmp_path: Path) -> None:
     config = stream_config(tmp_path)
     modes: list[Any] = []
-    original = LocalState.append
+    original = LocalState.write
 
-    def append(self: LocalState, *arguments: Any) -> None:
+    def write(self: LocalState, *arguments: Any) -> None:
         for pragma in ("synchronous", "journal_mode"):
             modes.extend(self._database.execute(f"PRAGMA {pragma}").fetchone())
         original(self, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LocalState, "append", append)
+        patch.setattr(LocalState, "write", write)
         run_script(config, script(), until=2)
     assert set(modes) == {2, b"wal"}  # 2: FULL
     path = state_of(tmp_path)

@@ -41,8 +41,8 @@ def kept_positions(
         if given is not None:
             parts = epoch.product, config.name, key, config.rule, identities
             store.create(RunningStream(*parts).begin(), source)
-            with store.opened(source):
-                store.append(None, given)
+            with store.opened(source) as kept:
+                store.write(kept.state, given)
         with store.opened(source) as kept:
             return kept.positions
 
