@@ -193,7 +193,7 @@ def _asked(setting: Setting) -> Reservation | None:
 
         if setting.store.receipt(setting.output, stream.name.both) is not None:
             return None
-        return reservation_of_epoch(stream, stream.made_product(), _NO_KEY)
+        return reservation_of_epoch(stream, _NO_KEY)
     assert release is not None
     from tracecloak.pipelines.release.values import reservation_of
     from tracecloak.pipelines.release.window import known_scope

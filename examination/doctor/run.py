@@ -131,7 +131,7 @@ def check_configuration_file(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether the configuration can be released at all, by what is public."""
     release, stream = setting.release, setting.stream
     if stream is not None:
-        product = stream.made_product()
+        product = stream.step_product
         yield "ok", f"a stream of {stream.product}, with {product.guarantee().kind} promise"
         return
     assert release is not None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import cached_property
 from itertools import chain
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import pydantic
 from pydantic import Field
@@ -331,6 +332,13 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
                 logs = [n for n, k in STREAM_PRODUCTS.items() if form in possible_forms(k.released)]
                 raise ValueError(f"formats: {form} is for product {' or '.join(logs)}")
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Returns a copy, for which all that follows from the keys is computed anew."""
+        copied = super().model_copy(update=update, deep=deep)
+        for name in copied.__dict__.keys() - type(self).model_fields.keys():
+            del copied.__dict__[name]
+        return copied
+
     @property
     def sources(self) -> tuple[StreamConfig, ...]:
         """This configuration for each topic or subscription that it reads, with the keys of it."""
@@ -371,14 +379,14 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
             return None
         return KafkaTopic.parse(topic, self.kafka_properties, self.kafka_token)
 
-    @property
+    @cached_property
     def cap(self) -> CaseCap | None:
         """How many cases of an individual count, who is the unit then; None: the case is."""
         if self.columns.individual_id is None:
             return None
         return CaseCap(self.max_cases_per_individual or 1, self.guarantee == "w_event")
 
-    @property
+    @cached_property
     def params(self) -> Params:
         """The checked parameters of what is published.
 
@@ -395,8 +403,9 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
         except pydantic.ValidationError as error:
             raise usage_error(error, f"product {self.product}", kind.model_fields) from None
 
-    def made_product(self) -> StepProduct:
-        """Returns what is published.
+    @cached_property
+    def step_product(self) -> StepProduct:
+        """What is published.
 
         Raises:
             UsageError: A parameter is unknown or out of range.
@@ -404,7 +413,7 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
         kind: Any = STREAM_PRODUCTS.named(self.product)
         return kind(self.params, self.since) if self.since else kind(self.params)
 
-    @property
+    @cached_property
     def rule(self) -> ClosingRule:
         """When a case closes.
 
@@ -428,7 +437,7 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
             self.cap,
         )
 
-    @property
+    @cached_property
     def layouts(self) -> tuple[MessageFormat, ...]:
         """Where a message of each of `sources` says what.
 
@@ -481,7 +490,7 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
         grown._begun, grown._since = begun, since
         return grown
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Digest of all that determines what is published beside input, key and versions.
 
@@ -512,12 +521,12 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
             given.pop("formats", None)
         return config_digest(given)
 
-    @property
+    @cached_property
     def noise_digest(self) -> str:
         """Digest of that and of the version of the product: what the noise is bound to."""
         return noise_digest(self.digest, STREAM_PRODUCTS[self.product].version, self.since)
 
-    @property
+    @cached_property
     def explicit(self) -> StreamConfig:
         """This configuration with the clip that holds, whether it is given or not."""
         params = self.params
@@ -525,7 +534,7 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
             return self
         return self.model_copy(update={"l2_clip": Decimal(decimal_text(params.clip))})
 
-    @property
+    @cached_property
     def name(self) -> StreamName:
         """What the stream is called, and where its steps lie."""
         return StreamName(self.release_id, self.epoch, self.noise_digest, self.start, self.period)
@@ -571,7 +580,7 @@ def load_stream(path: str | None, flags: Mapping[str, object]) -> StreamConfig:
         config = StreamConfig(**body)
     except pydantic.ValidationError as error:
         raise usage_error(error, known=stream_keys()) from None
-    _ = config.made_product(), config.rule, config.layouts  # checked before anything else happens
+    _ = config.step_product, config.rule, config.layouts  # checked before anything else happens
     return config
 
 

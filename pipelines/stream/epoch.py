@@ -12,13 +12,13 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import decimal_text, total
-from tracecloak.anonymizers.streams.steps import StepProduct
 from tracecloak.pipelines.budget.draw_guard import DrawGuard, draw_guard_of
 from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
 from tracecloak.pipelines.budget.registry import ledger_state
@@ -130,9 +130,7 @@ def resumed_config(
 
     if begun.horizon != config.horizon:
         charged, anew = (
-            "epsilon {} with delta {}".format(
-                *map(decimal_text, total(one.made_product().spends()))
-            )
+            "epsilon {} with delta {}".format(*map(decimal_text, total(one.step_product.spends())))
             for one in (begun, config)
         )
         raise refused(
@@ -160,7 +158,7 @@ def resumed_config(
             "Leave the new names out",
         )
     grown = config.grown(begun, since)
-    if grown.made_product().spends() != begun.made_product().spends():
+    if grown.step_product.spends() != begun.step_product.spends():
         raise refused("more names would need other noise than was paid for", "Leave them out")
     return grown
 
@@ -279,25 +277,38 @@ class Epoch:
 
     Attributes:
         config: What is published, of what.
-        product: The product that the configuration asks for.
         keys: (key of the epoch's noise, key of identities).
-        manifest: What the stream says of itself.
-        private: Folder of the operator, beside the keys.
-        workplace: Where files are written before they appear, see `step_sinks.write_whole`.
-        rejected: The folder in which messages that cannot be read are listed.
-        steps: Where what each step releases is kept.
         noted: What ledger and receipt note of its steps.
+        private: Folder of the operator, beside the keys.
     """
 
     config: StreamConfig
-    product: StepProduct
     keys: tuple[KeyReference, KeyReference]
-    manifest: ReleaseManifest
-    private: str
-    workplace: str
-    rejected: str
-    steps: KeptSteps
     noted: NotedSteps
+    private: str
+
+    @cached_property
+    def manifest(self) -> ReleaseManifest:
+        """What the stream says of itself."""
+        return manifest_of(self.config, self.noted.gate.key_fingerprint)
+
+    @property
+    def workplace(self) -> str:
+        """Where files are written before they appear, see `step_sinks.write_whole`."""
+        config = self.config
+        output = config.place[0]
+        return epoch_workplace(output, config.release_id, config.epoch, config.staging_area)
+
+    @property
+    def rejected(self) -> str:
+        """The folder in which messages that cannot be read are listed."""
+        return self.config.dead_letter or self.private
+
+    @property
+    def steps(self) -> KeptSteps:
+        """Where what each step releases is kept."""
+        place = FileSystems.join(self.private, "decisions")
+        return KeptSteps(place, self.config.step_product.released)
 
     @property
     def sinks(self) -> list[Sink]:
@@ -326,7 +337,7 @@ class Epoch:
         place = FileSystems.join(
             self.config.folder, f"product={self.config.product}", f"view={self.config.view}"
         )
-        ending = self.product.released.json_ending
+        ending = self.config.step_product.released.json_ending
         (listing,) = FileSystems.match([FileSystems.join(place, f"step-*{ending}")])
         numbers = (_STEP.search(one.path) for one in listing.metadata_list)
         return max((int(number[1]) for number in numbers if number is not None), default=None)
@@ -338,7 +349,7 @@ class Epoch:
             store = self.noted.gate.store()
             receipt = store.receipt(*self.config.place)
             return receipt is not None and receipt not in store.receipts(".key")
-        return self.last_published == self.product.horizon - 1
+        return self.last_published == self.config.horizon - 1
 
     def send_last(self) -> None:
         """Sends the last step once more to all that get it, as its job may not have come so far.
@@ -349,7 +360,7 @@ class Epoch:
             RetryLater: One of them takes nothing now.
             TracecloakError: One refuses it, or the kept step was changed.
         """
-        last = self.steps.of(self.product.horizon - 1, self.keys[0].resolve())
+        last = self.steps.of(self.config.horizon - 1, self.keys[0].resolve())
         if last is not None:
             for sink in (*self.sinks, *step_sinks(self.config)):
                 sink.send(last.released)
@@ -373,7 +384,7 @@ class Epoch:
         Raises:
             KeyStoreError: The key store cannot be used.
         """
-        self.noted.end(self.product.horizon - 1)
+        self.noted.end(self.config.horizon - 1)
         remove_folder(self.steps.folder)
 
     def last_decided(self, ledger: Ledger | None = None) -> int | None:
@@ -417,11 +428,11 @@ def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> 
     with store.alone(*config.place):
         config, keys = _paid(config, store, ledger, clock)
         keyed_release = *config.place, keys[0].resolve().fingerprint
-        private = store.operator_folder(*config.place)
-        epoch = epoch_of(config, keys, draw_guard_of(store, keyed_release, ledger.url), private)
+        noted = NotedSteps(draw_guard_of(store, keyed_release, ledger.url))
+        epoch = Epoch(config, keys, noted, store.operator_folder(*config.place))
         remove_folder(epoch.workplace)  # a run that was cut off may have left some of a file
         _write_manifest(epoch)
-        for line in explained(config, epoch.product):
+        for line in explained(config):
             _LOG.info("%s", line)
         _LOG.info("findings in the messages are for the operator alone, in %s", epoch.rejected)
         if config.runner != LOCAL and epoch.is_spent:  # nobody was there to note the end
@@ -436,29 +447,9 @@ def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> 
             epoch.end()
 
 
-def epoch_of(
-    config: StreamConfig, keys: tuple[KeyReference, KeyReference], gate: DrawGuard, private: str
-) -> Epoch:
-    """Returns an epoch that was paid for; makes and writes nothing.
-
-    Args:
-        config: What is published, of what.
-        keys: (key of the epoch's noise, key of identities).
-        gate: Of the epoch.
-        private: Folder of the operator.
-    """
-    product, rejected = config.made_product(), config.dead_letter or private
-    manifest = manifest_of(config, product, gate.key_fingerprint)
-    stage = epoch_workplace(gate.output, config.release_id, config.epoch, config.staging_area)
-    steps = KeptSteps(FileSystems.join(private, "decisions"), product.released)
-    noted = NotedSteps(gate)
-    return Epoch(config, product, keys, manifest, private, stage, rejected, steps, noted)
-
-
-def manifest_of(
-    config: StreamConfig, product: StepProduct, key_fingerprint: str
-) -> ReleaseManifest:
+def manifest_of(config: StreamConfig, key_fingerprint: str) -> ReleaseManifest:
     """Returns what a stream says of itself; nothing of it was counted on the input."""
+    product = config.step_product
     names = (
         "product", "view", "sliding_steps", "epsilon", "delta", "max_cases", "vocabulary",
         "max_trace_length", "l2_clip", "guarantee", "w_event_steps", "max_cases_per_individual",
@@ -486,7 +477,7 @@ def manifest_of(
         params=params,
         guarantee=replace(
             guarantee,
-            not_covered=(*guarantee.not_covered, *counted_again(config, product), restarted),
+            not_covered=(*guarantee.not_covered, *counted_again(config), restarted),
         ),
         operations=product.operations,
         spends=tuple(part.to_json() for part in product.spends()),
@@ -498,18 +489,18 @@ def manifest_of(
     )
 
 
-def explained(config: StreamConfig, product: StepProduct) -> tuple[str, ...]:
+def explained(config: StreamConfig) -> tuple[str, ...]:
     """Returns what each step publishes, at which error, and how often a case counts."""
-    again = counted_again(config, product) or (
+    again = counted_again(config) or (
         "A closed case is remembered until the horizon ends, which takes 24 bytes: it counts once, "
         "however long it is silent before more of it comes.",
     )
-    return (*product.explain(), *again)
+    return (*config.step_product.explain(), *again)
 
 
-def counted_again(config: StreamConfig, product: StepProduct) -> tuple[str, ...]:
+def counted_again(config: StreamConfig) -> tuple[str, ...]:
     """Returns what it costs that closed cases are forgotten before the horizon ends, if so."""
-    n_times, gap = config.rule.most_counts(product.horizon)
+    n_times, gap = config.rule.most_counts(config.horizon)
     if config.tombstone is None or n_times == 1:
         return ()
     again = (
@@ -521,7 +512,7 @@ def counted_again(config: StreamConfig, product: StepProduct) -> tuple[str, ...]
             f"{again}; of an individual no more cases count than max_cases_per_individual allows, "
             "so that costs the individual nothing.",
         )
-    epsilon, delta = product.repeated(n_times, gap)
+    epsilon, delta = config.step_product.repeated(n_times, gap)
     shown = math.ceil(epsilon * 100) / 100
     return (
         f"{again}: for such a case epsilon {shown:g} with delta {float(delta):.3g} holds, and not "
@@ -531,7 +522,7 @@ def counted_again(config: StreamConfig, product: StepProduct) -> tuple[str, ...]
 
 def _write_manifest(epoch: Epoch) -> None:
     """Writes manifest and statement when an epoch begins, and when its vocabulary has grown."""
-    config, product, manifest = epoch.config, epoch.product, epoch.manifest
+    config, manifest = epoch.config, epoch.manifest
     path = FileSystems.join(config.folder, MANIFEST_NAME)
     if FileSystems.exists(path) and not config.since:
         return
@@ -541,14 +532,14 @@ def _write_manifest(epoch: Epoch) -> None:
             "epoch": config.epoch,
             "start_us": config.start,
             "period_us": config.period,
-            "n_steps": product.horizon,
+            "n_steps": config.horizon,
             **({"vocabulary_since": config.since} if config.since else {}),
-            "explained": list(explained(config, product)),
+            "explained": list(explained(config)),
             "runner": config.runner,
             "runner_facts": list(RUNNERS.get(config.runner, ())),
         },
     }
-    has_counts = not product.released.has_log
+    has_counts = not config.step_product.released.has_log
     statement = publishable_statement(manifest, has_error_bars=has_counts).encode()
     write_whole(FileSystems.join(config.folder, STATEMENT_NAME), statement, epoch.workplace)
     text = json.dumps(body, indent=2, ensure_ascii=False) + "\n"
@@ -584,7 +575,7 @@ def _paid(
     key = store.reserve(*place, "", config.digest, _origin(config))
     fingerprint = key.resolve().fingerprint
     try:
-        ledger.reserve(reservation_of_epoch(config, config.made_product(), fingerprint))
+        ledger.reserve(reservation_of_epoch(config, fingerprint))
     except (UsageError, BudgetExhausted, MadeByAnother):
         if is_new:  # nothing was charged to it or drawn with it
             store.forget(*place)
@@ -597,10 +588,9 @@ def _paid(
     return config, (key, identities)
 
 
-def reservation_of_epoch(
-    config: StreamConfig, product: StepProduct, key_fingerprint: str
-) -> Reservation:
+def reservation_of_epoch(config: StreamConfig, key_fingerprint: str) -> Reservation:
     """Returns what an epoch takes from its account, for all of its steps together."""
+    product = config.step_product
     spends = product.spends()
     epsilon, delta = total(spends)
     guarantee = product.guarantee()
@@ -644,7 +634,7 @@ def check_goes_on(
     """
     output, both = config.place
     config = resumed_config(config, store, clock)
-    product, epoch = config.made_product(), f"epoch {config.epoch!r} of {config.release_id!r}"
+    epoch = f"epoch {config.epoch!r} of {config.release_id!r}"
     states = ledger.states(output, both)
     if ledger_state(states, None) == "withdrawn":
         raise UsageError(
@@ -661,7 +651,7 @@ def check_goes_on(
             f"{epoch} was begun with another configuration; begin another epoch, which is another "
             "spend"
         )
-    if key == "ended" and last_step == product.horizon - 1:
+    if key == "ended" and last_step == config.horizon - 1:
         raise spent_error(config)
     if begun is None and last_step is not None:
         raise TracecloakError(
@@ -687,7 +677,7 @@ def check_goes_on(
         from tracecloak.pipelines.ledger.caps import is_charged
 
         fingerprint = _NO_KEY if begun is None else begun.key_fingerprint
-        is_charged(states, reservation_of_epoch(config, product, fingerprint))
+        is_charged(states, reservation_of_epoch(config, fingerprint))
     return config, begun is None
 
 
@@ -704,7 +694,8 @@ def begun_epoch(config: StreamConfig, store: KeyStore, ledger: Ledger) -> Epoch 
     key = store.own_key(store.reserved(output, name))
     identities = store.own_key(store.reserved(output, identities_name(config)))
     gate = DrawGuard(str(store.path / "releases" / "gate"), output, name, key.fingerprint)
-    return epoch_of(config, (key, identities), gate, store.operator_folder(output, name))
+    private = store.operator_folder(output, name)
+    return Epoch(config, (key, identities), NotedSteps(gate), private)
 
 
 def spent_error(config: StreamConfig) -> BudgetExhausted:
@@ -716,7 +707,7 @@ def spent_error(config: StreamConfig) -> BudgetExhausted:
 
 
 def _origin(config: StreamConfig) -> Origin:
-    product = config.made_product()
+    product = config.step_product
     return Origin(
         product.version,
         staging_area=config.staging_area,

@@ -37,7 +37,7 @@ from tracecloak.transforms.stream.local_stream import (
     LocalState,
     LocalStream,
     Sink,
-    outdated_state_error,
+    check_has_decided,
 )
 from tracecloak.transforms.stream.sources import (
     DIGEST_PURPOSE,
@@ -128,7 +128,7 @@ def run_epoch(
     """
     config, standing = epoch.config, standing or StreamStatus()
     key, identities = (reference.resolve() for reference in epoch.keys)
-    stream = RunningStream(epoch.product, config.name, key, config.rule, identities)
+    stream = RunningStream(epoch.config.step_product, config.name, key, config.rule, identities)
     with opened_state(epoch, source_name, stream) as (store, state_file):
         if state_file is None:  # nothing is left to draw or to write
             epoch.noted.end(stream.horizon - 1)
@@ -179,19 +179,19 @@ def opened_state(
         TracecloakError: The state is gone, older than what was decided, damaged, of another version
             or of another source.
     """
-    store = LocalState(epoch.state_path, epoch.keys[0].resolve(), epoch.product.released)
+    store = LocalState(
+        epoch.state_path, epoch.keys[0].resolve(), epoch.config.step_product.released
+    )
     decided = epoch.last_decided(ledger)
     if not store.exists:
-        is_over = epoch.last_published == epoch.product.horizon - 1
-        if decided is not None and not is_over:
-            raise outdated_state_error(str(epoch.state_path), decided, None)
+        is_over = epoch.last_published == epoch.config.step_product.horizon - 1
+        check_has_decided(str(epoch.state_path), None if is_over else decided, None)
         if stream is None or is_over:
             yield store, None
             return
         store.create(stream.begin(), source)
     with store.opened(source, is_read_only=ledger is not None) as kept:
-        if decided is not None and decided >= kept.state.next_step:
-            raise outdated_state_error(str(epoch.state_path), decided, kept.state.next_step)
+        check_has_decided(str(epoch.state_path), decided, kept.state.next_step)
         yield store, kept
 
 

@@ -291,7 +291,7 @@ def lineage_sent(config: StreamConfig, to: str) -> Iterator[Callable[[Kind, str 
             _topic_address(one.input_topic or one.input_subscription) for one in config.sources
         ),
         method=f"stream of {config.product}",
-        guarantee=config.made_product().guarantee(),
+        guarantee=config.step_product.guarantee(),
         began_us=now_us(),
         begin_us=config.start,
         end_us=config.start + config.horizon * config.period,

@@ -108,7 +108,7 @@ def _kept(
         yield logs, lambda target: epoch.logs.keep(number + 1, target)
         return
     key, _ = (reference.resolve() for reference in epoch.keys)
-    store = LocalState(epoch.state_path, key, epoch.product.released)
+    store = LocalState(epoch.state_path, key, epoch.config.step_product.released)
     if not store.exists:
         raise UsageError("this epoch has no state on this machine, so it has no positions")
     with store.opened(", ".join(names)) as state:

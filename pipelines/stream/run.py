@@ -54,7 +54,7 @@ from tracecloak.transforms.stream.beam_stages import (
     PublishSteps,
     ReleaseSteps,
 )
-from tracecloak.transforms.stream.local_stream import outdated_state_error
+from tracecloak.transforms.stream.local_stream import check_has_decided
 from tracecloak.transforms.stream.read_kafka import ReadKafka
 from tracecloak.transforms.stream.step_sinks import RejectSink, SendSteps, WriteRejects
 from tracecloak.transforms.stream.stream_status import StreamStatus
@@ -235,11 +235,11 @@ def build_stream(
     noise, identities = epoch.keys
     decoded = _decoded(pipeline, source, epoch)
     n_shards = config.shards or (1 if config.runner == FED else DEFAULT_SHARDS)
-    assemble = AssembleCases(rule, identities, epoch.product.horizon, n_shards)
+    assemble = AssembleCases(rule, identities, epoch.config.step_product.horizon, n_shards)
     closed = decoded[EVENTS] | "AssembleCases" >> assemble
     begun = pipeline | "Begin" >> beam.Create([None])
     release = ReleaseSteps(
-        epoch.product,
+        epoch.config.step_product,
         rule,
         config.name,
         noise,
@@ -440,12 +440,9 @@ def check_kept(epoch: Epoch, ledger: Ledger | None = None) -> None:
             f"this epoch has its state in {epoch.state_path}, which runner {LOCAL} goes on with: "
             "name that runner, or begin another epoch, which is another spend"
         )
-    steps, decided = epoch.steps, epoch.last_decided(ledger)
-    last_kept = steps.last()
-    if decided is not None and (last_kept is None or last_kept < decided):
-        raise outdated_state_error(
-            steps.folder, decided, None if last_kept is None else last_kept + 1
-        )
+    last_kept = epoch.steps.last()
+    next_step = None if last_kept is None else last_kept + 1
+    check_has_decided(epoch.steps.folder, epoch.last_decided(ledger), next_step)
 
 
 def _following(epoch: Epoch, standing: StreamStatus) -> AbstractContextManager[None]:

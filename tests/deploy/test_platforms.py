@@ -215,7 +215,7 @@ def test_tracecloak_takes_every_configuration(tmp_path: Path) -> None:
         flags: dict[str, str] = {}
         if kind == "stream":
             made = load_stream(str(path), flags)
-            assert made.made_product().explain()
+            assert made.step_product.explain()
             assert made.ledger is not None and made.ledger.startswith("postgresql+psycopg://")
         else:
             flags = {"window": "2027-01"} if kind == "windows" else {"release_id": "r"}

@@ -169,7 +169,7 @@ class StreamOnFlink:
     def undisturbed(self, earlier: Sequence[Any] = ()) -> dict[int, bytes]:
         """Returns what all steps must be, by the messages of the topic alone: there is no Beam."""
         config, key = self.config, ReleaseKey(SECRET)
-        stream = RunningStream(config.made_product(), config.name, key, config.rule, key)
+        stream = RunningStream(config.step_product, config.name, key, config.rule, key)
         state = stream.begin()
         for topic, layout in zip(self.topics, config.layouts, strict=True):
             messages = [*earlier, *all_messages(topic)]

@@ -344,7 +344,7 @@ def stream_changes() -> Iterator[dict[str, Any]]:
 
 def _is_offered(changes: Mapping[str, Any], folder: Path) -> bool:
     try:
-        stream_config(folder, **changes).made_product()
+        _ = stream_config(folder, **changes).step_product
     except UsageError:
         return False
     return True

@@ -350,16 +350,21 @@ _LAST = (1 << 63) - 1
 _CLOSED = "closed/"
 
 
-def outdated_state_error(path: str, decided: int, next_step: int | None) -> TracecloakError:
-    """Returns the error for a state that does not know of a step that was decided.
+def check_has_decided(path: str, decided: int | None, next_step: int | None) -> None:
+    """Makes sure that a state knows of all steps that were decided.
 
     Args:
-        path: The state, or another place that must have the step.
-        decided: The last step that was decided.
+        path: The state, or another place that must have the steps.
+        decided: The last step that was decided; None: none was.
         next_step: The step that the state would publish next; None: there is no state.
+
+    Raises:
+        TracecloakError: It does not know of them.
     """
+    if decided is None or (next_step is not None and decided < next_step):
+        return
     what = "is not there" if next_step is None else f"goes on with step {next_step}"
-    return TracecloakError(
+    raise TracecloakError(
         f"step {decided} of this epoch was decided, as its files, its receipt or the ledger say, "
         f"and {path}, which must have it, {what}: it was deleted, restored from a copy, or "
         f"belongs to another machine or runner. Cases could count twice, and noise be drawn twice. "

@@ -426,7 +426,7 @@ def test_the_version_of_a_generator_reaches_every_noise_that_it_is_part_of(
     for version in (1, 2):
         monkeypatch.setattr(mine, "version", version, raising=False)
         with pytest.raises(InterruptedError):
-            steps.made_product().publish(0, counted, (), steps.name, release_key(1))
+            steps.step_product.publish(0, counted, (), steps.name, release_key(1))
         made = AnonymizeEventLog("private-log", WITH_MINE["params"], release_id="r")
         drawn.append(made._plan.noise_digest)
         origins.append(_origin(steps))

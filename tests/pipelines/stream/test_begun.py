@@ -168,7 +168,7 @@ def test_another_version_of_its_product_does_not_go_on(
     begin(config)
     store = open_store(config)
     assert not check_goes_on(config, store, open_ledger(config, store))[1]
-    monkeypatch.setattr(type(config.made_product()), "version", 99)
+    monkeypatch.setattr(type(config.step_product), "version", 99)
     with pytest.raises(TracecloakError, match="this build has version 99 of product"):
         check_goes_on(config, store, open_ledger(config, store))
 
@@ -207,16 +207,15 @@ def test_a_memory_that_ends_before_the_horizon_says_what_that_costs(
     changes: dict[str, str], epsilon: float, tmp_path: Path
 ) -> None:
     config = stream_config(tmp_path, **{**WEEKLY, **changes})
-    product = config.made_product()
-    [said] = counted_again(config, product)
+    [said] = counted_again(config)
     assert "in up to 53 steps" in said and "remembered for 7 days" in said
     found = re.search(r"epsilon ([\d.]+) with delta ([\d.e-]+) holds", said)
     assert found is not None
     assert float(found[1]) == pytest.approx(epsilon, rel=0.02)
     assert float(found[2]) >= float(config.delta)
-    assert explained(config, product)[-1] == said
-    guarantee = manifest_of(config, product, "0" * 64).guarantee
+    assert explained(config)[-1] == said
+    guarantee = manifest_of(config, "0" * 64).guarantee
     assert {said, *NOT_COVERED_BY_STREAMS} < set(guarantee.not_covered)
     if config.product != "variants":  # for an individual it costs nothing
         config = stream_config(tmp_path, **{**WEEKLY, **changes}, individual_id="person")
-        assert "epsilon" not in counted_again(config, config.made_product())[0]
+        assert "epsilon" not in counted_again(config)[0]

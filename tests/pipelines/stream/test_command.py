@@ -189,7 +189,7 @@ def test_the_schema_of_the_file_takes_what_the_code_takes(
 
 def test_a_default_clip_is_in_the_manifest_where_it_holds(tmp_path: Path) -> None:
     default = load_stream(None, given(tmp_path, max_trace_length="12"))
-    manifest = manifest_of(default, default.made_product(), "k")
+    manifest = manifest_of(default, "k")
     assert manifest.params["l2_clip"] == "4.2"
     for changes in ({"delta": "0"}, {"product": "variants"}, {"product": "log"}):
         if changes.get("product") == "log":

@@ -137,7 +137,7 @@ def test_a_state_that_is_damaged_is_refused(tmp_path: Path) -> None:
         path, before = state_of(tmp_path), steps_of(config)
         whole = path.read_bytes()
         with paid_epoch(config) as epoch:
-            state = LocalState(path, epoch.keys[0].resolve(), epoch.product.released)
+            state = LocalState(path, epoch.keys[0].resolve(), epoch.config.step_product.released)
         for statements in damages(path):
             path.write_bytes(whole)
             with contextlib.closing(sqlite3.connect(path)) as rows, rows:

@@ -37,9 +37,9 @@ def kept_positions(
     """The positions in the state, which is made first with those that are given."""
     with paid_epoch(config) as epoch:
         key, identities = (reference.resolve() for reference in epoch.keys)
-        store = LocalState(epoch.state_path, key, epoch.product.released)
+        store = LocalState(epoch.state_path, key, epoch.config.step_product.released)
         if given is not None:
-            parts = epoch.product, config.name, key, config.rule, identities
+            parts = epoch.config.step_product, config.name, key, config.rule, identities
             store.create(RunningStream(*parts).begin(), source)
             with store.opened(source) as kept:
                 store.write(kept.state, given)
