@@ -134,13 +134,9 @@ class ClosingRule:
         """Returns the first microsecond of a step."""
         return self.origin_us + step * self.period_us
 
-    def begun(self, time_us: int) -> int:
-        """Returns where the step with a moment begins."""
-        return self.step_start((time_us - self.origin_us) // self.period_us)
-
     def step_end(self, time_us: int) -> int:
         """Returns where the step with a moment ends: the first microsecond of the next step."""
-        return self.begun(time_us) + self.period_us
+        return self.step_start((time_us - self.origin_us) // self.period_us + 1)
 
     def release_time(self, step: int) -> int:
         """Returns when a step takes no more cases."""
@@ -171,9 +167,9 @@ class ClosingRule:
         gap = max(self.tombstone_us // self.period_us, 1)
         return 1 + (horizon - 1) // gap, gap
 
-    def earliest_close(self, publish_us: int) -> int:
-        """Returns a bound: no message from then on makes its case close any earlier than this."""
-        return publish_us + self.max_disorder_us
+    def earliest_end(self, publish_us: int) -> int:
+        """Returns where a step ends: no message from then on has its case close in one before."""
+        return self.step_end(publish_us + self.max_disorder_us)
 
     def closing(
         self, offsets: np.ndarray, publish: np.ndarray, is_end: np.ndarray

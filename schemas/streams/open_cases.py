@@ -26,11 +26,6 @@ from tracecloak.schemas.streams.closing_rule import ClosingRule
 # Keys of two words, uint64[n, 2], in the order of both: found by bisection, without any text.
 
 
-def order_of_keys(keys: np.ndarray) -> np.ndarray:
-    """Returns int64[n], the rows in the order of their keys."""
-    return order_by([keys[:, 0]], [keys[:, 1]])
-
-
 def order_by(first: Sequence[np.ndarray], then: Sequence[np.ndarray]) -> np.ndarray:
     """Returns int64[n], what `np.lexsort((*then, *first))` does, where `first` mostly decides.
 
@@ -52,7 +47,7 @@ def order_by(first: Sequence[np.ndarray], then: Sequence[np.ndarray]) -> np.ndar
 
 def distinct(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns (distinct keys in order, a row of each, int64[n] the rank of each row's key)."""
-    order = order_of_keys(keys)
+    order = order_by([keys[:, 0]], [keys[:, 1]])
     ordered = keys[order]
     is_new = np.ones(len(keys), bool)
     is_new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
@@ -123,11 +118,6 @@ class ClosedKeys:
     def none(cls) -> ClosedKeys:
         """Returns that no case has closed."""
         return cls({})
-
-    @property
-    def n_kept(self) -> int:
-        """Number of keys in all runs."""
-        return sum(len(run.keys) for run in self.runs.values())
 
     def until(self, keys: np.ndarray) -> np.ndarray:
         """Returns int64[n], up to when each case stays closed; NOT_YET_US where none is kept."""
@@ -349,17 +339,6 @@ class OpenCases:
         """Number of events that are kept."""
         return len(self.publish)
 
-    def next_step_end(self, rule: ClosingRule, first_us: int | None) -> int:
-        """Returns a moment: no case closes in a step that ends before it; FOREVER_US: none does.
-
-        Args:
-            rule: When a case closes.
-            first_us: When the first message was published that is not added yet; None: none is.
-        """
-        moments = [] if first_us is None else [rule.earliest_close(first_us)]
-        moments += [int(self.closes.min())] if len(self.closes) else []
-        return rule.step_end(min(moments)) if moments else FOREVER_US
-
     @cached_property
     def lengths(self) -> np.ndarray:
         """int64[n_cases], events kept of each case."""
@@ -408,7 +387,7 @@ class OpenCases:
         is_other[old] = False
         others = np.flatnonzero(is_other)
         merged = np.concatenate([self.keys[others], keys])
-        order = order_of_keys(merged)
+        order = order_by([merged[:, 0]], [merged[:, 1]])
         starts = np.concatenate([self.offsets[others], self.n_events + offsets[:-1]])[order]
         lengths = np.concatenate([self.lengths[others], np.diff(offsets)])[order]
         gathered = ranges(starts, lengths)
@@ -480,7 +459,7 @@ class OpenCases:
             by the source's order, and by the hash of their ids; a time after the publishing is cut
             to it. Where messages were late, a step comes again, with other cases.
         """
-        boundary = rule.begun(complete_until)
+        boundary = rule.step_end(complete_until) - rule.period_us
         is_over = self.closes < boundary
         over, stay = np.flatnonzero(is_over), np.flatnonzero(~is_over)
         step = rule.step_of(self.closes[over])

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
-from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
+from tracecloak.schemas.streams.open_cases import FOREVER_US, CaseEvents, OpenCases
 
 # --- How many cases of an individual have counted in a stream, so that no more than a cap count. --
 
@@ -175,7 +175,10 @@ class PlacedCases:
 
     def closing_us(self, rule: ClosingRule) -> int:
         """Returns a moment: no case closes in a step that ends before it; FOREVER_US: none does."""
-        return self.opened.next_step_end(rule, self.first_pending_us)
+        first, closes = self.first_pending_us, self.opened.closes
+        ends = [] if first is None else [rule.earliest_end(first)]
+        ends += [rule.step_end(int(closes.min()))] if len(closes) else []
+        return min(ends, default=FOREVER_US)
 
     def merged(self, moment_us: int, rule: ClosingRule, next_step: int) -> Self:
         """Returns the cases with the messages that were published before a moment.

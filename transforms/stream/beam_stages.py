@@ -297,7 +297,7 @@ class _Assemble(beam.DoFn):
         n_waiting += n_events
         # For these messages no case closes any earlier. If they are late that moment is past, and
         # the timer fires at once: whether a late case still counts must not depend on others.
-        tick = self.rule.step_end(self.rule.earliest_close(first))
+        tick = self.rule.earliest_end(first)
         if tick < due:
             timer.set(Timestamp(micros=tick))
             due = tick

@@ -125,14 +125,14 @@ class LocalState:
         for ending in ("", "-wal", "-shm"):  # of a process that died here
             Path(f"{fresh}{ending}").unlink(missing_ok=True)
         os.close(os.open(fresh, os.O_CREAT | os.O_EXCL, 0o600))
-        with self._connected(fresh), self._committing():
+        with self._connected(fresh):
             self._database.execute(
                 "CREATE TABLE record (kind TEXT, number INTEGER, seal BLOB, value BLOB, "
                 "PRIMARY KEY (kind, number)) WITHOUT ROWID"
             )
             self._head = {"version": _VERSION, "source": source, "parts": {}, "unsent": []}
             self._written, self._journal = {}, ()
-            self._write_state(state, {})
+            self.write(state, {})
         os.replace(fresh, self._path)
         sync_folder(self._path.parent)
 
@@ -165,17 +165,52 @@ class LocalState:
             positions: Behind these messages.
             decided: The steps that were decided since the last writing.
         """
+        parts = {"opened": state.opened, "counted": state.counted, "waiting": state.waiting}
+        # The memory of closed cases grows for as long as the stream runs, and hardly changes, so
+        # only the runs that changed are written.
+        parts |= {_CLOSED + name: run for name, run in state.opened.closed.runs.items()}
+        head, n_journal = self._head, len(self._journal)
         with self._committing():
             for one in decided:
                 self._put("unsent", one.step, one.to_kept())
-                self._head["unsent"].append(one.step)
-            self._write_state(state, positions)
+                head["unsent"].append(one.step)
+            for name, value in parts.items():
+                if self._written.get(name) is not value:
+                    data = encode(_to_write(value))
+                    pieces = range(0, len(data), _MOST_BYTES)
+                    for number, at in enumerate(pieces):
+                        self._put(name, number, data[at : at + _MOST_BYTES])
+                    self._drop(name, len(pieces), _LAST)
+                    head["parts"][name], self._written[name] = len(pieces), value
+            for name in head["parts"].keys() - parts.keys():
+                self._drop(name, 0, _LAST)
+                del head["parts"][name], self._written[name]
+            there = head.get("journal"), self._journal
+            if there != ([0, n_journal], state.pending[:n_journal]):
+                self._drop("journal", 0, _LAST)
+                n_journal = 0
+            lists = (
+                ("past", state.past, head.get("n_past", 0)),
+                ("journal", state.pending, n_journal),
+            )
+            for name, values, n_there in lists:
+                for number in range(n_there, len(values)):
+                    self._put(name, number, encode(values[number]))
+            self._journal = state.pending
+            head |= {
+                "positions": dict(positions),
+                "n_past": len(state.past),
+                "journal": [0, len(state.pending)],
+                "next_step": state.next_step,
+                "digest": state.digest.hex(),
+                "n_late": state.n_late,
+            }
+            self._put_head()
 
     def grow(self, kept: Kept, state: StreamState, names: Sequence[str]) -> Kept:
         """Writes the state with the codes of a vocabulary that has grown; returns the content."""
-        with self._committing():
-            self._head |= {"version": _GROWN, "names": list(names), "n_past": 0}
-            self._write_state(state, kept.positions)
+        self._head |= {"version": _GROWN, "names": list(names), "n_past": 0}
+        self.write(state, kept.positions)
         return replace(kept, state=state, names=tuple(names))
 
     def sent(self, step: int) -> None:
@@ -186,41 +221,6 @@ class LocalState:
             self._put_head()
 
     # --- Records ------------------------------------------------------------------------------
-
-    def _write_state(self, state: StreamState, positions: Mapping[str, Any]) -> None:
-        parts = {"opened": state.opened, "counted": state.counted, "waiting": state.waiting}
-        # The memory of closed cases grows for as long as the stream runs, and hardly changes, so
-        # only the runs that changed are written.
-        closed = {_CLOSED + name: run for name, run in state.opened.closed.runs.items()}
-        for name, value in {**parts, **closed}.items():
-            if self._written.get(name) is not value:
-                data = encode(_to_write(value))
-                pieces = [data[at : at + _MOST_BYTES] for at in range(0, len(data), _MOST_BYTES)]
-                for number, piece in enumerate(pieces):
-                    self._put(name, number, piece)
-                self._drop(name, len(pieces), _LAST)
-                self._head["parts"][name], self._written[name] = len(pieces), value
-        for name in self._head["parts"].keys() - parts.keys() - closed.keys():
-            self._drop(name, 0, _LAST)
-            del self._head["parts"][name], self._written[name]
-        for number in range(self._head.get("n_past", 0), len(state.past)):
-            self._put("past", number, encode(state.past[number]))
-        n_there = len(self._journal)
-        if (self._head.get("journal"), self._journal) != ([0, n_there], state.pending[:n_there]):
-            self._drop("journal", 0, _LAST)
-            n_there = 0
-        for number, events in enumerate(state.pending[n_there:], n_there):
-            self._put("journal", number, encode(events))
-        self._journal = state.pending
-        self._head |= {
-            "positions": dict(positions),
-            "n_past": len(state.past),
-            "journal": [0, len(state.pending)],
-            "next_step": state.next_step,
-            "digest": state.digest.hex(),
-            "n_late": state.n_late,
-        }
-        self._put_head()
 
     def _read(self, source: str) -> Kept:
         head = self._head = json.loads(self._get("head", 0))

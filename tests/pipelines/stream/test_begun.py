@@ -105,7 +105,7 @@ def test_a_stream_that_died_while_its_state_grew_goes_on(
     for one in first:
         begin(one.model_copy(update={"vocabulary": ("A", "END")}))
     with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
-        patch.setattr(LocalState, "_write_state", lambda *_: 1 / 0)
+        patch.setattr(LocalState, "write", lambda *_: 1 / 0)
         run_script(config, script(), until=STOPPED, clock=lambda: 20.0)
     store = open_store(config)
     with no_noise():

@@ -19,6 +19,7 @@ from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
+from tracecloak.schemas.streams.stream_caps import CountedCases, PlacedCases
 
 NAMES = ("A", "B", "C", "END")
 # No step is released.
@@ -240,7 +241,8 @@ def test_a_closed_case_takes_part_once_for_as_long_as_it_is_remembered(
 def test_a_case_that_closes_as_a_step_begins_is_of_that_step() -> None:
     state = OpenCases.none().add(batch([Message(1, 1, "END", 7, 7)]), RULE, 0)
     state, steps, _ = state.close(19, RULE, 0)
-    assert (steps, state.next_step_end(RULE, None)) == ([], 20)
+    cases = PlacedCases(state, (), CountedCases.none())
+    assert (steps, cases.closing_us(RULE)) == ([], 20)
     _, [(step, _)], _ = state.close(20, RULE, 0)
     assert step == 1
 
@@ -270,7 +272,8 @@ def test_a_case_of_a_released_step_is_late_whoever_else_is_there(first_step: int
         found = [(step, list(traces_of(traces))) for step, traces in steps]
         assert found == ([(0, [name_of(2)])] if first_step == 0 else [])
         assert n_late == (first_step > 0)
-        assert state.closed.n_kept == len(first) + 2  # it is closed in any case
+        n_closed = sum(len(run.keys) for run in state.closed.runs.values())
+        assert n_closed == len(first) + 2  # it is closed in any case
 
 
 def test_individuals_stay_together_and_are_named() -> None:
