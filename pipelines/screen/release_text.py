@@ -83,15 +83,16 @@ def release_rows(
             counted on the input.
     """
     from tracecloak.schemas.published.manifest import SIGNATURE_NAMES
-    from tracecloak.transforms.publish.statement import caution
+    from tracecloak.transforms.publish.statement import came_out_in_words, caution
 
     is_new, held = not outcome.was_released_before, outcome.came_out
     folder, method, params, keys = outcome.folder.final, plan.method, plan.params, plan.keys
     yield "released" if is_new else "already released", folder
     yield "method", method.name
-    most = getattr(params, "max_cases_per_individual", None)
-    if said := held.sentence_of({"max_cases_per_individual": most}):
-        yield "holds", said
+    limits = ("max_cases_per_individual", "max_trace_length")
+    said = came_out_in_words(held, {name: getattr(params, name, None) for name in limits})
+    if "held" in said:
+        yield "holds", said["held"]
     if is_new and (caveats := method.time_caveats(params)):
         yield "times", " ".join(caveats)
     for reason in outcome.warnings if is_private else ():
@@ -102,9 +103,8 @@ def release_rows(
 
         if advice := advice_on(method, params, n_cases):
             yield "advice", advice
-    declared = getattr(params, "max_trace_length", None)
-    if cut := held.cut_sentence(declared):
-        yield "watch out", cut
+    if "cut" in said:
+        yield "watch out", said["cut"]
     yield "promise", plan.guarantee.short
     if warning := caution(plan.guarantee):
         yield "caution", warning

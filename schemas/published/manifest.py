@@ -165,9 +165,6 @@ class Guarantee:
 Usability = Literal["usable", "not_usable", "not_judged"]
 
 _HALF = 0.5
-_ALL = 0.995  # what is 100 % in whole per cents
-# If more of the released cases have the declared length, it is likely to have cut some.
-_CUT = 0.02
 
 
 @dataclass(frozen=True)
@@ -213,8 +210,7 @@ class Yield:
 
     def beside(self, other: Yield) -> Yield:
         """Returns these numbers, and where there is none, those of another part of the release."""
-        numbers = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Yield(**{n: getattr(other, n) if v is None else v for n, v in numbers.items()})
+        return Yield(**{n: getattr(other, n) if v is None else v for n, v in vars(self).items()})
 
     @property
     def is_empty(self) -> bool:
@@ -241,101 +237,12 @@ class Yield:
         """Whether a graph has paths and none from the start, so that its cases are not counted."""
         return self.n_cases == 0 and not self.is_empty
 
-    @property
-    def sentence(self) -> str:
-        """What came out, in words; empty where there is no number."""
-        from tracecloak.schemas.events.events import OTHER  # a manifest must load without numpy
-
-        counts = [
-            _counted(None if self.lacks_starts else self.n_cases, "case"),
-            _counted(self.n_variants, "variant"),
-            _counted(self.n_activities, "named activity", "named activities"),
-            _counted(self.n_edges, "edge"),
-            _counted(self.n_figures, "figure"),
-        ]
-        text = ", ".join(part for part in counts if part)
-        if not text:
-            return ""
-        n_noise = round((self.n_figures or 0) * (self.unclear_share or 0.0))
-        sentences = [f"{text} came out{f', {n_noise:,} of them noise' * bool(n_noise)}."]
-        if self.is_unclear and not self.is_empty:
-            what = "all that is counted is in counts whose grade is noise"
-            fewer = "fewer activities or groups of them,"
-            if self.n_figures is not None:
-                what, fewer = "the figures are noise", "fewer figures, tighter bounds"
-            sentences.insert(
-                0,
-                f"NOT USABLE: {self.unclear_share:.0%} of {what}. More cases, {fewer} or a larger "
-                "epsilon would help.",
-            )
-        if self.named_share is not None and 0 < self.named_share < _ALL:
-            sentences.append(
-                f"{self.named_share:.0%} of all occurrences have the name of an activity, the "
-                f"others are {OTHER}."
-            )
-        if self.case_share is not None and self.case_share < _ALL and not self.is_empty:
-            sentences.append(
-                f"The variants that were found have {self.case_share:.0%} of the noisy number of "
-                "cases, and were multiplied to it: what the other cases did is not in the log."
-            )
-        if self.lacks_starts:
-            sentences.append(
-                "No path from the start stands out of the noise: how many cases there are, and "
-                "with which activities they begin and end, is not in it."
-            )
-        if self.is_empty:
-            why = "the noise is larger than what there was to count"
-            if self.n_cases:
-                why = "no activity has its name in it, so nobody can tell what happened"
-            sentences.append(f"Nothing of it is of use: {why}.")
-        return " ".join(sentences)
-
-    def sentence_of(self, params: Mapping[str, Any]) -> str:
-        """Returns what came out, in words, and which limits on what counts are likely to matter.
-
-        Args:
-            params: The method's parameters, as in the manifest.
-        """
-        most, sentences = params.get("max_cases_per_individual"), [self.sentence]
-        if most and self.sentence:
-            sentences.append(
-                f"Of each individual at most {_counted(most, 'case')} counted: where individuals "
-                "have more, the input has more cases than this."
-            )
-        sentences.append(self.cut_sentence(params.get("max_trace_length")))
-        return " ".join(filter(None, sentences))
-
-    def cut_sentence(self, declared: int | None) -> str:
-        """Returns that a declared length is likely to have cut cases, and the remedy, or nothing.
-
-        It is where more than 2 % of the released cases have exactly that length: the longest cases
-        of a process that nothing cuts are few.
-
-        Args:
-            declared: The declared `max_trace_length`; None: there is none.
-        """
-        share = self.longest_share or 0.0
-        if declared is None or self.max_events != declared or share <= _CUT:
-            return ""
-        return (
-            f"{share:.0%} of the released cases have {declared:,} events, the declared "
-            "max_trace_length: longer ones were probably cut there, and what they did later is not "
-            "in it. Raise max_trace_length, or leave it out where the method needs none."
-        )
-
     def to_json(self) -> dict[str, Any]:
         """Returns the numbers; of lengths and of figures only where there are some."""
-        numbers = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {n: v for n, v in numbers.items() if v is not None or n not in _OF_SOME}
+        return {n: v for n, v in vars(self).items() if v is not None or n not in _OF_SOME}
 
 
 _OF_SOME = ("max_events", "longest_share", "n_figures")
-
-
-def _counted(number: int | None, one: str, many: str = "") -> str:
-    if number is None:
-        return ""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 # --- The manifest: what was released, by which method, with which promise; safe to publish. -------

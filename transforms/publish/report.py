@@ -17,7 +17,6 @@ from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.published.manifest import (
     OutputFile,
     ReleaseManifest,
-    Yield,
     at_most,
     has_starts,
     has_times,
@@ -174,12 +173,13 @@ def _needed(table: Mapping[str, Sequence[str]], shown: Mapping[str, Any]) -> tup
 def facts_of(manifest: ReleaseManifest) -> dict[str, Any]:
     """Returns what templates print of a release's manifest and of the promise in it."""
     guarantee = manifest.guarantee
+    came_out = statement.came_out_in_words(manifest.came_out, manifest.params)
     return {
         "manifest": manifest,
         "guarantee": guarantee,
         "said": statement.in_words(manifest),
         "caution": statement.caution(guarantee),
-        "came_out": (manifest.came_out or Yield()).sentence_of(manifest.params),
+        "came_out": " ".join(came_out.values()),
         "operations": statement.operations_in_words(manifest.operations),
         "mechanisms": statement.MECHANISMS,
         "noise_of": noise_of,

@@ -18,6 +18,7 @@ import jinja2
 from tracecloak.anonymizers.accounting.calibration import guessing_advantage_of
 from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence, noise_of
 from tracecloak.anonymizers.accounting.intervals import Interval
+from tracecloak.schemas.events.events import OTHER
 from tracecloak.schemas.published.manifest import (
     SUPPRESSED_STARTS,
     Guarantee,
@@ -190,6 +191,22 @@ def in_words(manifest: ReleaseManifest) -> dict[str, str]:
         promise=Promise.of(manifest.guarantee),
         times=[times for part in manifest.spends for _, _, times in noise_of(part)],
     )
+
+
+def came_out_in_words(held: Yield | None, params: Mapping[str, Any]) -> dict[str, str]:
+    """Returns what came out, and where a declared length is likely to have cut cases.
+
+    Args:
+        held: What the release contains, by its own numbers; None: not known.
+        params: The method's parameters, as in the manifest: limits on what counts.
+
+    Returns:
+        `held`, where there is a number, and `cut`, where more than 2 % of the released cases have
+        exactly the declared `max_trace_length`, with the remedy.
+    """
+    most, declared = (params.get(f"max_{of}") for of in ("cases_per_individual", "trace_length"))
+    limits = {"most": most, "declared": declared, "other": OTHER}
+    return sentences("came_out.txt.j2", held=held or Yield(), **limits)
 
 
 def sentences(template: str, **context: Any) -> dict[str, str]:
@@ -374,7 +391,7 @@ def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> st
         {
             "manifest": manifest,
             "guarantee": manifest.guarantee,
-            "came_out": (manifest.came_out or Yield()).sentence_of(manifest.params),
+            "came_out": " ".join(came_out_in_words(manifest.came_out, manifest.params).values()),
             "operations": operations_in_words(manifest.operations),
             "params": params_in_words(manifest.params),
             "promise": Promise.of(manifest.guarantee),

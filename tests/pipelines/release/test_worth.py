@@ -58,6 +58,7 @@ from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.manifest import Yield
 from tracecloak.schemas.published.rows import traces_of_rows
 from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.publish.statement import came_out_in_words
 
 WIDE = tuple(f"step {number}" for number in range(150))
 NAMES = WIDE[:10]
@@ -381,7 +382,8 @@ def test_a_good_log_is_never_refused(epsilon: str, n_cases: int, n_names: int) -
 )
 def test_the_verdict_of_a_release(held: Yield, usability: str) -> None:
     assert held.usability == usability
-    is_said = held.sentence.startswith("NOT USABLE: 50% of all that is counted")
+    words = came_out_in_words(held, {})["held"]
+    is_said = words.startswith("NOT USABLE: 50% of all that is counted")
     assert is_said == (held.unclear_share == 0.5)
 
 
