@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
 
@@ -335,7 +335,7 @@ class EventSource:
         """Yields (canonical events, rejects) of a file in document order, either may be empty.
 
         Args:
-            file: One of `files`, or one of its pieces, see `transforms.batch.read`.
+            file: One of `files`, or one of its `pieces`.
             tally: Is told what was found in what has been read, if anybody asks.
             lacking: Gets what a piece lacks; needed if pieces are read.
 
@@ -485,3 +485,80 @@ def named(file: SourceFile, how: SourceFormat) -> Iterator[None]:
         raise InputSchemaError(
             f"{file.path}: this user may not read it; correct its rights"
         ) from None
+
+
+# --- Which pieces a file has that several workers read, and what it lacks by all of them together.
+
+
+def pieces(
+    source: EventSource, file: SourceFile, max_bytes: int, each: Callable[..., Iterable[Any]] = map
+) -> list[SourceFile]:
+    """Returns a file in pieces, in their order; `source.read` reads each, and all give the file.
+
+    Args:
+        source: What is read.
+        file: One of its files.
+        max_bytes: About how large a piece is. A smaller file, and one that nothing divides, is its
+            only piece.
+        each: How the looks at its `places` are taken, such as by several threads.
+
+    Raises:
+        InputSchemaError: The file is not of its format.
+        RetryLater: It was changed since it was listed.
+    """
+    looks = each(partial(look, source, file), places(source, file, max_bytes))
+    return pieces_from_looks(source, file, list(looks))
+
+
+def places(source: EventSource, file: SourceFile, max_bytes: int) -> list[Any]:
+    """Returns where workers look at a file to divide it; none: it stays whole. Reads nothing."""
+    divider = source.divider(file) if file.n_bytes > max_bytes else None
+    return [] if divider is None else divider.places(file.n_bytes, max_bytes)
+
+
+def look(source: EventSource, file: SourceFile, place: Any) -> Any:
+    """Returns what is seen at one of the `places` of a file; raises as `pieces`."""
+    from tracecloak.transforms.formats.pieces import check_size
+
+    divider = source.divider(file)
+    assert divider is not None  # which alone gave the place
+    with named(file, source.format), open_source(file) as stream:
+        check_size(stream, file.n_bytes)
+        return divider.look(stream, place)
+
+
+def pieces_from_looks(
+    source: EventSource, file: SourceFile, looks: Sequence[Any]
+) -> list[SourceFile]:
+    """Returns the pieces of a file by the looks at all of its `places`, in their order."""
+    divider = source.divider(file) if looks else None
+    divided = [] if divider is None else divider.pieces(looks)
+    return [replace(file, piece=one) for one in divided] if len(divided) > 1 else [file]
+
+
+def check_pieces(source: EventSource, lacking: Iterable[tuple[SourceFile, MissingColumns]]) -> None:
+    """Makes sure that no file lacks a required column, once all of its pieces are read.
+
+    Args:
+        source: What was read.
+        lacking: What its `read` said of the pieces of any files, in any order.
+
+    Raises:
+        InputSchemaError: One does, and reading does not go on; else there is a warning.
+    """
+    from tracecloak.transforms.formats.pieces import MissingColumns
+
+    by_rank: dict[int, list[tuple[SourceFile, MissingColumns]]] = {}
+    for file, lacks in lacking:
+        by_rank.setdefault(file.rank, []).append((file, lacks))
+    for _, places in sorted(by_rank.items()):
+        file = places[0][0]
+        if len(places) < file.piece.n_pieces:  # the others have all columns
+            continue
+        places.sort(key=lambda one: one[0].piece.begin)
+        error = MissingColumns.merge([lacks for _, lacks in places]).error()
+        if error is not None and source.format.goes_on:
+            _OPERATOR.warning("%s", error)
+        elif error is not None:
+            with named(file, source.format):
+                raise error

@@ -32,6 +32,7 @@ from tracecloak.schemas.published.rows import in_order, merge_rows, parts_of, ro
 from tracecloak.transforms.batch.job import KINDS_OF_LOG_COUNTS, Target, count_released
 from tracecloak.transforms.files import is_on_this_machine, make_private_folder
 from tracecloak.transforms.publish.release_files import write_dfg, write_export, write_part
+from tracecloak.transforms.sources import check_pieces, pieces
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.case_digests import CountedUnits
@@ -357,17 +358,15 @@ def _traces(job: Job, by_individual: bool, means: Means) -> HeldTraces:
     tallies: list[ReadTally] = []
     lacking: list[Any] = []
     read = means.workers.each(partial(_read, job, events), files)
-    for rank, pieces in groupby(read, key=lambda piece: piece[0]):
+    for rank, read_pieces in groupby(read, key=lambda piece: piece[0]):
         rejects = []
-        for _, tally, seen, lacks in pieces:
+        for _, tally, seen, lacks in read_pieces:
             tallies.append(tally)
             rejects += seen
             lacking += lacks
         if rejects:
             job.dead_letter.write(rank, rejects)
     if lacking:
-        from tracecloak.transforms.batch.read import check_pieces
-
         check_pieces(source, lacking)
     job.dead_letter.check(ReadTally.merge(tallies))
     traces = events.grouped()
@@ -377,14 +376,11 @@ def _traces(job: Job, by_individual: bool, means: Means) -> HeldTraces:
 
 def _pieces(job: Job, workers: Workers) -> Iterator[Any]:
     """Yields the files of a source in their order, large ones in pieces that are read at once."""
-    from tracecloak.transforms.batch.read import look, pieces_from_looks, places
-
     source = job.source
     each_bytes = sum(file.n_bytes for file in source.files) // (_PIECES_EACH * workers.n)
     max_bytes = min(max(each_bytes, _LEAST_PIECE_BYTES), _MOST_PIECE_BYTES)
     for file in source.files:
-        looks = workers.each(partial(look, source, file), places(source, file, max_bytes))
-        yield from pieces_from_looks(source, file, list(looks))
+        yield from pieces(source, file, max_bytes, workers.each)
 
 
 def _read(

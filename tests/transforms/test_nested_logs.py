@@ -17,10 +17,9 @@ from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.tally import FileTally
-from tracecloak.transforms.batch.read import pieces
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import match_files
-from tracecloak.transforms.sources import EventSource
+from tracecloak.transforms.sources import EventSource, pieces
 
 ROWS: list[dict[str, Any]] = [
     {

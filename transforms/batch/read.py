@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -16,83 +14,16 @@ from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.transforms.batch.job import DeadLetter
 from tracecloak.transforms.batch.traces import CountStatistics, once, total
-from tracecloak.transforms.formats.pieces import MissingColumns, check_size
-from tracecloak.transforms.inputs.source_files import SourceFile, open_source
+from tracecloak.transforms.formats.pieces import MissingColumns
+from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.operator_log import kept_on_worker
-from tracecloak.transforms.sources import EventSource, named
-
-# --- Which pieces a file has that several workers read, and what it lacks by all of them together.
-
-
-_OPERATOR = logging.getLogger("tracecloak.operator")
-
-
-def pieces(source: EventSource, file: SourceFile, max_bytes: int) -> list[SourceFile]:
-    """Returns a file in pieces, in their order; `source.read` reads each, and all give the file.
-
-    Args:
-        source: What is read.
-        file: One of its files.
-        max_bytes: About how large a piece is. A smaller file, and one that nothing divides, is its
-            only piece.
-
-    Raises:
-        InputSchemaError: The file is not of its format.
-        RetryLater: It was changed since it was listed.
-    """
-    looks = [look(source, file, place) for place in places(source, file, max_bytes)]
-    return pieces_from_looks(source, file, looks)
-
-
-def places(source: EventSource, file: SourceFile, max_bytes: int) -> list[Any]:
-    """Returns where workers look at a file to divide it; none: it stays whole. Reads nothing."""
-    divider = source.divider(file) if file.n_bytes > max_bytes else None
-    return [] if divider is None else divider.places(file.n_bytes, max_bytes)
-
-
-def look(source: EventSource, file: SourceFile, place: Any) -> Any:
-    """Returns what is seen at one of the `places` of a file; raises as `pieces`."""
-    divider = source.divider(file)
-    assert divider is not None  # which alone gave the place
-    with named(file, source.format), open_source(file) as stream:
-        check_size(stream, file.n_bytes)
-        return divider.look(stream, place)
-
-
-def pieces_from_looks(
-    source: EventSource, file: SourceFile, looks: Sequence[Any]
-) -> list[SourceFile]:
-    """Returns the pieces of a file by the looks at all of its `places`, in their order."""
-    divider = source.divider(file) if looks else None
-    divided = [] if divider is None else divider.pieces(looks)
-    return [replace(file, piece=one) for one in divided] if len(divided) > 1 else [file]
-
-
-def check_pieces(source: EventSource, lacking: Iterable[tuple[SourceFile, MissingColumns]]) -> None:
-    """Makes sure that no file lacks a required column, once all of its pieces are read.
-
-    Args:
-        source: What was read.
-        lacking: What its `read` said of the pieces of any files, in any order.
-
-    Raises:
-        InputSchemaError: One does, and reading does not go on; else there is a warning.
-    """
-    by_rank: dict[int, list[tuple[SourceFile, MissingColumns]]] = {}
-    for file, lacks in lacking:
-        by_rank.setdefault(file.rank, []).append((file, lacks))
-    for _, places in sorted(by_rank.items()):
-        file = places[0][0]
-        if len(places) < file.piece.n_pieces:  # the others have all columns
-            continue
-        places.sort(key=lambda one: one[0].piece.begin)
-        error = MissingColumns.merge([lacks for _, lacks in places]).error()
-        if error is not None and source.format.goes_on:
-            _OPERATOR.warning("%s", error)
-        elif error is not None:
-            with named(file, source.format):
-                raise error
-
+from tracecloak.transforms.sources import (
+    EventSource,
+    check_pieces,
+    look,
+    pieces_from_looks,
+    places,
+)
 
 # --- ReadFiles: files of any format to canonical events and rejects. ------------------------------
 # Malformed records go to the dead letter; too many of them end the run.
@@ -196,7 +127,7 @@ def _pieces(
     ranked: tuple[int, Iterable[_Place]], source: EventSource
 ) -> Iterator[tuple[SourceFile, ...]]:
     looks = sorted(ranked[1], key=lambda one: one[1])
-    for piece in pieces_from_looks(source, looks[0][0], [look for _, _, look in looks]):
+    for piece in pieces_from_looks(source, looks[0][0], [seen for _, _, seen in looks]):
         yield (piece,)
 
 

@@ -95,7 +95,7 @@ def test_a_release_loads_nothing_of_what_it_does_not_ask_for(tmp_path: Path) -> 
         "print('LOADED', *names)\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, *map(str, line(tmp_path))],
+        [sys.executable, "-c", script, *map(str, line(tmp_path)), "--workers", "2"],
         capture_output=True,
         text=True,
         check=True,

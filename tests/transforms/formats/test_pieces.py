@@ -23,15 +23,15 @@ from tests.support.format_streams import records_of, records_of_pieces
 from tracecloak.schemas.errors import InputSchemaError, RetryLater
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import FileTally, ReadTally
-from tracecloak.transforms.batch.read import ReadFiles, check_pieces
-from tracecloak.transforms.batch.read import pieces as pieces_of
+from tracecloak.transforms.batch.read import ReadFiles
 from tracecloak.transforms.formats import csv, jsonl, pieces
 from tracecloak.transforms.formats.csv import CsvReader
 from tracecloak.transforms.formats.jsonl import JsonLinesReader
 from tracecloak.transforms.formats.pieces import MissingColumns, QuotedScanner
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
-from tracecloak.transforms.sources import EventSource
+from tracecloak.transforms.sources import EventSource, check_pieces
+from tracecloak.transforms.sources import pieces as pieces_of
 
 _OPEN = '"open,x'
 _LONG = ["x" * 70 + ",y", '"' + "ab\n" * 30 + '",y']
