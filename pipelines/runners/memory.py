@@ -58,10 +58,12 @@ def keep_freed_memory() -> None:
 
     A local runner copies a shuffle many times in blocks of its whole size. Each would be fetched
     anew, page by page, which is a third of the time of counting 30 million events. Peak memory is
-    the same. And Arrow takes its memory where numpy does: its own allocator would keep what it
-    frees for itself, and each of the two would fetch what the other has free, which is a tenth of
-    the memory of a release and half a second for 3 million events. Only where the C library is
-    glibc; elsewhere nothing happens.
+    the same. All threads take memory from one heap: a heap of each thread would be given back
+    whatever these bounds say, and what one thread frees no other could use, which is a sixth of the
+    memory of a release. And Arrow takes its memory where numpy does: its own allocator would keep
+    what it frees for itself, and each of the two would fetch what the other has free, which is a
+    tenth of that memory and half a second for 3 million events. Only where the C library is glibc;
+    elsewhere nothing happens.
     """
     import pyarrow as pa
 
@@ -69,10 +71,13 @@ def keep_freed_memory() -> None:
     if hasattr(library, "gnu_get_libc_version"):
         for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
             library.mallopt(parameter, _NEVER_BYTES)
+        library.mallopt(_M_ARENA_MAX, 1)
         pa.set_memory_pool(pa.system_memory_pool())
 
 
-# From glibc's malloc.h; above these sizes it would map blocks of their own, and trim the heap.
+# From glibc's malloc.h; above these sizes it would map blocks of their own, and trim the heap; the
+# last is how many heaps there are.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
 _NEVER_BYTES = 2**31 - 1
