@@ -20,26 +20,17 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 def run(given: Given) -> int:
     """Compares, writes the report, and prints a summary."""
     from tracecloak.examination.evaluation.evaluate import evaluation_of, require_extras
-    from tracecloak.examination.evaluation.origin import as_released, share_noted_in
+    from tracecloak.examination.evaluation.origin import opened, share_noted_in
     from tracecloak.examination.evaluation.report import markdown_lines, summary_lines
     from tracecloak.examination.measure.registry import write_all
-    from tracecloak.pipelines.budget.opening import store_at
-    from tracecloak.pipelines.configuration.config import load_log
-    from tracecloak.pipelines.configuration.plan import source_of
     from tracecloak.pipelines.screen.results import showing_progress
-    from tracecloak.pipelines.verification.received import Received
 
     flags = dict(given.flags)
     output = file_to_write("output", flags.pop("output"))
-    released, store = flags.pop("release"), store_at(flags.pop("key_store", None))
-    url = flags.pop("ledger", None)
-    original = load_log(flags)
-    release = Received.at(released)
+    release, original, store, url = opened(flags)
     require_extras(release)  # before a large log is read
-    original = as_released(original, release, store)
-    noted = share_noted_in(store, url)
     with showing_progress(given.form):
-        report = evaluation_of(source_of(original), release, noted)
+        report = evaluation_of(original, release, share_noted_in(store, url))
     numbers, text, page = write_all(output, report, markdown_lines(report))
     rows = [
         ("report", f"{page}, to open in a browser; {text} has the same as text"),

@@ -24,28 +24,23 @@ def run(given: Given) -> int:
     """Writes the page, for nobody else to read, and says where it is."""
     from tracecloak.examination.evaluation.evaluate import require_extras
     from tracecloak.examination.evaluation.internal import ReportInputs, attack_of, internal_report
-    from tracecloak.examination.evaluation.origin import as_released, share_noted_in
-    from tracecloak.pipelines.budget.opening import officers_ledger, store_at
-    from tracecloak.pipelines.configuration.config import load_log
-    from tracecloak.pipelines.configuration.plan import source_of
+    from tracecloak.examination.evaluation.origin import opened, share_noted_in
+    from tracecloak.pipelines.budget.opening import officers_ledger
     from tracecloak.pipelines.screen.results import showing_progress
-    from tracecloak.pipelines.verification.received import Received
     from tracecloak.transforms.files import absolute, keep_private, make_private_folder
 
     flags = dict(given.flags)
-    store = store_at(flags.pop("key_store", None))
-    url, account = flags.pop("ledger", None), flags.pop("account")
-    release = Received.at(flags.pop("release"))
-    require_extras(release)  # before ledgers and logs are read
+    account, attack = flags.pop("account"), flags.pop("attack", None)
+    curve, no_linkage = listed(flags.pop("curve", "")), flags.pop("no_linkage", False)
     output = flags.pop("output", None)
+    release, original, store, url = opened(flags)
+    require_extras(release)  # before ledgers and logs are read
     if output is None:
         home = str(Path(absolute(release.folder.path)).parent)
         folder = store.operator_folder(home, release.body["release_id"])
         make_private_folder(Path(folder))
         output = str(Path(folder) / "report.html")
     path = file_to_write("output", output)
-    attack = flags.pop("attack", None)
-    curve, no_linkage = listed(flags.pop("curve", "")), flags.pop("no_linkage", False)
     try:
         attack_json = None if attack is None else attack_of(attack)
     except (OSError, ValueError, RecursionError) as error:
@@ -58,18 +53,10 @@ def run(given: Given) -> int:
         ledger = officers_ledger(store, url)
         entries = [entry for entry in ledger.entries() if entry.account == account]
         balance = ledger.balance(account)
-    inputs = ReportInputs(
-        source_of(as_released(load_log(flags), release, store)),
-        release,
-        share_noted_in(store, url),
-        entries,
-        balance,
-        not no_linkage,
-        curve,
-        attack_json,
-    )
+    noted, has_linkage = share_noted_in(store, url), not no_linkage
+    rest = noted, entries, balance, has_linkage, curve, attack_json
     with showing_progress(given.form):
-        page = internal_report(inputs)
+        page = internal_report(ReportInputs(original, release, *rest))
     keep_private(path)
     path.write_bytes(page)
     digest = release.folder.manifest_sha256

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from tracecloak.anonymizers.contract.case_digests import CaseSketch
-from tracecloak.pipelines.budget.opening import officers_ledger
-from tracecloak.pipelines.configuration.config import SourceConfig
+from tracecloak.pipelines.budget.opening import officers_ledger, store_at
+from tracecloak.pipelines.configuration.config import SourceConfig, load_log
+from tracecloak.pipelines.configuration.plan import source_of
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.noted_cases import SHARED, NotedCases, share_text
@@ -28,6 +29,7 @@ from tracecloak.schemas.events.events import OTHER
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.keys.wrapping import KeyReference
+from tracecloak.transforms.sources import EventSource
 
 # --- The log that a release is judged by: its tables at the versions that the release read. -------
 
@@ -65,6 +67,26 @@ def as_released(config: SourceConfig, release: Received | None, store: KeyStore)
 
     log = tuple(pinned(text) if text in tables else text for text in config.log)
     return config.model_copy(update={"log": log})
+
+
+def opened(flags: dict[str, Any]) -> tuple[Received, EventSource, KeyStore, str | None]:
+    """Opens a release, and the log that it was made of, as flags of a command name them.
+
+    Args:
+        flags: With release, and perhaps key_store and ledger; all others say how a log is read.
+
+    Returns:
+        The release, its log, the key store, and the ledger that is named.
+
+    Raises:
+        UsageError: A flag is wrong, or there is no such log.
+        InputSchemaError: The folder is no release, or a file is not as it was released.
+    """
+    store, url = store_at(flags.pop("key_store", None)), flags.pop("ledger", None)
+    folder = flags.pop("release")
+    log = load_log(flags)
+    release = Received.at(folder)
+    return release, source_of(as_released(log, release, store)), store, url
 
 
 def _tables_of(release: Received, store: KeyStore) -> tuple[str, ...]:
