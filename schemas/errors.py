@@ -115,7 +115,7 @@ class Stuck(TracecloakError):  # noqa: N818 - the name of a state, not of a faul
 
 
 class StaysStuck(TracecloakError):  # noqa: N818 - likewise
-    """A stream was stuck at one step in several starts: it stays down until somebody mends it."""
+    """A stream was stuck at one step in several starts: it stays down until that is corrected."""
 
     exit_code = 11
     section = "A step is late"

@@ -150,7 +150,7 @@ class Plugins(Mapping[str, T], Generic[T]):
         except Exception as error:  # whatever a stranger's module does when it is imported
             raise UsageError(
                 f"{self._what} {name!r} of another distribution, {points[0].value}, cannot be "
-                f"loaded ({type(error).__name__}); mend or uninstall it"
+                f"loaded ({type(error).__name__}); repair or uninstall it"
             ) from error
         if own_name != name:
             raise UsageError(

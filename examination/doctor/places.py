@@ -211,7 +211,7 @@ def _asked(setting: Setting) -> Reservation | None:
 
 def _check_may_insert(ledger: Ledger, connection: sa.Connection) -> None:
     if not ledger.is_shared and not os.access(connection.engine.url.database or "", os.W_OK):
-        raise LedgerError(f"{ledger.place} cannot be written by this user: mend its rights")
+        raise LedgerError(f"{ledger.place} cannot be written by this user: correct its rights")
     if connection.dialect.name != "postgresql":
         return
     asked = sa.select(sa.func.has_table_privilege(TABLE.name, "INSERT"))

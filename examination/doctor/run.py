@@ -306,7 +306,7 @@ def run_checks(
 
 
 def exit_code_of(lines: Sequence[Line]) -> int:
-    """Returns that of the first failure that a person must mend, or of the first one at all."""
+    """Returns that of the first failure that needs a person, or of the first one at all."""
     codes = [line.exit_code for line in lines if line.status == "failure"]
     return next((code for code in codes if code != RetryLater.exit_code), codes[0] if codes else 0)
 

@@ -26,7 +26,7 @@ from tracecloak.examination.measure.registry import MEASURES, Figures, checked, 
 from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.frames.functions import Released, frame_source
 from tracecloak.pipelines.planning.utility import percent
-from tracecloak.pipelines.release.run import redact_foreign_errors
+from tracecloak.pipelines.runners.failures import redact_foreign_errors
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError

@@ -73,7 +73,7 @@ def _causes(ended: Sequence[Ended]) -> Iterator[str]:
     unread = tuple(f"[{kind.section}]" for kind in (InputSchemaError, OtherFormat))
     if any(one.reason.endswith(unread) for one in ended):
         yield (
-            "a file that is damaged and cannot be mended is left out by a person: `tracecloak "
+            "a file that is damaged and cannot be repaired is left out by a person: `tracecloak "
             "windows CONFIG --window WINDOWS --quarantine FILE --by NAME --reason TEXT`"
         )
 

@@ -27,7 +27,7 @@ _FLAGS = {
     "quarantine": "leave this file, which cannot be read, out of the windows of --window that have "
     "claimed no case yet; with --by and --reason. By default a file that cannot be read ends a "
     "release",
-    "readmit": "read a file again that was to be left out, as it is mended, in the windows of "
+    "readmit": "read a file again that was to be left out, as it is repaired, in the windows of "
     "--window that have claimed no case yet; by default what was decided holds",
     "by": "who decides that a file is left out; by default nobody does",
     "reason": "why it is left out, for the record; by default nothing is",
@@ -125,12 +125,12 @@ def _decide(
     from tracecloak.pipelines.windows.batch import windows_asked
     from tracecloak.pipelines.windows.quarantine import quarantine, readmit
 
-    path, mended = decision["quarantine"], decision["readmit"]
-    if path is not None and mended is not None:
+    path, readmitted = decision["quarantine"], decision["readmit"]
+    if path is not None and readmitted is not None:
         raise UsageError("quarantine and readmit exclude each other; give one of them")
     windows = windows_asked(plan)
     if path is None:
-        decided = readmit(plan, store, ledger, windows, str(mended))
+        decided = readmit(plan, store, ledger, windows, str(readmitted))
     else:
         missing = next((name for name in ("by", "reason") if not decision[name]), None)
         if missing is not None:

@@ -36,9 +36,10 @@ from tracecloak.pipelines.keys.receipts import snapshot_of
 from tracecloak.pipelines.planning.names import names_of
 from tracecloak.pipelines.planning.plan import Plan
 from tracecloak.pipelines.release.opening import books_of, fingerprint_of, open_run
-from tracecloak.pipelines.release.run import make_release, redact_foreign_errors
+from tracecloak.pipelines.release.run import make_release
 from tracecloak.pipelines.release.values import STARTING_STATES, Outcome
 from tracecloak.pipelines.runners.driver import driver_of
+from tracecloak.pipelines.runners.failures import redact_foreign_errors
 from tracecloak.pipelines.runners.flags import IN_MEMORY
 from tracecloak.pipelines.screen.release_text import planned, release_rows, remaining_text, spent
 from tracecloak.schemas.errors import UsageError

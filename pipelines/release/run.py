@@ -34,7 +34,7 @@ from tracecloak.pipelines.release.values import (
     reservation_of,
 )
 from tracecloak.pipelines.runners.driver import driver_of
-from tracecloak.pipelines.runners.failures import reason_of, unwrap_error
+from tracecloak.pipelines.runners.failures import reason_of, redact_foreign_errors, unwrap_error
 from tracecloak.schemas.errors import (
     GuaranteeError,
     InputSchemaError,
@@ -420,17 +420,6 @@ def run_plan(
         if confirm is not None:
             require_confirmation(run, confirm)
         return make_release(run)
-
-
-@contextlib.contextmanager
-def redact_foreign_errors() -> Iterator[None]:
-    """Makes errors that are none of ours such that hold no data, as `failures` says."""
-    try:
-        yield
-    except TracecloakError:
-        raise
-    except Exception as error:  # before anything ran: a later failure has a class of its own
-        raise unwrap_error(error) from error
 
 
 def make_release(run: Run) -> Outcome:

@@ -7,6 +7,7 @@ for it, and the stage of the pipeline in which it arose.
 from __future__ import annotations
 
 import builtins
+import contextlib
 import errno
 import os
 import re
@@ -72,18 +73,37 @@ def section_of(error: BaseException) -> str:
     return error.section if isinstance(error, TracecloakError) else TracecloakError.section
 
 
-def unwrap_error(error: Exception) -> TracecloakError:
-    """Returns our own error inside a runner's, or one of our own that quotes no foreign text."""
+NOT_RELEASED = "nothing was released"
+STAYS = "what was published stays published, and what was paid stays spent"
+"""What a release leaves that failed, and a stream."""
+
+
+@contextlib.contextmanager
+def redact_foreign_errors(effect: str = NOT_RELEASED) -> Iterator[None]:
+    """Raises `unwrap_error` in place of the errors of others."""
+    try:
+        yield
+    except TracecloakError:
+        raise
+    except Exception as error:
+        raise unwrap_error(error, effect) from error
+
+
+def unwrap_error(error: Exception, effect: str = NOT_RELEASED) -> TracecloakError:
+    """Returns our own error inside a runner's, or one of our own that quotes no foreign text.
+
+    Args:
+        error: What was raised.
+        effect: What the failure leaves, as a clause.
+    """
     ours = own_error(error)
-    if ours is None and is_out_of_memory(error):
+    if ours is None and effect == NOT_RELEASED and is_out_of_memory(error):
         return TracecloakError(
             "the release needs more memory than there is, and nothing was released: set "
             "memory to what there is, take a machine with more, or a smaller max_trace_length "
             "or max_prefix_length where one was declared"
         )
-    return ours or ForeignError(
-        f"the pipeline failed with {reason_of(error)}; nothing was released"
-    )
+    return ours or ForeignError(f"the pipeline failed with {reason_of(error)}; {effect}")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -55,7 +55,7 @@ def refuse_unknown(arguments: Sequence[str], ours: Iterable[str], hint: str = ""
     Args:
         arguments: The arguments that our command line did not take.
         ours: Our own flags, of which a similar one is suggested.
-        hint: What else may mend an unknown flag, for where no flag is similar.
+        hint: Another remedy for an unknown flag, for where no flag is similar.
 
     Raises:
         UsageError: Neither knows a flag.

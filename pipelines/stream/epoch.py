@@ -28,13 +28,12 @@ from tracecloak.pipelines.keys.receipts import Origin
 from tracecloak.pipelines.ledger.database import MadeByAnother
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.runners.failures import own_error, reason_of
 from tracecloak.pipelines.runners.flags import LOCAL, is_durable
 from tracecloak.pipelines.runners.on_beam import version
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.services import RUNNERS, step_sinks, table_sinks
 from tracecloak.schemas.calendar.durations import duration_text
-from tracecloak.schemas.errors import BudgetExhausted, ForeignError, TracecloakError, UsageError
+from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.files import (
@@ -713,21 +712,3 @@ def _origin(config: StreamConfig) -> Origin:
         staging_area=config.staging_area,
         inner_versions=dict(product.inner_versions),
     )
-
-
-@contextlib.contextmanager
-def failing(remedy: str = "") -> Iterator[None]:
-    """Raises, for an error of a runner, our own inside it, or one without foreign text.
-
-    Args:
-        remedy: What else can be done then.
-    """
-    try:
-        yield
-    except TracecloakError:
-        raise
-    except Exception as error:
-        raise own_error(error) or ForeignError(
-            f"the stream failed with {reason_of(error)}; what was published stays published, and "
-            f"what was paid stays spent{remedy}"
-        ) from error

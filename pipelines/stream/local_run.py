@@ -16,9 +16,10 @@ from tracecloak.anonymizers.streams.steps import RunningStream
 from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.keys.notes import end_noted
 from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.runners.failures import STAYS, redact_foreign_errors
 from tracecloak.pipelines.runners.flags import LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failing, paid_epoch
+from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, paid_epoch
 from tracecloak.pipelines.stream.services import (
     check_kafka,
     check_registry,
@@ -79,7 +80,7 @@ def run_local(config: StreamConfig) -> StreamOutcome:
         if connected is None:
             return StreamOutcome(config.folder, False)
         opening, sinks = connected
-        with paid_epoch(config) as epoch, failing():
+        with paid_epoch(config) as epoch, redact_foreign_errors(STAYS):
             note_begin()
             name = ", ".join(source_names(config))
             run_epoch(epoch, opening, name, sinks, stop, standing=standing)

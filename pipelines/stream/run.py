@@ -27,10 +27,11 @@ from apache_beam.options.pipeline_options import (
 from apache_beam.runners.runner import PipelineResult
 
 from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.runners.failures import STAYS, redact_foreign_errors
 from tracecloak.pipelines.runners.flags import FED, FLINK, LOCAL
 from tracecloak.pipelines.runners.on_beam import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, failing, paid_epoch
+from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, paid_epoch
 from tracecloak.pipelines.stream.local_run import run_local, stop_on_signal, watched
 from tracecloak.pipelines.stream.services import (
     READ_BY,
@@ -209,7 +210,11 @@ def run_stream(
             others = [beam.ParDo(SendSteps(sink)) for sink in own]
             build_stream(pipeline, source, epoch, [*sinks, *others])
             is_ended, remedy = threading.Event(), _OF_STATE if is_restored(options) else ""
-            with failing(remedy), noting(epoch, is_ended, standing), _following(epoch, standing):
+            with (
+                redact_foreign_errors(STAYS + remedy),
+                noting(epoch, is_ended, standing),
+                _following(epoch, standing),
+            ):
                 is_left = _run(pipeline, config.name.both, is_ended)
                 if is_left and epoch.is_spent and not is_ended.is_set():
                     epoch.send_last()

@@ -4,7 +4,7 @@ A step that waits for a backlog is due as well; while more and more of it is rea
 What hangs may be a call of a client library, a file system or a database, from which no error comes
 back. So a thread of its own watches, by a clock that only goes forward, and ends the process if the
 stream does not end when it is asked to. The state survives that at any point. A stream that was
-stuck at one step in three starts is not mended by a fourth one: it stays down, and says so to the
+stuck at one step in three starts is not helped by a fourth one: it stays down, and says so to the
 operator, until somebody deletes the note of it.
 
 Other background work of a stream is here as well, such as what is noted of a job each minute. What
@@ -189,7 +189,7 @@ class StuckNote:
         """Makes sure that the stream may start.
 
         Raises:
-            StaysStuck: It was stuck at one step too often, and nobody has mended it.
+            StaysStuck: It was stuck at one step too often, and nobody has corrected that.
         """
         step, n_starts, why = self._read()
         if n_starts >= _MOST_STARTS:
@@ -226,7 +226,7 @@ class StuckNote:
     def _stays(self, step: int | None, n_starts: int, why: str) -> StaysStuck:
         return StaysStuck(
             f"the stream was stuck at step {step} in {n_starts} starts one after the other, and "
-            f"stays down. Mend what it waited for, delete {self.path}, and run the same command "
+            f"stays down. Correct what it waited for, delete {self.path}, and run the same command "
             "again, which spends nothing twice" + (f". It waited: {why}" if why else "")
         )
 

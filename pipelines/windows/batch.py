@@ -22,11 +22,11 @@ from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.outcomes.lineage import LineageRun, events_sent, now_us
 from tracecloak.pipelines.release.opening import open_run
-from tracecloak.pipelines.release.run import make_release, redact_foreign_errors
+from tracecloak.pipelines.release.run import make_release
 from tracecloak.pipelines.release.values import Outcome
 from tracecloak.pipelines.release.window import check_book_key, known_scope, moment
 from tracecloak.pipelines.runners.driver import driver_of
-from tracecloak.pipelines.runners.failures import section_of
+from tracecloak.pipelines.runners.failures import redact_foreign_errors, section_of
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError
 from tracecloak.schemas.windows import Schedule, Window
 from tracecloak.transforms.files import absolute, holds_files, is_on_this_machine
@@ -421,7 +421,7 @@ def over_text(plan: ReleasePlan, windows: Sequence[Window]) -> str:
 def exit_code_of(ended: Sequence[Ended]) -> int:
     """Returns the exit code of a command for several windows: that of the first that failed.
 
-    A failure that another try can mend counts only if no other failure needs a person.
+    A failure that another try may pass counts only if no other failure needs a person.
     """
     codes = [one.exit_code for one in ended if one.exit_code]
     return next((code for code in codes if code != RetryLater.exit_code), codes[0] if codes else 0)

@@ -1,14 +1,14 @@
 """A person decides that windows leave out a file that cannot be read, before they count anything.
 
-Nothing here decides by itself: a window that meets such a file fails, until somebody mends the file
-or leaves it out by name. What can be read is not left out, as that would choose among data by what
+Nothing here decides by itself: a window that meets such a file fails, until somebody repairs
+the file or leaves it out by name. What can be read is not left out, as that would choose among data by what
 is in them. The decision is a parameter of the window: once its cases are claimed, or it paid for
 noise, it stays what it is. Nothing is claimed of the cases of a file that is left out. If it is
-mended later, it is to that window as a file that came late, and any later window reads it.
+repaired later, it is to that window as a file that came late, and any later window reads it.
 
 Whether the input of windows that are released is still what they were made of.
 
-What comes late, is mended or is replaced changes no release. But whoever operates them may want to
+What comes late, is repaired or replaced changes no release. But whoever operates them may want to
 know, so it is written into the operator's folder of each window. Nobody else is told: that a file
 changed says something of the data.
 """

@@ -53,7 +53,7 @@ REJECT_REASONS = (
     LATE_START,
     NO_SCALAR,
 )
-# A tally splits one reason into several, because each of them is mended in another way.
+# A tally splits one reason into several, because each of them has another remedy.
 _MALFORMED = (*REJECT_REASONS, EMPTY_TIME)
 UNKNOWN_TRANSITION = "transition that is not known"
 _LOST = (*_MALFORMED, UNKNOWN_TRANSITION)
@@ -162,7 +162,7 @@ class ReadTally:
         if self.n_rejects > max_error_ratio * self.n_records:
             raise InputSchemaError(
                 f"more than max_error_ratio={max_error_ratio:g} of the records are malformed; "
-                f"{place}. Mend the source or its column mapping, or raise max_error_ratio"
+                f"{place}. Correct the source or its column mapping, or raise max_error_ratio"
             )
 
     @property
@@ -309,7 +309,7 @@ class TraceNames:
 
 # --- Why a message of a stream is no event, as its dead letter says it. ---------------------------
 # What is wrong with fields is said as for records of files (`schemas.events.tally`); what only
-# messages can have is here. The reference of release files says what mends each.
+# messages can have is here. The reference of release files has the remedy of each.
 
 
 EMPTY = "empty message"

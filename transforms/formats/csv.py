@@ -585,7 +585,7 @@ def _after_record(pending: bytes, chunks: Iterator[bytes], parser: _Parser) -> b
     if not len(scanner.feed(b"\n")):
         _OPERATOR.warning(
             "a CSV file ends within a quoted field: it is cut off, or a quote is never closed, and "
-            "nothing behind that quote is read; mend the file"
+            "nothing behind that quote is read; correct the file"
         )
     return b""
 

@@ -26,7 +26,7 @@ from tracecloak.transforms.inputs.listing import Listed, bucket_and_name, first_
 # What clients of object stores raise, as errors of ours without their texts.
 
 
-# Classes of errors without a status that waiting mends, of boto3's, Azure's and Google's clients.
+# Classes of errors without a status that pass by waiting, of boto3's, Azure's and Google's clients.
 _PASSING = {
     "ConnectionError", "HTTPClientError", "RetryError", "ServiceRequestError",
     "ServiceResponseError", "Timeout", "TimeoutError", "TransportError",

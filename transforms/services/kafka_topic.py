@@ -313,7 +313,7 @@ class KafkaTopic:
         return [f"topic {self.name!r} {problem}" for is_so, problem in problems if is_so]
 
     def unreached(self, error: Exception, *reasons: Any, said: str = "") -> TracecloakError:
-        """Returns whether an error of the client ends by waiting, or needs a person to mend it.
+        """Returns whether an error of the client ends by waiting, or needs a person.
 
         Args:
             error: What the client raised.

@@ -1,7 +1,7 @@
 """SchemaRegistry: Confluent's schema registry, or another one that speaks its language.
 
 Confluent's own client asks it (confluent-kafka, extra `registry`). Here is what a stream needs
-beside it: which answers end by waiting, which a person must mend, and which concern one message
+beside it: which answers end by waiting, which need a person, and which concern one message
 alone. A schema of an id never changes, so what is answered once is not asked again.
 """
 

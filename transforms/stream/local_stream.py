@@ -336,7 +336,7 @@ class LocalState:
         except sqlite3.OperationalError as error:  # such as a disk that is full
             raise TracecloakError(
                 f"{self._path} cannot be read or written: {error}. What was committed is kept; run "
-                "this again when that is mended"
+                "this again when that is corrected"
             ) from None
         except sqlite3.DatabaseError:
             raise self._damaged() from None

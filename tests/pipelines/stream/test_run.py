@@ -214,7 +214,7 @@ def test_a_wrong_place_is_found_before_anything_is_paid(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     chosen = {"output": str(tmp_path / "out"), flag: str(tmp_path / place)}
-    with pytest.raises(UsageError, match=rf"^{flag} '.*' {said}.*--{flag}"):
+    with pytest.raises(UsageError, match=rf"^{flag} '.*' {said}.*; name a"):
         run(stream_config(tmp_path, **chosen), [])
     assert counting_charges(tmp_path / "keys") == key_files(tmp_path / "keys") == []
 
