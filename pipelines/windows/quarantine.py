@@ -1,9 +1,9 @@
 """A person decides that windows leave out a file that cannot be read, before they count anything.
 
-Nothing here decides by itself: a window that meets such a file fails, until somebody repairs
-the file or leaves it out by name. What can be read is not left out, as that would choose among data
-by what is in them. The decision is a parameter of the window: once its cases are claimed, or it
-paid for noise, it stays what it is. Nothing is claimed of the cases of a file that is left out. If it is
+Nothing here decides by itself: a window that meets such a file fails, until somebody repairs the
+file or leaves it out by name. What can be read is not left out, as that would choose among data by
+what is in them. The decision is a parameter of the window: once its cases are claimed, or it paid
+for noise, it stays what it is. Nothing is claimed of the cases of a file that is left out. If it is
 repaired later, it is to that window as a file that came late, and any later window reads it.
 
 Whether the input of windows that are released is still what they were made of.
