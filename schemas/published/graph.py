@@ -409,17 +409,6 @@ class ReleasedTree:
     fitness_high: float | None = None
 
     @property
-    def fitness_sentence(self) -> str:
-        """What is said of the fitness, in words; empty where nothing is."""
-        if self.fitness is None or self.fitness_low is None or self.fitness_high is None:
-            return ""
-        return (
-            f"Of a case {self.fitness:.0%} fits the tree on average. That is measured: of the "
-            f"original it is between {self.fitness_low:.0%} and {self.fitness_high:.0%}, with a "
-            f"probability of about 95 %: the number is {self.fitness_grade}."
-        )
-
-    @property
     def fitness_grade(self) -> figures.Grade:
         """How sure the fitness is, a share; see `schemas.published.figures`."""
         ends = self.fitness_low or 0.0, self.fitness_high or 0.0

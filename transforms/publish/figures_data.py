@@ -256,15 +256,11 @@ def mark_modelled_times(shown: dict[str, Any]) -> None:
         edge.setdefault("time_grade", MODELLED)
 
 
-def sentence_of_variants(variants: ReleasedVariants) -> str:
-    """Returns of which kind the numbers of variants are, and how many are noise."""
+def n_noise_of(variants: ReleasedVariants) -> int:
+    """Returns how many numbers of variants are noise; none of those that have no intervals."""
     if variants.lows is None or variants.highs is None:
-        return (
-            " The numbers are modelled: they were drawn so that the whole agrees with what was "
-            "measured, and nothing says how far off the number of one variant is."
-        )
-    n_noise = grades(variants.counts, variants.lows, variants.highs).tolist().count("noise")
-    return f" {n_noise:,} of the numbers are noise. {LEGEND}" if n_noise else ""
+        return 0
+    return grades(variants.counts, variants.lows, variants.highs).tolist().count("noise")
 
 
 def duration_in_words(us: int) -> str:

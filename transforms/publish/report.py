@@ -14,6 +14,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.composition import decimal_text, noise_of
 from tracecloak.schemas.arrays import elementary
+from tracecloak.schemas.published.figures import LEGEND
 from tracecloak.schemas.published.manifest import (
     OutputFile,
     ReleaseManifest,
@@ -35,8 +36,8 @@ from tracecloak.transforms.publish.figures_data import (
     mark_grades,
     mark_modelled_times,
     medians_of,
+    n_noise_of,
     names_of_map,
-    sentence_of_variants,
     times_data,
     tree_data,
     variants_data,
@@ -172,15 +173,15 @@ def _needed(table: Mapping[str, Sequence[str]], shown: Mapping[str, Any]) -> tup
 
 def facts_of(manifest: ReleaseManifest) -> dict[str, Any]:
     """Returns what templates print of a release's manifest and of the promise in it."""
-    guarantee = manifest.guarantee
+    guarantee, said = manifest.guarantee, statement.in_words(manifest)
     came_out = statement.came_out_in_words(manifest.came_out, manifest.params)
     return {
         "manifest": manifest,
         "guarantee": guarantee,
-        "said": statement.in_words(manifest),
+        "said": said,
         "caution": statement.caution(guarantee),
         "came_out": " ".join(came_out.values()),
-        "operations": statement.operations_in_words(manifest.operations),
+        "operations": said.get("operations", ""),
         "mechanisms": statement.MECHANISMS,
         "noise_of": noise_of,
         "params": statement.params_in_words(manifest.params),
@@ -222,7 +223,7 @@ def _shown_of(
             mark_grades(map_, graph, figures)
             if log is not None:
                 mark_modelled_times(map_)
-    grades = "" if variants is None or not variants.has_kinds else sentence_of_variants(variants)
+    is_graded = variants is not None and variants.has_kinds
     if variants is None and log is not None:
         variants = variants_of_log(log.variants, log.names)
     if variants is not None and not variants.n_variants:
@@ -239,7 +240,9 @@ def _shown_of(
         is_timed=is_timed,
         variants=variants,
         n_shown=len(shown_variants["rows"]) if shown_variants else 0,
-        grades=grades,
+        is_graded=is_graded,
+        n_noise=n_noise_of(variants) if variants is not None and is_graded else 0,
+        legend=LEGEND,
         times=times,
         no_times=NO_TIMES if log is not None and not is_timed else "",
         is_dated=is_dated,

@@ -22,7 +22,6 @@ from tracecloak.schemas.events.events import OTHER
 from tracecloak.schemas.published.manifest import (
     SUPPRESSED_STARTS,
     Guarantee,
-    Operation,
     ReleaseManifest,
     Yield,
     at_most,
@@ -190,6 +189,7 @@ def in_words(manifest: ReleaseManifest) -> dict[str, str]:
         guarantee=manifest.guarantee,
         promise=Promise.of(manifest.guarantee),
         times=[times for part in manifest.spends for _, _, times in noise_of(part)],
+        hidden_starts=SUPPRESSED_STARTS,
     )
 
 
@@ -234,15 +234,6 @@ def printable(text: str) -> str:
     return escaped(line, escape=lambda _: "\ufffd")
 
 
-_DOES = {
-    "suppression": "leaves out",
-    "addition": "adds",
-    "substitution": "replaces",
-    "condensation": "sums up",
-    "swapping": "swaps",
-    "generalization": "makes coarser",
-    "cryptography": "encrypts",
-}
 MECHANISMS = {
     "discrete_laplace": "discrete Laplace noise",
     "discrete_gaussian": "discrete Gaussian noise",
@@ -250,25 +241,6 @@ MECHANISMS = {
     "pure": "noise or a choice with this epsilon",
     "approximate": "noise or a choice with this epsilon and delta",
 }
-_TARGETS = {"concept:name": "activities", "time:timestamp": "times", "org:resource": "resources"}
-
-
-def operations_in_words(operations: Sequence[Operation]) -> str:
-    """What was done to the log in a sentence, or nothing."""
-    done: dict[str, list[str]] = {}
-    for operation in operations:
-        what = f"{_TARGETS.get(operation.target, operation.target)} of {operation.level}s"
-        if operation.target == operation.level:
-            what = f"whole {operation.level}s"
-        elif operation == SUPPRESSED_STARTS:
-            what = "when cases begin"
-        done.setdefault(_DOES.get(operation.type, operation.type), []).append(what)
-    parts = [f"it {does} {_together(whats)}" for does, whats in done.items()]
-    return f"Of the log, {'; '.join(parts)}." if parts else ""
-
-
-def _together(parts: Sequence[str]) -> str:
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 def shortened(text: str, limit: int) -> str:
@@ -386,16 +358,17 @@ def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> st
     Raises:
         UsageError: Epsilon is finite, but not in (0, 10^6].
     """
+    said = in_words(manifest)
     return _render(
         "statement.md.j2",
         {
             "manifest": manifest,
             "guarantee": manifest.guarantee,
             "came_out": " ".join(came_out_in_words(manifest.came_out, manifest.params).values()),
-            "operations": operations_in_words(manifest.operations),
             "params": params_in_words(manifest.params),
             "promise": Promise.of(manifest.guarantee),
-            "said": in_words(manifest),
+            "said": said,
+            "operations": said.get("operations", ""),
             "caution": caution(manifest.guarantee),
             "priors": [f"{decimal_text(prior * 100)} %" for prior in PRIORS],
             "mechanisms": MECHANISMS,
