@@ -5,13 +5,17 @@ from __future__ import annotations
 import argparse
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.screen.results import Form, Result
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.formats.registry import FILE_KEYS
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
 
 ORIGINAL_HELP = (
     "paths or globs of the original log, separated by commas; by default that of --config"
@@ -19,6 +23,33 @@ ORIGINAL_HELP = (
 _READING = ("input_format", *FILE_KEYS, "rename", "drop_duplicates")
 REPEATED: dict[str, dict[str, Any]] = {"timestamp_format": {"action": "append"}}
 """What argparse takes of flags that may be repeated."""
+
+
+class StoredFlag(argparse.Action):
+    """Stores a value, the last of several; of two lists, the first would be lost silently."""
+
+    def __call__(self, _: Any, known: Any, value: Any, flag: str | None = None) -> None:
+        """Stores it.
+
+        Raises:
+            UsageError: It is the second list.
+        """
+        if getattr(known, self.dest) != self.default and "eparated by commas" in (self.help or ""):
+            raise UsageError(f"{flag} is given twice: give it once, separated by commas")
+        setattr(known, self.dest, value)
+
+
+class _FieldFlag(StoredFlag):
+    """Stores the text of a key or a parameter, whose help is written where it is read."""
+
+    def __init__(self, *given: Any, write: Callable[[], str], **more: Any) -> None:
+        super().__init__(*given, **more)
+        self._write = write
+        del self.help
+
+    @cached_property
+    def help(self) -> str:  # type: ignore[override]  # argparse only reads it
+        return self._write().replace("%", "%%")
 
 
 def add_release_flags(
@@ -43,7 +74,7 @@ def add_release_flags(
         ReleaseConfig,
         read_yaml,
     )
-    from tracecloak.pipelines.configuration.flags import key_help, parameter_help
+    from tracecloak.pipelines.configuration.flags import parameter_help
 
     # The method decides which further flags there are, so it is looked for first.
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -62,17 +93,16 @@ def add_release_flags(
     left_out = {*SECTIONS, *IN_FILES_ONLY, "where", "params", *_READING, *parameters}
     for name, field in ReleaseConfig.model_fields.items():
         if name not in left_out:
-            more = {"choices": sorted(METHODS)} if name == "method" else {}
-            add_flag(
-                parser, name, helps.get(name, key_help(field)), field.annotation is bool, **more
-            )
+            choices = sorted(METHODS) if name == "method" else None
+            write = partial(str, helps[name]) if name in helps else None
+            _add_field(parser, name, field, write, choices)
     group = parser.add_argument_group("what the release says of itself to its readers")
     for name, field in About.model_fields.items():
-        add_flag(group, name, key_help(field), field.annotation is bool)
+        _add_field(group, name, field)
     if method is not None:
         method_flags = parser.add_argument_group(f"parameters of {method}")
         for name, field in parameters.items():
-            add_flag(method_flags, name, parameter_help(name, field), field.annotation is bool)
+            _add_field(method_flags, name, field, partial(parameter_help, name, field))
 
 
 def add_lineage(parser: argparse.ArgumentParser) -> None:
@@ -115,6 +145,23 @@ def add_flag(
     parser.add_argument(f"--{name}", help=shown, **more)
 
 
+def _add_field(
+    parser: argparse._ActionsContainer,
+    name: str,
+    field: FieldInfo,
+    write: Callable[[], str] | None = None,
+    choices: Sequence[str] | None = None,
+) -> None:
+    """Adds the flag of a key or a parameter; without a writer of its help, that of a key."""
+    from tracecloak.pipelines.configuration.flags import key_help
+
+    write = write or partial(key_help, field)
+    switch: dict[str, Any] = {}
+    if field.annotation is bool:
+        switch = {"nargs": "?", "const": "true"}
+    parser.add_argument(f"--{name}", action=_FieldFlag, write=write, choices=choices, **switch)
+
+
 def refuse_parameters_of_others(
     rest: Sequence[str], method: str | None, config: str | None
 ) -> None:
@@ -149,14 +196,14 @@ def refuse_parameters_of_others(
 def add_reading_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that say how a log is read."""
     from tracecloak.pipelines.configuration.config import Columns, ReleaseConfig
-    from tracecloak.pipelines.configuration.flags import key_help
 
     for name in _READING:
-        field = ReleaseConfig.model_fields[name]
-        add_flag(parser, name, key_help(field), field.annotation is bool)
+        _add_field(parser, name, ReleaseConfig.model_fields[name])
     for name, field in Columns.model_fields.items():
-        more = REPEATED.get(name, {})
-        add_flag(parser, name, key_help(field), field.annotation is bool, **more)
+        if name in REPEATED:
+            add_flag(parser, name, field.description, **REPEATED[name])
+        else:
+            _add_field(parser, name, field)
     parser.add_argument(
         "--where",
         action="append",

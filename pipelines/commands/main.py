@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tracecloak.pipelines.commands.flags import add_form_flags, form_of
+from tracecloak.pipelines.commands.flags import StoredFlag, add_form_flags, form_of
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
 from tracecloak.pipelines.runners.memory import without_collections
 from tracecloak.pipelines.screen.results import (
@@ -179,21 +179,12 @@ class _Help(argparse.HelpFormatter):
         return f"{text} (required)" if action.required and "(required)" not in text else text
 
 
-class _Stored(argparse.Action):
-    """Stores a value, the last of several; of two lists, the first would be lost silently."""
-
-    def __call__(self, _: Any, known: Any, value: Any, flag: str | None = None) -> None:
-        if "eparated by commas" in (self.help or "") and getattr(known, self.dest) != self.default:
-            raise UsageError(f"{flag} is given twice: give it once, separated by commas")
-        setattr(known, self.dest, value)
-
-
 class _Parser(argparse.ArgumentParser):
     """Reports a wrong command line the way every other error is reported."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.register("action", None, _Stored)
+        self.register("action", None, StoredFlag)
 
     def error(self, message: str) -> Any:
         raise UsageError(f"{message}; see {self.prog} --help")

@@ -75,7 +75,7 @@ class PipelineFinalization:
         """Returns how a run is ended whose release is drawn under the key of a fingerprint."""
         key = run.books.store.deployment_key()
         about = f"{key_fingerprint} {key.resolve().fingerprint}"
-        return cls(run.folder, run.operator_folder, about, key, gate)
+        return cls(run.books.folder, run.operator_folder, about, key, gate)
 
     @property
     def has_rows(self) -> bool:
@@ -157,7 +157,7 @@ def claim(
         (), plan.source_format, elements.mapping, is_unordered=elements.kind != "batches"
     )
     run = open_run(plan, BeamDriver(runner, options), source)
-    books, folder = run.books, run.folder
+    books, folder = run.books, run.books.folder
     if books.store.is_in_database:  # workers settle in a copy of it
         raise UsageError(
             "key_store is a database, which tracecloak release alone writes; give a folder of a "
@@ -182,7 +182,7 @@ def claim(
         run = reserve_budget(run, found)
         try:
             # Another pipeline of this release may be at work: each builds in a place of its own.
-            folder = replace(run.folder, attempt=uuid.uuid4().hex[:16])
+            folder = replace(run.books.folder, attempt=uuid.uuid4().hex[:16])
             job = job_of(replace(run, books=replace(run.books, folder=folder)))
         except BaseException:
             assert run.key is not None  # its budget is reserved

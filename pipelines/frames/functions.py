@@ -240,7 +240,7 @@ def release(
                 if epsilon is not None:
                     takes = f"takes epsilon {epsilon} and delta {delta}"
                 left = remaining_text(run.books.ledger, named.keys.account)
-                _LOG.warning("release %s %s; %s", run.folder.release_id, takes, left)
+                _LOG.warning("release %s %s; %s", run.books.folder.release_id, takes, left)
             with _operator_alone():
                 outcome = make_release(run)
         return _released(named, source, outcome, began_s, keys)

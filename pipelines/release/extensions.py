@@ -27,9 +27,7 @@ _LOG = logging.getLogger("tracecloak")
 class SketchExtension(Extension):
     """Has the run write a sketch of its cases, which the ledger notes once noise is drawn."""
 
-    def __init__(self) -> None:
-        """No key is known yet."""
-        self._key: KeyReference | None = None
+    _key: KeyReference | None = None  # until there is a run
 
     def open(self, run: Run) -> None:
         """Looks for the key of the deployment, under which sketches are made.
@@ -70,9 +68,7 @@ class SketchExtension(Extension):
 class SignatureExtension(Extension):
     """Has whoever commits the release sign its manifest."""
 
-    def __init__(self) -> None:
-        """No key is known yet."""
-        self._signer: SigningReference | None = None
+    _signer: SigningReference | None = None  # until there is a run
 
     def open(self, run: Run) -> None:
         """Makes sure that the key is there which signs.
@@ -109,7 +105,7 @@ class SignatureExtension(Extension):
         """
         if not outcome.was_released_before:  # this run signed it; its key may not answer again
             return replace(outcome, signature="there")
-        signed, signer = run.folder.read_signature(), self._signer
+        signed, signer = run.books.folder.read_signature(), self._signer
         if signed is None:
             return replace(outcome, signature="none")
         is_ours = signer is None or signer.signed(*signed)

@@ -76,11 +76,14 @@ def open_run(
         fingerprint = fingerprint_of(plan, store, files, left_out)
         release_id = keys.release_id or store.digest(f"{fingerprint}\n{plan.digest}")[:16]
         books = replace(books, folder=replace(books.folder, release_id=release_id))
-        operator_folder = keys.dead_letter or store.operator_folder(output, release_id)
-        dead_letter = DeadLetter(operator_folder, plan.max_error_ratio)
+        operator_folder = store.operator_folder(output, release_id)
+        dead_letter = DeadLetter(keys.dead_letter or operator_folder, plan.max_error_ratio)
         check_worker_keys(keys)
         driver.check_ready()
-        run = Run(plan, driver, source, files, fingerprint, unchanged, books, dead_letter, concerns)
+        run = Run(
+            plan, driver, source, files, fingerprint, unchanged,
+            books, operator_folder, dead_letter, concerns,
+        )  # fmt: skip
         for concern in concerns:
             concern.open(run)
         return run
@@ -128,7 +131,7 @@ def fingerprint_of(
 
 def origin_of(run: Run) -> Origin:
     """Returns of what a run makes its release, beside input and configuration."""
-    plan, place = run.plan, run.folder.staging_area
+    plan, place = run.plan, run.books.folder.staging_area
     version, given = plan.method.version, plan.params.given()
     return Origin(version, run.files, place, plan.inner_versions, given, plan.tables)
 
@@ -161,7 +164,7 @@ def recognise(run: Run, found: ReleaseState) -> Run:
             run = _reading_as(run, receipt)
     compares = all(concern.compares_input for concern in run.concerns)
     fingerprint = run.input_fingerprint if compares else receipt.input_fingerprint
-    plan, manifest = run.plan, run.folder.committed()
+    plan, manifest = run.plan, run.books.folder.committed()
     digest = plan.digest
     if manifest is not None and not receipt.origin.is_drawn_alike(origin_of(run)):
         # What the configuration had for the build that made the release.
@@ -197,7 +200,7 @@ def resume_run(run: Run, found: ReleaseState, requested: Callable[[str], Reserva
                 f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was "
                 f"cut off, by {then.versions(method)}, and this build has {now.versions(method)}, "
                 "whose noise is another: finish it with the build that began it. "
-                f"{giving_up(run.plan, run.folder, receipt)}"
+                f"{giving_up(run.plan, run.books.folder, receipt)}"
             )
         _LOG.info("going on with a release that was cut off: nothing is drawn or paid for anew")
         run = _built_as(_reading_as(run, receipt), receipt)
@@ -276,7 +279,7 @@ def _reading_as(run: Run, receipt: Receipt) -> Run:
 
 def _built_as(run: Run, receipt: Receipt) -> Run:
     """Returns a run that builds where the release was begun to be built."""
-    folder = replace(run.folder, staging_area=receipt.origin.staging_area)
+    folder = replace(run.books.folder, staging_area=receipt.origin.staging_area)
     return replace(run, books=replace(run.books, folder=folder))
 
 

@@ -109,11 +109,9 @@ class QueryExtension(Extension):
     # A release that is there has no input any more, and is not asked for again.
     compares_input = False
 
-    def __init__(self) -> None:
-        """Nothing is looked at yet."""
-        self._asked: tuple[KeyStore, ReleaseFolder] | None = None
-        self._query = ""
-        self._warnings: tuple[str, ...] = ()
+    _asked: tuple[KeyStore, ReleaseFolder] | None = None
+    _query = ""
+    _warnings: tuple[str, ...] = ()
 
     def check(self, plan: ReleasePlan) -> None:
         """Makes sure that the result can lie where a rerun finds it.
@@ -191,7 +189,7 @@ class QueryExtension(Extension):
 
     def finalize(self, run: Run) -> None:
         """Takes back the note of the result, which went with the workplace."""
-        forget_result(run.books.store, run.folder)
+        forget_result(run.books.store, run.books.folder)
 
     def tell(self, run: Run, outcome: Outcome) -> Outcome:
         """Says what the first records said."""

@@ -29,7 +29,7 @@ from tracecloak.pipelines.release.opening import (
 from tracecloak.pipelines.release.values import (
     Outcome,
     Run,
-    manifest_of_run,
+    manifest_of,
     require_confirmation,
     reservation_of,
 )
@@ -114,21 +114,13 @@ def reserve_budget(run: Run, found: ReleaseState) -> Run:
     Raises:
         TracecloakError: It may not be made, or not be finished, or not be paid.
     """
-    books, plan, folder = run.books, run.plan, run.folder
+    books, plan, folder = run.books, run.plan, run.books.folder
 
     def requested(key_fingerprint: str) -> Reservation:
         reservation = reservation_of(plan, folder, key_fingerprint)
         for concern in run.concerns:
             reservation = concern.reserved(reservation)
-        return reservation
-
-    def checked(key_fingerprint: str) -> Reservation:
-        reservation = requested(key_fingerprint)
-        if found.state == "drawn":
-            reservation = as_charged(books, reservation)
-        if plan.guarantee.kind == "syntactic":
-            warn_of_overlaps(reservation, books.ledger)
-        return reservation
+        return as_charged(books, reservation) if found.state == "drawn" else reservation
 
     refusal = books.refusal(found)
     receipt = found.receipt
@@ -139,12 +131,14 @@ def reserve_budget(run: Run, found: ReleaseState) -> Run:
     if found.state in ("given up", "drawn", "reserved"):
         run = resume_run(run, found, requested)
         books = run.books
-    require_writable("output", run.folder.output)
+    require_writable("output", run.books.folder.output)
     if plan.keys.dead_letter is not None:
         require_writable("dead_letter", plan.keys.dead_letter)
-    run.folder.prepare()
+    run.books.folder.prepare()
+    if plan.guarantee.kind == "syntactic":
+        warn_of_overlaps(requested("of any key"), books.ledger)
     digests = run.input_fingerprint, plan.digest
-    key, begun = books.reserve(digests, origin_of(run), checked)
+    key, begun = books.reserve(digests, origin_of(run), requested)
     return replace(run, key=key, receipt=begun)
 
 
@@ -159,7 +153,7 @@ def job_of(run: Run) -> Job:
     """
     books, plan, key, driver = run.books, run.plan, run.key, run.driver
     assert key is not None  # its budget is reserved
-    folder = run.folder
+    folder = run.books.folder
     if not driver.is_local:
         # The job of a command that was killed may go on, and must keep its files.
         folder = replace(folder, attempt=uuid.uuid4().hex[:16])
@@ -189,7 +183,7 @@ def job_of(run: Run) -> Job:
     target = Target(
         spec,
         folder,
-        manifest_of_run(run),
+        manifest_of(run),
         plan.keys.formats,
         plan.keys.parts,
         shares_scripts=plan.keys.page == "shared",
@@ -205,7 +199,7 @@ def job_of(run: Run) -> Job:
     for concern in run.concerns:
         job = concern.claim(run, job)
     # What was reserved may be part of what the release says of itself.
-    job = replace(job, target=replace(job.target, manifest=manifest_of_run(run)))
+    job = replace(job, target=replace(job.target, manifest=manifest_of(run)))
     if not driver.is_local:
         folder.note_at_work()
         gate()
@@ -228,7 +222,7 @@ def finalize_failed(run: Run, error: BaseException) -> BaseException:
     """
     assert run.key is not None  # its budget is reserved
     log_findings(run.source, run.dead_letter)
-    books, folder = run.books, run.folder
+    books, folder = run.books, run.books.folder
     try:
         shown = books.shows(run.key.fingerprint)
     except Exception as unknown:
@@ -281,7 +275,7 @@ def _once_visible(run: Run, told: type[TracecloakError]) -> Iterator[None]:
     except told:
         raise
     except BaseException as error:  # an interrupt, too
-        raise after_release(run.folder, error) from error
+        raise after_release(run.books.folder, error) from error
 
 
 def outcome_of(run: Run, was_released_before: bool) -> Outcome:
@@ -296,35 +290,39 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
     """
     from tracecloak.schemas.texts import formulas as formulas_of  # loaded on use
 
+    keys = run.plan.keys
+    assert run.receipt is not None  # the release is there
     with _once_visible(run, TracecloakError):
         warnings: tuple[str, ...] = ()
         statement = join(run.operator_folder, STATEMENT_NAME)
         if not was_released_before or not exists(statement):
             with contextlib.suppress(Exception):  # whatever a file system does
                 warnings = FirstLook.at(run.plan, run.source).warnings
-            _write_statement(run, statement, warnings)
-        manifest = run.folder.committed() or {}
+            with _once_visible(run, AfterReleaseError):
+                _write_statement(run, statement, warnings)
+        manifest = run.books.folder.committed() or {}
         tally: ReadTally | None = None
         balance: Balance | None = None
         with contextlib.suppress(Exception):  # whatever a file system does
             tally = run.dead_letter.told()
         with contextlib.suppress(Exception):  # whatever a database does
-            balance = run.books.ledger.balance(_payer(run))
+            paid = run.books.charges(run.receipt.key_fingerprint)
+            balance = run.books.ledger.balance(paid[-1].account if paid else keys.account)
         formulas: tuple[str, ...] = ()  # that a spreadsheet takes released activities for
-        place = run.folder.final
+        place = run.books.folder.final
         with contextlib.suppress(Exception):  # whatever a file system does
-            if "csv" in run.plan.keys.formats and exists(join(place, log_name("csv"))):
+            if "csv" in keys.formats and exists(join(place, log_name("csv"))):
                 with open_raw(join(place, DFG_NAME)) as stream:
                     formulas = tuple(formulas_of(json.load(stream)["activities"]))
         outcome = Outcome(
-            run.folder,
+            run.books.folder,
             was_released_before,
             run.dead_letter.folder,
             Yield(**manifest.get("came_out", {})),
             tuple(output["path"] for output in manifest.get("outputs", ())),
             tally,
             balance,
-            "there" if was_released_before and run.folder.read_signature() else "none",
+            "there" if was_released_before and run.books.folder.read_signature() else "none",
             warnings=() if was_released_before else warnings,
             formulas=formulas,
         )
@@ -333,53 +331,38 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
         return outcome
 
 
-def _payer(run: Run) -> str:
-    """Returns the account that paid, or the one that this run names if nobody has paid.
-
-    Raises:
-        LedgerError: The ledger cannot be read.
-    """
-    assert run.receipt is not None  # the release is there
-    paid = run.books.charges(run.receipt.key_fingerprint)
-    return paid[-1].account if paid else run.plan.keys.account
-
-
 def _write_statement(run: Run, path: str, warnings: tuple[str, ...]) -> None:
     """Writes the operator's edition of the statement where only the operator reads.
 
     Raises:
-        AfterReleaseError: It could not be written; the release is complete.
+        TracecloakError: It could not be written; the release is complete.
     """
     ledger, keys = run.books.ledger, run.plan.keys
     assert run.receipt is not None  # the release is there
-    with _once_visible(run, AfterReleaseError):
-        payer = _payer(run)
-        balance: Balance | None = None
-        with contextlib.suppress(UsageError):  # a ledger that was begun anew has no such account
-            balance = ledger.balance(payer)
-        with ledger.past() as past:
-            account = ledger.account_in(past, payer)
-        tally = run.dead_letter.told()
-        from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
+    paid = run.books.charges(run.receipt.key_fingerprint)  # or nobody has paid
+    payer = paid[-1].account if paid else keys.account
+    spent: Fraction | None = None
+    with contextlib.suppress(UsageError):  # a ledger that was begun anew has no such account
+        spent = ledger.balance(payer).spent_epsilon
+    with ledger.past() as past:
+        account = ledger.account_in(past, payer)
+    cap, tally = None if account is None else account.epsilon_cap, run.dead_letter.told()
+    from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
 
-        facts = InternalFacts(
-            account=payer,
-            ledger=ledger.place,
-            spent_after=None if balance is None else _text(balance.spent_epsilon),
-            cap=None if account is None else _text(account.epsilon_cap),
-            inputs=tuple(file.path for file in run.source.files) or keys.log,
-            runner=keys.runner,
-            config_digest=run.plan.digest,
-            key_fingerprint=run.receipt.key_fingerprint,
-            dead_letter=run.dead_letter.folder if tally is not None and tally.n_rejects else None,
-            warnings=warnings,
-            configuration=keys.model_dump(mode="json"),
-        )
-        write_anew(path, internal_statement(manifest_of_run(run), facts).encode())
-
-
-def _text(value: Fraction | None) -> str | None:
-    return None if value is None else decimal_text(value)
+    facts = InternalFacts(
+        account=payer,
+        ledger=ledger.place,
+        spent_after=None if spent is None else decimal_text(spent),
+        cap=None if cap is None else decimal_text(cap),
+        inputs=tuple(file.path for file in run.source.files) or keys.log,
+        runner=keys.runner,
+        config_digest=run.plan.digest,
+        key_fingerprint=run.receipt.key_fingerprint,
+        dead_letter=run.dead_letter.folder if tally is not None and tally.n_rejects else None,
+        warnings=warnings,
+        configuration=keys.model_dump(mode="json"),
+    )
+    write_anew(path, internal_statement(manifest_of(run), facts).encode())
 
 
 # --- `tracecloak release`: from a configuration to a committed release, or to nothing at all. -----
@@ -428,7 +411,7 @@ def make_release(run: Run) -> Outcome:
     Raises:
         TracecloakError: See `run_release`.
     """
-    folder = run.folder
+    folder = run.books.folder
     with (
         run.books.store.alone(folder.output, folder.release_id),
         operator_log(run.dead_letter.folder),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -52,7 +52,8 @@ class Run:
         files: The same, as it was when it was looked at.
         input_fingerprint: Keyed digest of that.
         unchanged: What tells later whether that changed since.
-        books: Where it is written down what becomes of it.
+        books: Where it is written down what becomes of it, and its folder.
+        operator_folder: Where what only the operator may read of the release lies.
         dead_letter: Where malformed records are listed.
         concerns: What else there is to do at each step.
         key: Where the release's key is, once it is paid.
@@ -66,20 +67,11 @@ class Run:
     input_fingerprint: str
     unchanged: Unchanged
     books: ReleaseRegistry
+    operator_folder: str
     dead_letter: DeadLetter
     concerns: tuple[Extension, ...] = ()
     key: KeyReference | None = None
     receipt: Receipt | None = None
-
-    @property
-    def folder(self) -> ReleaseFolder:
-        """Where the release is built and will lie."""
-        return self.books.folder
-
-    @property
-    def operator_folder(self) -> str:
-        """Where what only the operator may read of the release lies."""
-        return self.books.store.operator_folder(self.folder.output, self.folder.release_id)
 
 
 @dataclass(frozen=True)
@@ -198,53 +190,33 @@ def extensions_of(plan: ReleasePlan) -> tuple[Extension, ...]:
 # --- What a release says of itself, and takes from its account. -----------------------------------
 
 
-def manifest_of(
-    plan: ReleasePlan,
-    begun: Receipt,
-    beam_version: str | None = None,
-    concerns: Sequence[Extension] = (),
-    is_by_name: bool = False,
-) -> ReleaseManifest:
-    """Returns what a release says of itself.
-
-    Args:
-        plan: Its plan.
-        begun: Of what it was begun.
-        beam_version: Of Apache Beam; None: it is made without it.
-        concerns: What else has something to say.
-        is_by_name: Whether events with equal timestamps are ordered by name.
-    """
-    method, params, keys = plan.method, plan.params, plan.keys
-    resolved = params.resolved()
+def manifest_of(run: Run) -> ReleaseManifest:
+    """Returns what the release of a run says of itself, once it is paid."""
+    plan, begun, beam_version = run.plan, run.receipt, run.driver.beam_version
+    assert begun is not None  # its budget is reserved
+    method, params, resolved = plan.method, plan.params, plan.params.resolved()
     manifest = ReleaseManifest(
         release_id=begun.release_id,
         method=method.name,
         method_version=method.version,
         params=resolved,
-        guarantee=plan.guarantee.with_order_note(is_by_name),
+        guarantee=plan.guarantee.with_order_note(run.source.is_by_name),
         operations=method.operations_of(params),
         spends=tuple(part.to_json() for part in plan.spends),
         config_digest=plan.published_digest,
         key_fingerprint=begun.key_fingerprint,
         exact_noise=method.exact_noise,
-        unsafe_barrier=beam_version is not None and not is_durable(keys.runner),
+        unsafe_barrier=beam_version is not None and not is_durable(plan.keys.runner),
         beam_version=beam_version,
-        about=keys.about.model_dump(exclude_none=True),
+        about=plan.keys.about.model_dump(exclude_none=True),
         released_on=begun.reserved_on,
         time_caveats=method.time_caveats(params),
         given={name: resolved[name] for name in params.given()},
         inner_versions=dict(method.inner_versions(params)),
     )
-    for concern in concerns:
+    for concern in run.concerns:
         manifest = concern.described(plan, manifest)
     return manifest
-
-
-def manifest_of_run(run: Run) -> ReleaseManifest:
-    """Returns what the release of a run says of itself, once it is paid."""
-    assert run.receipt is not None  # its budget is reserved
-    beam_version, is_by_name = run.driver.beam_version, run.source.is_by_name
-    return manifest_of(run.plan, run.receipt, beam_version, run.concerns, is_by_name)
 
 
 def reservation_of(plan: ReleasePlan, folder: ReleaseFolder, key_fingerprint: str) -> Reservation:

@@ -66,12 +66,11 @@ class WindowExtension(Extension):
     # What came late into a window that is released stays outside, so its input may be another.
     compares_input = False
 
-    def __init__(self) -> None:
-        """Nothing is opened or claimed yet."""
-        self._opened: ReleasedWindow | None = None
-        self._plan: ReleasePlan | None = None
-        self._frozen: str | None = None
-        self._n_left_out: int | None = None
+    # Until it is opened, and until its units are claimed.
+    _opened: ReleasedWindow | None = None
+    _plan: ReleasePlan | None = None
+    _frozen: str | None = None
+    _n_left_out: int | None = None
 
     def check(self, plan: ReleasePlan) -> None:
         """Makes sure that the window can be released now.

@@ -62,7 +62,7 @@ def no_value_of_a_filter_is_published(folder: Path) -> None:
     assert manifests[0]["config_digest"] == manifests[1]["config_digest"]
 
 
-def telling_manifest(of: Run, made: Any = run_module.manifest_of_run) -> Any:
+def telling_manifest(of: Run, made: Any = run_module.manifest_of) -> Any:
     """Has a digest of the log."""
     return replace(made(of), config_digest=f"{Path(of.plan.keys.log[0]).stat().st_size:064x}")
 
@@ -75,7 +75,7 @@ def telling_job(of: Run, made: Any = run_module.job_of) -> Any:
 
 BROKEN: dict[Callable[[Path], None], list[tuple[Any, str, Any]]] = {
     no_case_decides_what_is_public: [
-        (run_module, "manifest_of_run", telling_manifest), (run_module, "job_of", telling_job),
+        (run_module, "manifest_of", telling_manifest), (run_module, "job_of", telling_job),
     ],
     no_input_names_a_release: [(ReleasePlan, "require_names", lambda _: None)],
     no_value_of_a_filter_is_published: [(plan, "without_filters", lambda config: config)],

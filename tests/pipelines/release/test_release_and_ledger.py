@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -136,9 +137,12 @@ def check_numbers(name: str, params: Mapping[str, Any]) -> None:
         columns={"individual_id": "x"} if "max_cases_per_individual" in params else {},
     )  # fmt: skip
     folder, plan = ReleaseFolder("/nowhere", "r"), resolve(config)
-    text = json.dumps(
-        manifest_of(plan, Receipt("r", "/nowhere", "", "", "k", "2026-11-23")).to_json(())
-    )
+    begun = Receipt("r", "/nowhere", "", "", "k", "2026-11-23")
+    run: Any = SimpleNamespace(
+        plan=plan, receipt=begun, concerns=(),
+        driver=SimpleNamespace(beam_version=None), source=SimpleNamespace(is_by_name=False),
+    )  # fmt: skip
+    text = json.dumps(manifest_of(run).to_json(()))
     said = json.loads(text, parse_float=Fraction, parse_int=Fraction)
     charged = reservation_of(plan, folder, "k")
     given: Any = plan.params

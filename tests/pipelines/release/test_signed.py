@@ -12,7 +12,7 @@ from tests.support.releasing import fix_key, ledger_entries, small_release, trac
 from tests.support.tiers import at_night
 from tracecloak.pipelines.release.extensions import SignatureExtension
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.keys.signing import PublicKey, SigningReference, new_pair
+from tracecloak.transforms.keys.signing import PublicKey, new_pair
 
 SIGNED = ("manifest.json.pub", "manifest.json.sig")
 
@@ -97,8 +97,8 @@ def test_who_tells_of_a_release_asks_for_no_key_that_may_not_answer_again(
 
 def test_a_worker_elsewhere_cannot_read_a_file_of_this_machine(tmp_path: Path, key: Path) -> None:
     def run(text: str) -> Any:
-        config = SimpleNamespace(runner="DataflowRunner", signer=SigningReference.given(text))
-        return SimpleNamespace(config=config, driver=SimpleNamespace(is_local=False))
+        plan = SimpleNamespace(keys=SimpleNamespace(runner="DataflowRunner", sign=text))
+        return SimpleNamespace(plan=plan, driver=SimpleNamespace(is_local=False))
 
     with pytest.raises(UsageError, match="sign names a file of this machine"):
         SignatureExtension().open(run(str(key)))

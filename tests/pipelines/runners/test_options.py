@@ -31,7 +31,7 @@ from apache_beam.transforms.environments import DockerEnvironment
 from tests.support.releasing import ROOT, hospital_files
 from tests.support.tiers import each_row
 from tests.support.windows import MONTHS
-from tracecloak.pipelines.configuration.plan import read_plan, source_of
+from tracecloak.pipelines.configuration.plan import ReleasePlan, read_plan, source_of
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.release.values import manifest_of
 from tracecloak.pipelines.runners.flags import IN_MEMORY, beam_flags, is_local, refuse_unknown
@@ -175,9 +175,17 @@ def test_a_manifest_says_whether_the_barrier_before_the_noise_is_kept(
 ) -> None:
     plan = read_plan(None, {**of_release(tmp_path, ["log.csv"]), "runner": runner})
     beam_version = None if runner == IN_MEMORY else version()
-    manifest = manifest_of(plan, BEGUN, beam_version)
+    manifest = manifest_of(begun(plan, beam_version))
     assert manifest.unsafe_barrier is unsafe
     assert is_local(runner) is local
+
+
+def begun(plan: ReleasePlan, beam_version: str | None) -> Any:
+    driver, source = (types.SimpleNamespace(**{name: value}) for name, value in (
+        ("beam_version", beam_version), ("is_by_name", False)))  # fmt: skip
+    return types.SimpleNamespace(
+        plan=plan, receipt=BEGUN, concerns=(), driver=driver, source=source
+    )
 
 
 def of_release(tmp_path: Path, inputs: Sequence[Path | str]) -> dict[str, Any]:
@@ -250,7 +258,7 @@ def job_of(tmp_path: Path) -> Job:
     plan = read_plan(None, of_release(tmp_path, hospital_files(tmp_path, 5)))
     folder = ReleaseFolder(plan.keys.output, "r")
     spec = ReleaseSpec(plan.method.name, plan.params, "r", KEY, plan.noise_digest)
-    manifest = manifest_of(plan, BEGUN, version())
+    manifest = manifest_of(begun(plan, version()))
     target = Target(spec, folder, manifest, plan.keys.formats, plan.keys.parts)
     dead_letter = DeadLetter(str(tmp_path / "rejects"), plan.max_error_ratio)
     return Job(source_of(plan), dead_letter, target, plan.keys.shards)
