@@ -215,14 +215,12 @@ class Drawing:
         width: In the drawing's unit.
         height: Likewise.
         title: What it is, in a few words.
-        description: What is on it, in a sentence, for those who do not see it.
         shapes: From the lowest to the one on top.
     """
 
     width: float
     height: float
     title: str
-    description: str
     shapes: tuple[Shape, ...]
 
 
@@ -311,7 +309,6 @@ def columns_chart(
     title: str,
     rows: Sequence[IndicatorRow],
     labels: Sequence[str],
-    description: str,
     *,
     edges: Sequence[str] = (),
 ) -> Drawing:
@@ -321,7 +318,6 @@ def columns_chart(
         title: Of the drawing.
         rows: At least one, all in one unit.
         labels: Of each.
-        description: Of the drawing.
         edges: What stands at the borders of the columns, of a histogram, one more than columns;
             by default the labels stand below the columns.
     """
@@ -345,7 +341,7 @@ def columns_chart(
             is_upright=True,
         )
     shapes += _below(edges or labels, left if edges else left + room / 2, room, width)
-    return Drawing(width, _HEIGHT, title, description, tuple(shapes))
+    return Drawing(width, _HEIGHT, title, tuple(shapes))
 
 
 def _below(texts: Sequence[str], first: float, room: float, width: float) -> list[Shape]:
@@ -378,7 +374,6 @@ def rows_chart(
     title: str,
     rows: Sequence[IndicatorRow],
     labels: Sequence[str],
-    description: str,
     *,
     is_dotted: bool = False,
 ) -> Drawing:
@@ -388,7 +383,6 @@ def rows_chart(
         title: Of the drawing.
         rows: At least one, all in one unit.
         labels: Of each.
-        description: Of the drawing.
         is_dotted: Whether a number is a dot, as a point in time is; else it is a bar from nought.
     """
     axis = Axis.of(rows)
@@ -415,4 +409,4 @@ def rows_chart(
                 f"{label}: {value} ({interval_words(row)})",
             ),
         ]
-    return Drawing(_WIDTH, height, title, description, tuple(shapes))
+    return Drawing(_WIDTH, height, title, tuple(shapes))

@@ -33,38 +33,9 @@ from tracecloak.transforms.pages.page import PagePart
 MAX_NUMBERS = 3_000
 """Numbers in all charts of a page; further ones are in the files."""
 
-# By how numbers are drawn: how many a chart has at most, what they are, and what to know of them.
+# How many numbers a chart has at most, by how they are drawn.
 _MOST = {"rows": 40, "time": 1_000, "histogram": 1_000, "quantiles": 40}
-_DRAWN = {
-    "rows": "bars, in the order of the release",
-    "time": "columns, in the order of time",
-    "histogram": "columns, from the smallest to the largest",
-    "quantiles": "points, from the lowest quantile to the highest",
-}
-_NOTES = {
-    "histogram": "What lies beyond the first or the last edge counts in the column next to it.",
-    "quantiles": "At 0.9, nine of ten cases have so much or less.",
-}
 _BAR_WIDTH, _BAR_HEIGHT = 150.0, 16.0
-
-
-@dataclass(frozen=True)
-class ShownNumber:
-    """A number as a page prints it.
-
-    Attributes:
-        name: What it is of.
-        value: It, with its unit.
-        interval: Its interval of 95 %.
-        grade: How sure it is.
-        bar: A small drawing of a share; None: it is no share.
-    """
-
-    name: str
-    value: str
-    interval: str
-    grade: str
-    bar: Drawing | None = None
 
 
 @dataclass(frozen=True)
@@ -73,14 +44,16 @@ class ShownPanel:
 
     Attributes:
         drawing: The chart.
-        notes: What must be known to read it, in sentences.
-        numbers: What is drawn, as a table.
+        form: How its numbers are drawn.
+        numbers: What is drawn, each with its name.
+        n_more: How many numbers the files have beside.
         is_wide: Whether it takes the whole width of the page.
     """
 
     drawing: Drawing
-    notes: str
-    numbers: tuple[ShownNumber, ...]
+    form: Form
+    numbers: tuple[tuple[str, IndicatorRow], ...]
+    n_more: int
     is_wide: bool
 
 
@@ -98,12 +71,17 @@ def indicators_part(indicators: ReleasedIndicators, params: Mapping[str, Any]) -
     shown = [
         _shown_panel(panel) for panel, n in zip(panels, n_so_far, strict=True) if n <= MAX_NUMBERS
     ]
-    numbers = [_shown(row, row.indicator, has_bar=True) for row in alone[:MAX_NUMBERS]]
+    numbers = [
+        (plain_name(row.indicator), row, _bar(row) if row.unit == SHARE else None)
+        for row in alone[:MAX_NUMBERS]
+    ]
     asked = params.get("indicators")
     zone = params.get("calendar_time_zone") or ""
     context = {
         "numbers": numbers,
         "panels": shown,
+        "value_words": value_words,
+        "interval_words": interval_words,
         "legend": LEGEND,
         "n_left_out": len(rows) - len(numbers) - sum(len(panel.numbers) for panel in shown),
         "has_arrows": any(
@@ -122,39 +100,25 @@ def indicators_part(indicators: ReleasedIndicators, params: Mapping[str, Any]) -
     return PagePart("indicators.html.j2", sections, context, ("figures.css", "indicators.css"))
 
 
-def _shown(row: IndicatorRow, name: str, *, has_bar: bool = False) -> ShownNumber:
-    name, value, interval, drawing = plain_name(name), value_words(row), interval_words(row), None
-    if has_bar and row.unit == SHARE:  # of the whole, with its interval
-        axis, height = Axis(0.0, 1.0, ()), _BAR_HEIGHT - 6
-        track = shape("rect", "track", x=0, y=3, width=_BAR_WIDTH, height=height)
-        bar = marks(row, axis, lambda n: _BAR_WIDTH * axis.share(n), _BAR_HEIGHT / 2, height)
-        description = f"{value}, the interval goes from {interval}"
-        drawing = Drawing(_BAR_WIDTH, _BAR_HEIGHT, name, description, (track, *bar))
-    return ShownNumber(name, value, interval, row.grade, drawing)
+def _bar(row: IndicatorRow) -> Drawing:
+    """A share of the whole, with its interval."""
+    axis, height = Axis(0.0, 1.0, ()), _BAR_HEIGHT - 6
+    track = shape("rect", "track", x=0, y=3, width=_BAR_WIDTH, height=height)
+    bar = marks(row, axis, lambda n: _BAR_WIDTH * axis.share(n), _BAR_HEIGHT / 2, height)
+    return Drawing(_BAR_WIDTH, _BAR_HEIGHT, plain_name(row.indicator), (track, *bar))
 
 
 def _shown_panel(panel: Panel) -> ShownPanel:
     n = min(len(panel.rows), _MOST[panel.form])
     rows, labels = panel.rows[:n], tuple(map(plain_name, panel.labels[:n]))
     title = plain_name(panel.indicator) + (f": {plain_name(panel.of)}" if panel.of else "")
-    least, most = min(rows, key=lambda row: row.value), max(rows, key=lambda row: row.value)
-    n_noise = sum(row.grade == "noise" for row in rows)
-    noise = f" {n_noise:,} of them are noise, and grey." if n_noise else ""
-    description = (
-        f"{n:,} {_DRAWN[panel.form]}, from {value_words(least)} to {value_words(most)}, "
-        f"each with its interval. The table below has the same numbers.{noise}"
-    )
-    texts = title, rows, labels, description
     if panel.form in ("rows", "quantiles"):
-        drawing = rows_chart(*texts, is_dotted=panel.form == "quantiles")
+        drawing = rows_chart(title, rows, labels, is_dotted=panel.form == "quantiles")
     else:
-        drawing = columns_chart(*texts, edges=panel.edges[: n + 1])
-    notes = [_NOTES[panel.form]] if panel.form in _NOTES else []
-    if n < len(panel.rows):
-        notes.append(f"{len(panel.rows) - n:,} more are in the files.")
-    numbers = tuple(map(_shown, rows, labels))
+        drawing = columns_chart(title, rows, labels, edges=panel.edges[: n + 1])
+    numbers = tuple(zip(labels, rows, strict=True))
     is_wide = panel.form in ("time", "histogram") and n > MANY
-    return ShownPanel(drawing, " ".join(notes), numbers, is_wide)
+    return ShownPanel(drawing, panel.form, numbers, len(panel.rows) - n, is_wide)
 
 
 Form = Literal["rows", "time", "histogram", "quantiles"]

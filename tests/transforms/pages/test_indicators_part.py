@@ -138,7 +138,7 @@ def test_names_do_no_harm_on_the_page() -> None:
 def test_long_lists_are_cut_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [row("with", f"name {i}", 5, 4, 6) for i in range(45)]
     panel = part_of(rows).context["panels"][0]
-    assert len(panel.numbers) == 40 and panel.notes == "5 more are in the files."
+    assert len(panel.numbers) == 40 and panel.n_more == 5
     assert not panel.is_wide
     days = [row("by day", f"2026-{m:02}-{d:02}", 5, 4, 6) for m in (1, 2) for d in range(1, 29)]
     wide = part_of(days).context["panels"][0]
