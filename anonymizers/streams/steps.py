@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast
 
 import numpy as np
@@ -58,15 +57,18 @@ class Identities:
             kind: KeyedBlocks(key.derive(f"stream identity/{kind}".encode())) for kind in _KINDS
         }
 
-    def keyed(self, events: pa.RecordBatch, rule: ClosingRule) -> CaseEvents:
-        """Returns the events with keys for names.
+    def keyed(self, events: pa.RecordBatch, rule: ClosingRule, horizon: int) -> CaseEvents:
+        """Returns the events with keys for names, as the state of a stream has them.
 
-        An event without an id is identified by its activity and time within its case.
+        An event without an id is identified by its activity and time within its case. What was
+        published after the last step has ended is left out: it changes no step. So is what was
+        published before its name came to a closed vocabulary.
 
         Args:
             events: Batch of `MessageFormat.schema`.
             rule: Whose vocabulary is public; where it has a cap, a case is a pair of an individual
                 and a case id.
+            horizon: Number of steps.
         """
         case, ids = _coded(events, CASE_ID)
         keys, whose = self._of["case"].text_blocks(ids), np.zeros((len(ids), 0), np.uint64)
@@ -91,20 +93,8 @@ class Identities:
         publish, times = (np.clip(t, MIN_TIME_US, MAX_TIME_US) for t in (published, time))
         orders = np.asarray(events.column(SOURCE_ORDER))
         case = case.astype(np.int32)
-        return CaseEvents(keys, whose, case, publish, times, orders, event_ids, codes)
-
-    def within(self, events: pa.RecordBatch, rule: ClosingRule, horizon: int) -> CaseEvents:
-        """Returns events of `MessageFormat.schema` with keys for names, as the state has them.
-
-        What was published after the last step has ended is left out: it changes no step. So is what
-        was published before its name came to a closed vocabulary.
-
-        Args:
-            events: The batch.
-            rule: See `keyed`.
-            horizon: Number of steps.
-        """
-        within, _ = self.keyed(events, rule).before(rule.step_start(horizon))
+        found = CaseEvents(keys, whose, case, publish, times, orders, event_ids, codes)
+        within, _ = found.before(rule.step_start(horizon))
         return within.known() if rule.since else within
 
 
@@ -468,33 +458,24 @@ class RunningStream(StepDecider):
 
     Attributes:
         rule: When a case closes, with step 0 where the horizon begins.
-        identities: The key of identities, the same in all epochs.
+        identities: Under the key of identities, the same in all epochs.
     """
 
     rule: ClosingRule
-    identities: ReleaseKey
-
-    @property
-    def horizon(self) -> int:
-        """Number of steps."""
-        return self.product.horizon
+    identities: Identities
 
     def begin(self) -> StreamState:
         """Returns the state before the first message."""
         opened = OpenCases.none(self.rule.cap is not None)
         return StreamState({}, (), 0, b"", opened, (), CountedCases.none())
 
-    @cached_property
-    def _identities(self) -> Identities:
-        return Identities(self.identities)
-
     def keyed(self, events: pa.RecordBatch) -> CaseEvents:
-        """See `Identities.within`."""
-        return self._identities.within(events, self.rule, self.horizon)
+        """See `Identities.keyed`."""
+        return self.identities.keyed(events, self.rule, self.product.horizon)
 
     def take(self, state: StreamState, events: CaseEvents) -> StreamState:
         """Returns the state with these messages; when all steps are decided it stays as it is."""
-        if not events.n_events or state.next_step >= self.horizon:
+        if not events.n_events or state.next_step >= self.product.horizon:
             return state
         state = replace(state, pending=(*state.pending, events))
         # The first pending batch may be what the last merging left over, since its messages come
@@ -534,7 +515,7 @@ class RunningStream(StepDecider):
             The state, and the steps in their order.
         """
         decided = []
-        while state.next_step < self.horizon:
+        while state.next_step < self.product.horizon:
             closing_us = state.closing_us(self.rule)
             over_us = self.rule.release_time(state.next_step)
             if min(closing_us, over_us) > complete_until_us:
@@ -551,7 +532,7 @@ class RunningStream(StepDecider):
         state, steps, n_late = state.close(moment_us, self.rule, state.next_step)
         waiting = dict(state.waiting)
         for step, cases in steps:
-            if step < self.horizon:
+            if step < self.product.horizon:
                 before = [waiting[step]] if step in waiting else []
                 waiting[step] = self.merge([*before, self.count(cases)])
         return replace(state, waiting=waiting, n_late=state.n_late + n_late)

@@ -210,25 +210,9 @@ class NotedSteps:
         noted = self.gate.store().last_step(self.gate.output, self.gate.release_id)
         return max((step for step in (decided, noted) if step is not None), default=None)
 
-    def end(self, last_step: int) -> None:
-        """Notes that all steps are published: the key of the epoch and its state are deleted.
-
-        Of the key of identities the copy for workers is deleted, unless another epoch of the stream
-        needs it.
-
-        Args:
-            last_step: The last of the horizon.
-
-        Raises:
-            KeyStoreError: The key store cannot be used.
-        """
-        store = self.gate.store()
-        store.note_step(self.gate.output, self.gate.release_id, last_step)
-        end_epoch(store, self.gate.output, self.gate.release_id)
-
 
 def end_epoch(store: KeyStore, output: str, name: str) -> None:
-    """Deletes what only a running epoch needs; see `NotedSteps.end`.
+    """Deletes what only a running epoch needs; see `Epoch.end`.
 
     Args:
         store: The key store.
@@ -378,12 +362,17 @@ class Epoch:
                 self.noted.send(kept_step.released)
 
     def end(self) -> None:
-        """Notes that the last step is published, and deletes what only a step needs.
+        """Notes that all steps are published: the key of the epoch and its state are deleted.
+
+        Of the key of identities the copy for workers is deleted, unless another epoch of the stream
+        needs it.
 
         Raises:
             KeyStoreError: The key store cannot be used.
         """
-        self.noted.end(self.config.horizon - 1)
+        store = self.noted.gate.store()
+        store.note_step(*self.config.place, self.config.horizon - 1)
+        end_epoch(store, *self.config.place)
         remove_folder(self.steps.folder)
 
     def last_decided(self, ledger: Ledger | None = None) -> int | None:
@@ -499,8 +488,10 @@ def explained(config: StreamConfig) -> tuple[str, ...]:
 
 def counted_again(config: StreamConfig) -> tuple[str, ...]:
     """Returns what it costs that closed cases are forgotten before the horizon ends, if so."""
+    if config.tombstone is None:
+        return ()
     n_times, gap = config.rule.most_counts(config.horizon)
-    if config.tombstone is None or n_times == 1:
+    if n_times == 1:
         return ()
     again = (
         f"A closed case is remembered for {duration_text(config.tombstone)} after its last "

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tracecloak.anonymizers.noise.randomness import text_digest
-from tracecloak.anonymizers.streams.steps import RunningStream
+from tracecloak.anonymizers.streams.steps import Identities, RunningStream
 from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.keys.notes import end_noted
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -128,11 +128,12 @@ def run_epoch(
         TracecloakError: It cannot go on.
     """
     config, standing = epoch.config, standing or StreamStatus()
-    key, identities = (reference.resolve() for reference in epoch.keys)
-    stream = RunningStream(epoch.config.step_product, config.name, key, config.rule, identities)
+    key, whose = (reference.resolve() for reference in epoch.keys)
+    product, rule = config.step_product, config.rule
+    stream = RunningStream(product, config.name, key, rule, Identities(whose))
     with opened_state(epoch, source_name, stream) as (store, state_file):
         if state_file is None:  # nothing is left to draw or to write
-            epoch.noted.end(stream.horizon - 1)
+            epoch.end()
             return
         known = state_file.names or config.begun.vocabulary
         if set(known) != set(config.vocabulary):
@@ -156,9 +157,8 @@ def run_epoch(
             is_done = loop.run(source, kept, stop)
         add_up(epoch.rejected)
     if is_done:
-        last = stream.horizon - 1
-        _LOG.warning("%s", config.name.exhausted_message(last))
-        epoch.noted.end(last)
+        _LOG.warning("%s", config.name.exhausted_message(config.horizon - 1))
+        epoch.end()
 
 
 @contextlib.contextmanager
@@ -185,7 +185,7 @@ def opened_state(
     )
     decided = epoch.last_decided(ledger)
     if not store.exists:
-        is_over = epoch.last_published == epoch.config.step_product.horizon - 1
+        is_over = epoch.last_published == epoch.config.horizon - 1
         check_has_decided(str(epoch.state_path), None if is_over else decided, None)
         if stream is None or is_over:
             yield store, None

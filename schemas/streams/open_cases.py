@@ -114,11 +114,6 @@ class ClosedKeys:
 
     runs: Mapping[str, ClosedRun]
 
-    @classmethod
-    def none(cls) -> ClosedKeys:
-        """Returns that no case has closed."""
-        return cls({})
-
     def until(self, keys: np.ndarray) -> np.ndarray:
         """Returns int64[n], up to when each case stays closed; NOT_YET_US where none is kept."""
         latest = np.full(len(keys), NOT_YET_US)
@@ -325,7 +320,7 @@ class OpenCases:
             no_times,
             no_times,
             np.zeros(1, np.int64),
-            ClosedKeys.none(),
+            ClosedKeys({}),
             *(getattr(events, name) for name in _COLUMNS),
         )
 

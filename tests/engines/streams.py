@@ -21,7 +21,7 @@ from tests.engines.kafka import KafkaBroker
 from tests.engines.processes import Process, running, wait_until
 from tests.support.releasing import ROOT
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
-from tracecloak.anonymizers.streams.steps import RunningStream
+from tracecloak.anonymizers.streams.steps import Identities, RunningStream
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 from tracecloak.transforms.services.kafka_identity import KnownLog, Place, look_at
 from tracecloak.transforms.services.kafka_reader import PartitionReader
@@ -169,14 +169,14 @@ class StreamOnFlink:
     def undisturbed(self, earlier: Sequence[Any] = ()) -> dict[int, bytes]:
         """Returns what all steps must be, by the messages of the topic alone: there is no Beam."""
         config, key = self.config, ReleaseKey(SECRET)
-        stream = RunningStream(config.step_product, config.name, key, config.rule, key)
+        stream = RunningStream(config.step_product, config.name, key, config.rule, Identities(key))
         state = stream.begin()
         for topic, layout in zip(self.topics, config.layouts, strict=True):
             messages = [*earlier, *all_messages(topic)]
             events, rejects = layout.decode(messages, [m.published_us for m in messages])
             assert rejects.num_rows == sum(message.data == NO_EVENT for message in messages)
             state = stream.take(state, stream.keyed(events))
-        _, decided = stream.advance(state, stream.rule.release_time(stream.horizon))
+        _, decided = stream.advance(state, stream.rule.release_time(config.horizon))
         return {made.step: made.released.to_json() for made in decided}
 
 

@@ -243,7 +243,7 @@ class _Key(beam.DoFn):
         self._identities = Identities(self.key.resolve())
 
     def process(self, events: pa.RecordBatch) -> Iterable[tuple[int, tuple[int, int, bytes]]]:
-        within = self._identities.within(events, self.rule, self.horizon)
+        within = self._identities.keyed(events, self.rule, self.horizon)
         ahead_us = within.ahead_us
         self._ahead.inc(int(np.count_nonzero(ahead_us)))
         warn_of_times_ahead(ahead_us)

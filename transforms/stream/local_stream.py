@@ -40,7 +40,7 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import RetryLater, TracecloakError
 from tracecloak.schemas.published.step import Step
-from tracecloak.schemas.streams.open_cases import CaseEvents, ClosedKeys, OpenCases
+from tracecloak.schemas.streams.open_cases import CaseEvents, ClosedKeys
 from tracecloak.transforms.files import make_private_folder, sync_folder
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.stream.sources import MessageBatch, Source
@@ -165,18 +165,24 @@ class LocalState:
             positions: Behind these messages.
             decided: The steps that were decided since the last writing.
         """
-        parts = {"opened": state.opened, "counted": state.counted, "waiting": state.waiting}
-        # The memory of closed cases grows for as long as the stream runs, and hardly changes, so
-        # only the runs that changed are written.
-        parts |= {_CLOSED + name: run for name, run in state.opened.closed.runs.items()}
+        opened = replace(state.opened, closed=ClosedKeys({}))
+        waiting = Statistics({str(step): counts for step, counts in state.waiting.items()})
+        # By the name of a part what it is made of, and as it is written. The memory of closed cases
+        # grows for as long as the stream runs, and hardly changes, so it is in parts of its own.
+        parts: dict[str, tuple[Any, Any]] = {
+            "opened": (state.opened, opened),
+            "counted": (state.counted, state.counted),
+            "waiting": (state.waiting, waiting),
+            **{_CLOSED + name: (run, run) for name, run in state.opened.closed.runs.items()},
+        }
         head, n_journal = self._head, len(self._journal)
         with self._committing():
             for one in decided:
                 self._put("unsent", one.step, one.to_kept())
                 head["unsent"].append(one.step)
-            for name, value in parts.items():
+            for name, (value, to_write) in parts.items():
                 if self._written.get(name) is not value:
-                    data = encode(_to_write(value))
+                    data = encode(to_write)
                     pieces = range(0, len(data), _MOST_BYTES)
                     for number, at in enumerate(pieces):
                         self._put(name, number, data[at : at + _MOST_BYTES])
@@ -372,15 +378,6 @@ def check_has_decided(path: str, decided: int | None, next_step: int | None) -> 
     )
 
 
-def _to_write(value: Any) -> Any:
-    """A part as it is encoded: open cases without the closed ones, which are parts of their own."""
-    if isinstance(value, OpenCases):
-        return replace(value, closed=ClosedKeys.none())
-    if isinstance(value, dict):
-        return Statistics({str(step): part for step, part in value.items()})
-    return value
-
-
 # --- LocalStream: the loop of a stream on one machine, from a source to published steps. ----------
 # Each turn of the loop pulls messages, keeps them with the positions behind them, and lets the
 # service forget them. Then it ends the steps that are over, keeps the state together with their
@@ -468,7 +465,7 @@ class LocalStream:
             self._note_turn()
             self._send()
             self._note_turn()
-            is_over = self._state.next_step >= self.stream.horizon
+            is_over = self._state.next_step >= self.stream.product.horizon
             if stop.is_set() or (is_over and not self._unsent):
                 return is_over and not self._unsent
             if is_over:  # a sink does not take the last steps yet
@@ -529,19 +526,15 @@ class LocalStream:
                 _OPERATOR.warning("cases were complete too late for their step, and do not count")
             self._state = after
             self._unsent.extend(decided)
-        step = self._state.next_step
+        step, horizon = self._state.next_step, self.stream.product.horizon
         since_us = now_us - self.stream.rule.release_time(step)
-        if step >= self.stream.horizon or since_us < self._behind_us or not self._behind.is_due():
-            return
-        how = f"messages are read up to {(now_us - complete_us) / 1e6:,.0f} s before now"
-        if complete_us < 0:
-            how = "it is not known yet whether all messages are there"
-        _LOG.warning(
-            "step %d should have been published %.0f s ago and waits for its messages",
-            step,
-            since_us / 1e6,
-        )
-        _OPERATOR.warning("step %d waits: %s", step, how)
+        if step < horizon and since_us >= self._behind_us and self._behind.is_due():
+            how = f"messages are read up to {(now_us - complete_us) / 1e6:,.0f} s before now"
+            if complete_us < 0:
+                how = "it is not known yet whether all messages are there"
+            waits = "step %d should have been published %.0f s ago and waits for its messages"
+            _LOG.warning(waits, step, since_us / 1e6)
+            _OPERATOR.warning("step %d waits: %s", step, how)
 
     def _send(self) -> None:
         """Publishes decided steps in their order, as far as the sinks take them."""

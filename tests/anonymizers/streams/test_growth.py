@@ -21,7 +21,7 @@ from tests.support.stream_runs import no_noise
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams import continual
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps, KeptCounts
-from tracecloak.anonymizers.streams.steps import RunningStream, StreamName
+from tracecloak.anonymizers.streams.steps import Identities, RunningStream, StreamName
 from tracecloak.schemas.events import events
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 
@@ -49,7 +49,7 @@ def params_of(names: Sequence[str], view: str = "window", **others: Any) -> DfgP
 
 def stream_of(rule: ClosingRule, params: DfgParams) -> RunningStream:
     name = StreamName("ward", "1", "", 0, 10)
-    return RunningStream(DfgSteps(params, dict(rule.since)), name, KEY, rule, KEY)
+    return RunningStream(DfgSteps(params, dict(rule.since)), name, KEY, rule, Identities(KEY))
 
 
 def events_of(messages: Sequence[Message]) -> pa.RecordBatch:
@@ -71,7 +71,7 @@ def events_of(messages: Sequence[Message]) -> pa.RecordBatch:
 
 def test_times_are_kept_within_the_calendar() -> None:
     sent = events_of([(-(2**63), "x", "A"), (2**63 - 1, "y", "A")])
-    far = stream_of(RULE, params_of(FIRST))._identities.keyed(sent, RULE)
+    far = stream_of(RULE, params_of(FIRST)).identities.keyed(sent, RULE, 1 << 56)
     for times in (far.publish, far.times):
         assert times.tolist() == [events.MIN_TIME_US, events.MAX_TIME_US]
 

@@ -19,7 +19,13 @@ from hypothesis import strategies as st
 from tests.support.stream_runs import counts_of, no_noise
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.dfg_steps import DfgParams, DfgSteps
-from tracecloak.anonymizers.streams.steps import DecidedStep, RunningStream, StreamName, StreamState
+from tracecloak.anonymizers.streams.steps import (
+    DecidedStep,
+    Identities,
+    RunningStream,
+    StreamName,
+    StreamState,
+)
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents
 from tracecloak.schemas.streams.stream_caps import CaseCap, PlacedCases
@@ -64,7 +70,7 @@ def stream_of(rule: ClosingRule = RULE) -> RunningStream:
         max_cases_per_individual=None if rule.cap is None else rule.cap.cases,
     )
     name = StreamName("ward", "1", "", rule.origin_us, rule.period_us)
-    return RunningStream(DfgSteps(params), name, KEY, rule, IDENTITIES)
+    return RunningStream(DfgSteps(params), name, KEY, rule, Identities(IDENTITIES))
 
 
 def batch(messages: Sequence[Message], by_individual: bool = False) -> CaseEvents:

@@ -15,7 +15,7 @@ from tests.engines.processes import wait_until
 from tests.support.kafka_double import BY_SENDER, TopicDouble
 from tests.support.ledgers import faults
 from tests.support.stream_runs import stream_config
-from tracecloak.anonymizers.streams.steps import RunningStream
+from tracecloak.anonymizers.streams.steps import Identities, RunningStream
 from tracecloak.pipelines.budget import opening
 from tracecloak.pipelines.budget.opening import officers_ledger, open_store
 from tracecloak.pipelines.stream import epoch as epoch_module
@@ -39,7 +39,7 @@ def kept_positions(
         key, identities = (reference.resolve() for reference in epoch.keys)
         store = LocalState(epoch.state_path, key, epoch.config.step_product.released)
         if given is not None:
-            parts = epoch.config.step_product, config.name, key, config.rule, identities
+            parts = epoch.config.step_product, config.name, key, config.rule, Identities(identities)
             store.create(RunningStream(*parts).begin(), source)
             with store.opened(source) as kept:
                 store.write(kept.state, given)

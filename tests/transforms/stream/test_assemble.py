@@ -147,7 +147,7 @@ def assembled(sent: Iterable[Sent], rule: ClosingRule = RULE) -> list[Counted]:
     events, _ = MessageFormat(MAPPING).decode(
         [m.value for m in messages], [m.timestamp.micros for m in messages]
     )
-    keyed = Identities(KEY.resolve()).keyed(events, rule)
+    keyed = Identities(KEY.resolve()).keyed(events, rule, HORIZON)
     _, steps, _ = OpenCases.none().add(keyed, rule, 0).close(2**62, rule, 0)
     names = named(s.case for s in sent)
     return sorted(counted for step, traces in steps for counted in counted_of(step, traces, names))
