@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def test_a_stream_that_begins_anew_beside_published_steps_is_told_what_becomes_o
     anew = stream_options("FlinkRunner", [CHECKPOINTS])
     restored = stream_options("FlinkRunner", [CHECKPOINTS, "--savepoint_path=file:///chk-7"])
     with paid_epoch(config) as epoch:
-        in_kafka = epoch.__class__(**{**vars(epoch), "config": fresh})
+        in_kafka = replace(epoch, config=fresh)
         stream.warn_without_state(anew, in_kafka)
         assert "without their state" not in caplog.text
         Path(epoch.steps.folder).mkdir(parents=True)
