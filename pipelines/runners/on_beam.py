@@ -39,7 +39,7 @@ from tracecloak.pipelines.runners.flags import FN_API, is_local
 from tracecloak.schemas.errors import RetryLater, UsageError, missing_extra
 from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.batch.read import EVENTS, ReadFiles, check_rejects
-from tracecloak.transforms.batch.traces import DropDuplicates, GroupIntoTraces
+from tracecloak.transforms.batch.traces import SHARED, DropDuplicates, GroupIntoTraces
 from tracecloak.transforms.batch.write import write_release
 from tracecloak.transforms.files import is_on_this_machine, remove_folder
 
@@ -351,8 +351,17 @@ class BeamDriver:
             # both. And side inputs would be cached, which are in this process's memory anyway.
             pa.set_memory_pool(pa.system_memory_pool())
             worker_handlers.STATE_CACHE_SIZE_MB = 0
-        with beam.Pipeline(options=self._options) as pipeline:
-            build_release(pipeline, job)
+        how = self._options.view_as(DirectOptions)
+        is_one = how.direct_running_mode == "in_memory" and how.direct_num_workers == 1
+        is_here = self._options.view_as(StandardOptions).runner == FN_API and is_one
+        release_id = job.target.spec.release_id
+        if is_here:
+            SHARED[release_id] = {}
+        try:
+            with beam.Pipeline(options=self._options) as pipeline:
+                build_release(pipeline, job)
+        finally:
+            SHARED.pop(release_id, None)
 
 
 def build_release(pipeline: beam.Pipeline, job: Job) -> None:

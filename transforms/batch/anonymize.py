@@ -8,6 +8,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam import pvalue
+from apache_beam.typehints.decorators import IOTypeHints
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.anonymizers.contract.case_digests import InputDigest
@@ -19,11 +20,13 @@ from tracecloak.transforms.batch import BATCH_BYTES
 from tracecloak.transforms.batch.job import ReleaseRun, ReleaseSpec
 from tracecloak.transforms.batch.traces import (
     CHUNK,
+    SHARED,
     Chunk,
     CountStatistics,
     cut,
     once,
     only,
+    release_memory,
     total,
 )
 
@@ -58,10 +61,10 @@ class AnonymizeTraces(beam.PTransform):
         # The digest, then the decisions so far: each travels once, as a side input of its own.
         known: dict[str, pvalue.AsIter] = {}
         released: list[beam.PCollection[TraceBatch]] = []
-        for step in steps(method, spec.params):
-            worker, name = _Worker(spec, step.known), step.round
-            inputs = [known[depended] for depended in step.known]
-            match step.action:
+        for each in steps(method, spec.params):
+            worker, name = _Worker(spec, each.known), each.round
+            inputs = [known[depended] for depended in each.known]
+            match each.action:
                 case "count":
                     # Merging shuffles what was counted, which is the barrier before the gate: a
                     # repeated DECIDE merges what was shuffled, and counts nothing again.
@@ -80,21 +83,24 @@ class AnonymizeTraces(beam.PTransform):
                 case "products":
                     products = once(pipeline, "Products", _products, worker, *inputs)
                     products.element_type = CHUNK
+                    # What is released of the log comes after all else that needs the decisions.
+                    waited = [pvalue.AsIter(products)]
                 case "apply":
-                    released = [traces | "Apply" >> beam.FlatMap(_apply, worker, *inputs)]
+                    apply = beam.ParDo(_Release(worker, ReleaseRun.apply), *inputs, *waited)
+                    released = [traces | "Apply" >> apply]
                 case "generate":
                     pieces = (
                         pipeline
                         | "Pieces" >> beam.Create(range(self._n_pieces))
                         | "SpreadPieces" >> beam.Reshuffle()
                     )
-                    generate = beam.FlatMap(_generate, worker, self._n_pieces, *inputs)
+                    step = partial(ReleaseRun.generate, n_pieces=self._n_pieces)
+                    generate = beam.ParDo(_Release(worker, step), *inputs, *waited)
                     released = [pieces | "Generate" >> generate]
         columns = spec.columns if released else []
         if columns or not released:
-            released.append(pipeline | "Columns" >> beam.Create(columns))
-        for made in released:
-            made.element_type = TraceBatch
+            made = pipeline | "Columns" >> beam.Create(columns).with_output_types(TraceBatch)
+            released.append(made)
         return {"traces": released | "Released" >> beam.Flatten(), "products": products}
 
 
@@ -119,15 +125,23 @@ class _Worker:
         """The steps of the method."""
         return self._spec.run()
 
+    @property
+    def shared(self) -> dict[bytes, Any] | None:
+        """The decisions of a release that is all in this process, which do not travel."""
+        return SHARED.get(self._spec.release_id)
+
     def known(self, inputs: Iterable[Iterable[Chunk]]) -> Known:
         """Returns what is known by the side inputs, which are put together once.
 
         Those that are only waited for come last, and have no name.
         """
-        if self._known is None:
-            by_name = {n: only(chunks) for n, chunks in zip(self._names, inputs, strict=False)}
-            self._known = self.run.known(by_name.pop(INPUT_DIGEST, None), by_name)
-        return self._known
+        if self._known is not None:
+            return self._known
+        by_name = {n: only(chunks) for n, chunks in zip(self._names, inputs, strict=False)}
+        known = self.run.known(by_name.pop(INPUT_DIGEST, None), by_name)
+        if self.shared is None:  # else they are found as fast again, and not held any longer
+            self._known = known
+        return known
 
 
 def _count(worker: _Worker, round_name: str, traces: TraceBatch, *inputs: Any) -> dict[str, Any]:
@@ -145,17 +159,28 @@ def _decide(
     counted: Iterable[Statistics],
     *inputs: Any,
 ) -> Iterator[Chunk]:
-    totals = total(kinds, counted)
-    yield from cut(worker.run.decide(round_name, totals, worker.known(inputs)))
+    decision = worker.run.decide(round_name, total(kinds, counted), worker.known(inputs))
+    yield from cut(decision, worker.shared)
 
 
 def _products(worker: _Worker, *inputs: Any) -> Iterator[Chunk]:
     yield from cut(worker.run.products(worker.known(inputs)))
 
 
-def _apply(traces: TraceBatch, worker: _Worker, *inputs: Any) -> Iterator[TraceBatch]:
-    yield from worker.run.apply(traces, worker.known(inputs)).split(BATCH_BYTES)
+class _Release(beam.DoFn):
+    """Releases cases of an element in batches, by a step of the run; the last to need decisions."""
 
+    def __init__(self, worker: _Worker, step: Callable[..., TraceBatch]) -> None:
+        self._worker, self._step = worker, step
 
-def _generate(piece: int, worker: _Worker, n_pieces: int, *inputs: Any) -> Iterator[TraceBatch]:
-    yield from worker.run.generate(piece, n_pieces, worker.known(inputs)).split(BATCH_BYTES)
+    def default_type_hints(self) -> IOTypeHints:
+        return IOTypeHints.empty().with_output_types(TraceBatch)  # of any input
+
+    def process(self, element: Any, *inputs: Any) -> Iterator[TraceBatch]:
+        made = self._step(self._worker.run, element, known=self._worker.known(inputs))
+        yield from made.split(BATCH_BYTES)
+
+    def finish_bundle(self) -> None:
+        if self._worker.shared is not None:
+            self._worker.shared.clear()
+        release_memory()

@@ -50,11 +50,26 @@ CHUNK_BYTES = 1 << 20
 _IN_USE: WeakValueDictionary[bytes, Any] = WeakValueDictionary()
 
 
-def cut(value: Any) -> Iterator[Chunk]:
-    """Yields a columnar value in chunks of at most CHUNK_BYTES; equal values stay apart."""
+# Decisions that chunks only name, by release and by name, of releases of which each stage is one
+# bundle in this process: its runner would hold a copy for every stage that depends on them.
+SHARED: dict[str, dict[bytes, Any]] = {}
+
+
+def cut(value: Any, shared: dict[bytes, Any] | None = None) -> Iterator[Chunk]:
+    """Yields a columnar value in chunks of at most CHUNK_BYTES; equal values stay apart.
+
+    Args:
+        value: The value.
+        shared: Gets the value itself, where chunks only name it.
+    """
+    name = uuid.uuid4().bytes
+    if shared is not None:
+        shared[name] = value
+        release_memory()
+        yield name, 0, 1, b""
+        return
     message = pack(encode(value))
     release_memory()
-    name = uuid.uuid4().bytes
     firsts = range(0, len(message), CHUNK_BYTES)
     for number, first in enumerate(firsts):
         yield name, number, len(firsts), message[first : first + CHUNK_BYTES]
@@ -84,7 +99,8 @@ def whole(chunks: Iterable[Chunk]) -> Iterator[Any]:
 
 def _value(name: bytes, parts: Sequence[bytes]) -> Any:
     """Returns the value of the chunks of a name, the same one as long as somebody has it."""
-    value = _IN_USE.get(name)
+    shared = (values[name] for values in [*SHARED.values()] if name in values)
+    value = next(shared, _IN_USE.get(name))
     if value is None:
         value = _IN_USE[name] = decode(unpack(b"".join(parts)))
     return value
@@ -191,6 +207,7 @@ class CountBatches(beam.DoFn):
         """Yields the numbers and the parts of what was counted, if anything was."""
         totals = self._combine.extract_output(self._totals)
         del self._totals
+        release_memory()
         if self._has_any:
             yield from map(GlobalWindows.windowed_value, totals.split(self._n_parts))
 
@@ -206,11 +223,11 @@ def once(
         function: Returns the elements of the output.
         inputs: What it is called with, side inputs among them.
     """
-    alone = pipeline | f"{name} once" >> beam.Create([None])
+    alone = pipeline | f"{name} once" >> beam.Impulse()
     return alone | name >> beam.FlatMap(_called, function, *inputs)
 
 
-def _called(alone: None, function: Callable[..., Iterable[Any]], *inputs: Any) -> Iterable[Any]:
+def _called(alone: bytes, function: Callable[..., Iterable[Any]], *inputs: Any) -> Iterable[Any]:
     return function(*inputs)
 
 
