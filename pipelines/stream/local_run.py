@@ -21,8 +21,7 @@ from tracecloak.pipelines.runners.flags import LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, paid_epoch
 from tracecloak.pipelines.stream.services import (
-    check_kafka,
-    check_registry,
+    check_sources,
     is_begun,
     source_names,
     step_sinks,
@@ -31,7 +30,7 @@ from tracecloak.pipelines.stream.services import (
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
-from tracecloak.transforms.services.kafka_clock import KafkaClock
+from tracecloak.transforms.services.kafka_clock import shared_clock
 from tracecloak.transforms.services.pubsub_service import PubSubClock
 from tracecloak.transforms.stream.local_stream import (
     Kept,
@@ -242,22 +241,19 @@ def watched(
 
 def _source_of(config: StreamConfig, is_new: bool) -> Opening:
     """Returns the configured source's opening function, once the source is known to exist."""
-    check_registry(config)
-    openings: list[Opening] = []
-    for one in config.sources:
-        if (topic := one.input_kafka) is None:
-            openings.append(_subscription_opening(one, is_new))
-            continue
-        clock = KafkaClock(topic, one.clock_topic)
-        check_kafka(topic, clock, one, is_begun=not is_new)
-        given = topic, one.consumer_group, clock, one.start
-        openings.append(functools.partial(KafkaSource, *given, longest_us=one.rule.longest_us))
+    check_sources(config, is_new)
+    openings = [_opening_of(one, is_new) for one in config.sources]
     if len(openings) == 1:
         return openings[0]
     return functools.partial(SeveralSources, dict(zip(source_names(config), openings, strict=True)))
 
 
-def _subscription_opening(config: StreamConfig, is_new: bool) -> Opening:
+def _opening_of(config: StreamConfig, is_new: bool) -> Opening:
+    """Returns what opens one of `config.sources`."""
+    if (topic := config.input_kafka) is not None:
+        clock = shared_clock(topic, config.clock_topic)
+        given = topic, config.consumer_group, clock, config.start
+        return functools.partial(KafkaSource, *given, longest_us=config.rule.longest_us)
     subscription = subscription_of(config)
 
     def opened(positions: Mapping[str, Any] | None, _: bytes) -> PubSubSource:

@@ -36,8 +36,7 @@ from tracecloak.pipelines.stream.local_run import run_local, stop_on_signal, wat
 from tracecloak.pipelines.stream.services import (
     READ_BY,
     RUNNERS,
-    check_kafka,
-    check_registry,
+    check_sources,
     is_begun,
     step_sinks,
     wait_for_answer,
@@ -45,7 +44,6 @@ from tracecloak.pipelines.stream.services import (
 from tracecloak.pipelines.stream.stuck import noting
 from tracecloak.schemas.errors import TracecloakError, UsageError, import_extra
 from tracecloak.transforms.files import is_on_this_machine
-from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.stream.beam_stages import (
     DEFAULT_SHARDS,
     EVENTS,
@@ -297,19 +295,16 @@ def source_of(config: StreamConfig, is_new: bool = False) -> list[beam.PTransfor
 
     Raises:
         UsageError: Its name is wrong, it is not there, or a library that reads it is not installed;
-            or a topic of Kafka lacks what `check_kafka` asks for; or the registry of the schemas
-            of messages refuses this client.
-        RetryLater: No broker of Kafka or no registry answers, or the clock of the broker and this
-            machine's differ.
+            or see `check_sources`.
+        RetryLater: See `check_sources`.
     """
-    check_registry(config)
-    return [_one_source_of(one, is_new) for one in config.sources]
+    check_sources(config, is_new)
+    return [_one_source_of(one) for one in config.sources]
 
 
-def _one_source_of(config: StreamConfig, is_new: bool) -> beam.PTransform:
+def _one_source_of(config: StreamConfig) -> beam.PTransform:
     """See `source_of`."""
     if (topic := config.input_kafka) is not None:
-        check_kafka(topic, KafkaClock(topic, config.clock_topic), config, is_begun=not is_new)
         end_us = config.rule.release_time(config.horizon - 1)
         return ReadKafka(topic, config.consumer_group, config.clock_topic, config.start, end_us)
     # Dataflow's extra has the library too.

@@ -14,13 +14,12 @@ from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.lakes.tables import address_of
 from tracecloak.transforms.operator_log import operator_log
+from tracecloak.transforms.services.kafka_clock import shared_clock
 from tracecloak.transforms.services.schema_registry import SchemaRegistry
 from tracecloak.transforms.stream.step_sinks import LineSink, StepSink, TableSink
 from tracecloak.transforms.stream.stream_status import RateLimiter
 
 if TYPE_CHECKING:
-    from tracecloak.transforms.services.kafka_clock import KafkaClock
-    from tracecloak.transforms.services.kafka_topic import KafkaTopic
     from tracecloak.transforms.stream.local_stream import Sink
     from tracecloak.transforms.stream.stream_status import StreamStatus
 
@@ -150,29 +149,31 @@ def check_registry(config: StreamConfig) -> None:
         SchemaRegistry(config.schema_registry, config.schema_registry_properties).check()
 
 
-def check_kafka(topic: KafkaTopic, clock: KafkaClock, config: StreamConfig, is_begun: bool) -> None:
-    """Makes sure that a topic of Kafka can be read, and that its brokers tell the time.
+def check_sources(config: StreamConfig, is_new: bool) -> None:
+    """Makes sure that topics of Kafka can be read, and that their brokers and a registry answer.
 
     Args:
-        topic: What is read.
-        clock: That of its brokers.
         config: What is published, of what.
-        is_begun: Whether the epoch was begun, so that messages that it has read may be deleted.
+        is_new: Whether its epoch has not begun, so that no message of it may be deleted.
 
     Raises:
         SourceChanged: An epoch that has begun has lost its topic.
-        UsageError: The topic is not there, or messages since the start of the epoch are not, or
-            brokers tell no time.
-        RetryLater: No broker answers, or clocks differ.
+        UsageError: A topic is not there, or messages since the start of the epoch are not, or
+            brokers tell no time; or the registry refuses this client.
+        RetryLater: No broker or registry answers, or clocks differ.
     """
     from tracecloak.transforms.services.kafka_identity import check_history
 
-    topic.check(longest_us=config.rule.longest_us, is_begun=is_begun)
-    clock.passed_us()
-    if is_begun:
-        return
-    with operator_log(config.dead_letter or open_store(config).operator_folder(*config.place)):
-        check_history(topic, config.start, _OPERATOR.warning)
+    check_registry(config)
+    for one in config.sources:
+        if (topic := one.input_kafka) is None:
+            continue
+        topic.check(longest_us=one.rule.longest_us, is_begun=not is_new)
+        shared_clock(topic, one.clock_topic).passed_us()
+        if is_new:
+            folder = config.dead_letter or open_store(config).operator_folder(*config.place)
+            with operator_log(folder):
+                check_history(topic, one.start, _OPERATOR.warning)
 
 
 def subscription_of(config: StreamConfig) -> str:
