@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -52,19 +52,41 @@ def steps_noted(keys: Path) -> list[int]:
     return [entry.decided[0] for entry in ledger_entries(keys) if entry.decided is not None]
 
 
-@pytest.fixture
-def cut(tmp_path: Path) -> Iterator[tuple[StreamConfig, Path, bytes]]:
-    """A stream that was stopped: its configuration, its state, and a copy of an older one."""
-    with pytest.MonkeyPatch.context() as patch:
-        fix_key(patch)
-        config = stream_config(tmp_path)
-        run_script(config, script(), until=6)
-        (path,) = state_files(tmp_path / "keys")
-        old = path.read_bytes()
-        run_script(config, script(), until=9)
-        assert steps_noted(tmp_path / "keys") == [r.step for r in published(config)]
-        assert len(published(config)) > 1
-        yield config, path, old
+class Cut(NamedTuple):
+    """A stream that was stopped: its last step, what loses what is kept of it, and what goes on."""
+
+    config: StreamConfig
+    last: int
+    lose: Mapping[str, Callable[[], object]]
+    go_on: Callable[[], object]
+
+
+def cut_here(config: StreamConfig, keys: Path) -> Cut:
+    """Its state may be gone, or be an older one."""
+    run_script(config, script(), until=6)
+    (path,) = state_files(keys)
+    old = path.read_bytes()
+    run_script(config, script(), until=9)
+    lose = {"all": path.unlink, "last": lambda: path.write_bytes(old)}
+    return Cut(config, steps_noted(keys)[-1], lose, lambda: run_script(config, script()))
+
+
+def cut_on_beam(config: StreamConfig, keys: Path) -> Cut:
+    """The decisions of its steps may be gone, or the last one."""
+    cut_off(config, in_time(random_messages(), 120))
+    decisions = sorted((keys / "operator").rglob("*.decision"))
+    lose = {"all": lambda: [path.unlink() for path in decisions], "last": decisions[-1].unlink}
+    source = NeverRead()
+    return Cut(config, steps_noted(keys)[-1], lose, lambda: run_stream(config, messages=source))
+
+
+@pytest.fixture(params=[cut_here, cut_on_beam], ids=["here", "on Beam"])
+def cut(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cut:
+    fix_key(monkeypatch)
+    made_cut: Cut = request.param(stream_config(tmp_path), tmp_path / "keys")
+    assert steps_noted(tmp_path / "keys") == [r.step for r in published(made_cut.config)]
+    assert made_cut.last > 0
+    return made_cut
 
 
 def move_away(config: StreamConfig) -> None:
@@ -72,7 +94,7 @@ def move_away(config: StreamConfig) -> None:
     shutil.move(config.output, f"{config.output}-taken")
 
 
-def refused(config: StreamConfig, patch: pytest.MonkeyPatch, said: str) -> None:
+def refused(cut: Cut, patch: pytest.MonkeyPatch, said: str) -> None:
     """Nothing is computed or published, and the reason is said."""
 
     def never(*_: Any) -> Any:
@@ -80,62 +102,51 @@ def refused(config: StreamConfig, patch: pytest.MonkeyPatch, said: str) -> None:
 
     patch.setattr(DfgSteps, "publish", never)
     with pytest.raises(TracecloakError, match=said) as failure:
-        run_script(config, script())
+        cut.go_on()
     assert failure.value.exit_code == 6
-    assert steps_of(config) == {}
+    assert steps_of(cut.config) == {}
 
 
-@pytest.mark.parametrize("state", ["deleted", "old"])
+@pytest.mark.parametrize("lost", ["all", "last"])
 @pytest.mark.parametrize("known_by", ["both", "receipt", "ledger"])
 def test_steps_that_were_moved_away_are_not_drawn_again(
-    cut: tuple[StreamConfig, Path, bytes],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    state: str,
-    known_by: str,
+    cut: Cut, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str, known_by: str
 ) -> None:
-    config, path, old = cut
-    last = max(release.step for release in published(config))
-    move_away(config)
-    if state == "old":
-        path.write_bytes(old)
-    else:
-        path.unlink()
+    move_away(cut.config)
+    cut.lose[lost]()
     keys = tmp_path / "keys"
     if known_by == "receipt":  # the ledger and what is remembered of it are from before the stream
         begun_anew(keys)
     elif known_by == "ledger":
         store = KeyStore(keys)
-        assert store.last_step(config.output, EPOCH) == last
-        store._path(config.output, EPOCH, ".step").unlink()
-    refused(config, monkeypatch, rf"step {last} of this epoch was decided, .*another epoch")
+        assert store.last_step(cut.config.output, EPOCH) == cut.last
+        store._path(cut.config.output, EPOCH, ".step").unlink()
+    refused(cut, monkeypatch, rf"step {cut.last} of this epoch was decided, .*another epoch")
     assert len(counting_charges(keys)) == 1
 
 
 def test_steps_are_not_drawn_again_where_the_key_is_gone_as_well(
-    cut: tuple[StreamConfig, Path, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cut: Cut, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the ledger back to before the stream, too, only the receipt knows."""
-    config, path, _ = cut
-    move_away(config)
-    path.unlink()
+    move_away(cut.config)
+    cut.lose["all"]()
     keys = tmp_path / "keys"
-    KeyStore(keys)._path(config.output, EPOCH, ".key").unlink()
+    KeyStore(keys)._path(cut.config.output, EPOCH, ".key").unlink()
     begun_anew(keys)
-    refused(config, monkeypatch, "the key of the epoch is gone from the key store")
+    refused(cut, monkeypatch, "the key of the epoch is gone from the key store")
     assert counting_charges(keys) == []
 
 
 def test_a_running_epoch_keeps_its_key_of_identities(
-    cut: tuple[StreamConfig, Path, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cut: Cut, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config, _, _ = cut
-    store = KeyStore(tmp_path / "keys")
-    store._path(config.output, "ward@", ".key").unlink()
+    config = cut.config
+    KeyStore(tmp_path / "keys")._path(config.output, "ward@", ".key").unlink()
     before, n_keys = files_of(config), len(key_files(tmp_path / "keys"))
     for _ in range(2):
         with pytest.raises(TracecloakError, match="the key of identities of 'ward' is gone"):
-            run_script(config, script())
+            cut.go_on()
     assert files_of(config) == before and len(key_files(tmp_path / "keys")) == n_keys
     with monkeypatch.context() as patch:  # another epoch begins with another
         patch.setattr(ReleaseKey, "generate", classmethod(lambda cls: cls(b"o" * 32)))
@@ -231,24 +242,6 @@ def test_workers_on_this_machine_note_steps_before_they_hand_them_on(
     cut_off(config, in_time(random_messages(), 120))
     run(config, in_time(random_messages(), 120))
     assert steps_noted(keys) == [release.step for release in published(config)] == list(range(6))
-
-
-@pytest.mark.parametrize("lost", ["all", "last"])
-def test_what_workers_decided_is_not_drawn_again_where_it_is_gone(
-    tmp_path: Path, lost: str
-) -> None:
-    config = stream_config(tmp_path)
-    cut_off(config, in_time(random_messages(), 120))
-    last = steps_noted(tmp_path / "keys")[-1]
-    decisions = sorted((tmp_path / "keys" / "operator").rglob("*.decision"))
-    for path in decisions if lost == "all" else decisions[-1:]:
-        path.unlink()
-    move_away(config)
-    with pytest.raises(TracecloakError, match=rf"step {last} of .* was decided,") as no:
-        run_stream(config, messages=NeverRead())
-    assert no.value.exit_code == 6
-    assert not [name for name in files_of(config) if "step-" in name]
-    assert len(counting_charges(tmp_path / "keys")) == 1
 
 
 def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(
