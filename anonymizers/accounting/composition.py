@@ -394,6 +394,11 @@ def total(spends: Iterable[Spend]) -> tuple[Fraction, Fraction]:
     return epsilon, delta
 
 
+def exact_text(value: Fraction | None) -> str | None:
+    """Returns the exact decimal of a number, see `decimal_text`; None: there is none."""
+    return None if value is None else decimal_text(value)
+
+
 def decimal_text(value: Fraction | int) -> str:
     """Returns the exact decimal of a number, without an exponent: "0.000001", "2".
 

@@ -15,13 +15,7 @@ from typing import Any
 from tracecloak.pipelines.commands.flags import StoredFlag, add_form_flags, form_of
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
 from tracecloak.pipelines.runners.memory import without_collections
-from tracecloak.pipelines.screen.results import (
-    EscapingFormatter,
-    Form,
-    OperatorLinesFilter,
-    is_of_operator,
-    tell,
-)
+from tracecloak.pipelines.screen import results
 from tracecloak.schemas.errors import ForeignError, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 from tracecloak.schemas.texts import SECRET_REFUSED, has_secret, without_secrets
@@ -60,16 +54,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from tracecloak.pipelines.runners.failures import reason_of, section_of
 
         if wants_traceback:
-            tell(traceback.format_exc())
+            results.tell(traceback.format_exc())
         ours: TracecloakError = ForeignError(f"failed with {reason_of(error)}")
         if isinstance(error, TracecloakError):  # the text of another could quote data
             ours = error
         where = _TRACEBACK if isinstance(ours, ForeignError) else ""
         ended = f"[exit code {ours.exit_code}: {section_of(error)}]"
-        tell(f"tracecloak: {without_secrets(str(ours))}{where} {ended}")
+        results.tell(f"tracecloak: {without_secrets(str(ours))}{where} {ended}")
         return ours.exit_code
     except KeyboardInterrupt:
-        tell("tracecloak: interrupted; nothing was released")
+        results.tell("tracecloak: interrupted; nothing was released")
         return TracecloakError.exit_code
 
 
@@ -155,16 +149,16 @@ def _refuse_removed(typed: Sequence[str]) -> None:
             raise UsageError(f"{word} is gone: {REMOVED[word]}")
 
 
-def _filter_log_records(form: Form) -> None:
+def _filter_log_records(form: results.Form) -> None:
     """Drops what Beam logs when it is imported without all libraries of Google Cloud.
 
     It also drops what is for the operator alone, unless the operator looks at a terminal.
     """
     handler = logging.StreamHandler()
-    handler.setFormatter(EscapingFormatter())
+    handler.setFormatter(results.EscapingFormatter())
     handler.addFilter(lambda record: not record.getMessage().startswith(_OF_THE_IMPORT))
-    if not is_of_operator(form):
-        handler.addFilter(OperatorLinesFilter())
+    if not results.is_of_operator(form):
+        handler.addFilter(results.OperatorLinesFilter())
     handler.name = "tracecloak"
     root = logging.getLogger()
     # That of an earlier command in this process would write each record once more.

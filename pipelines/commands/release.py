@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.flags import add_flag, add_lineage, add_release_flags
@@ -15,7 +15,6 @@ from tracecloak.pipelines.screen.release_text import (
     left_out_text,
     release_data,
     release_rows,
-    spent,
 )
 from tracecloak.pipelines.screen.results import Result, duration, show
 from tracecloak.schemas.errors import InputSchemaError, OtherFormat, TracecloakError
@@ -82,8 +81,10 @@ def _window_text(one: Ended, is_private: bool) -> str:
     """Returns what became of a window, of several; see `release_rows`."""
     text = one.status.replace("_", " ")
     if one.status == "released" and one.outcome is not None:
-        epsilon, _ = spent(one.plan)
-        cost = "no finite epsilon" if epsilon is None else f"epsilon {epsilon}"
+        from tracecloak.anonymizers.accounting.composition import decimal_text
+
+        epsilon = one.plan.epsilon
+        cost = "no finite epsilon" if epsilon is None else f"epsilon {decimal_text(epsilon)}"
         text += f", {cost}, {duration(one.elapsed_s)}, {one.outcome.folder.final}"
         if is_private and one.outcome.n_left_out:
             text += f"; left out {left_out_text(one.outcome.n_left_out)}"
@@ -175,10 +176,13 @@ def _released(plan: ReleasePlan, given: Given, lineage: str | None, asks: bool) 
     keep_freed_memory()
     if plan.schedule is not None:
         return run_windows(plan, given, lineage)
-    with (
-        showing_progress(given.form, with_runner=given.wants_traceback) as ask,
-        _lineage(plan, lineage) as send_complete,
-    ):
+    sent: Any = contextlib.nullcontext(lambda folder: None)
+    if lineage is not None:
+        from tracecloak.pipelines.windows.batch import lineage_sent
+
+        sent = lineage_sent(plan, lineage)
+    shown = showing_progress(given.form, with_runner=given.wants_traceback)
+    with shown as ask, sent as send_complete:
         outcome = run_plan(plan, given.of_beam, ask if asks else None)
         send_complete(outcome.folder.final)
     elapsed_s = time.monotonic() - began
@@ -187,14 +191,3 @@ def _released(plan: ReleasePlan, given: Given, lineage: str | None, asks: bool) 
     rows = list(release_rows(plan, outcome, elapsed_s, is_private)) if is_table else []
     show(Result(rows, release_data(plan, outcome, elapsed_s)), given.form)
     return 0
-
-
-def _lineage(
-    plan: ReleasePlan, to: str | None
-) -> contextlib.AbstractContextManager[Callable[[str], None]]:
-    """Returns what sends the events of a release, if they go anywhere; see `lineage_sent`."""
-    if to is None:
-        return contextlib.nullcontext(lambda folder: None)
-    from tracecloak.pipelines.windows.batch import lineage_sent
-
-    return lineage_sent(plan, to)

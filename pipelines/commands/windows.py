@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.flags import add_release_flags
@@ -56,6 +55,7 @@ def run(given: Given) -> int:
     Raises:
         LedgerError: The book is to be verified, and does not say what was counted.
     """
+    from tracecloak.anonymizers.accounting.composition import exact_text
     from tracecloak.pipelines.budget.opening import open_ledger, open_store
     from tracecloak.pipelines.configuration.plan import read_plan
     from tracecloak.pipelines.release.window import verify_book
@@ -88,7 +88,7 @@ def run(given: Given) -> int:
     if ledger is not None and any(day.releases for day in days):
         balance = ledger.balance(keys.account)
     sums = {
-        name: None if balance is None else _text(getattr(balance, name))
+        name: None if balance is None else exact_text(getattr(balance, name))
         for name in ("spent_epsilon", "spent_delta", "remaining_epsilon", "remaining_delta")
     }
     data: dict[str, Any] = {
@@ -150,19 +150,14 @@ def _decide(
     show(Result(rows, data), form)
 
 
-def _text(value: Fraction | None) -> str | None:
-    from tracecloak.anonymizers.accounting.composition import decimal_text
-
-    return None if value is None else decimal_text(value)
-
-
 def _lines(days: Sequence[Day]) -> Iterator[str]:
+    from tracecloak.anonymizers.accounting.composition import exact_text
     from tracecloak.pipelines.release.window import moment
 
     width = max((len(day.window.label) for day in days), default=0)
     first_with: dict[str, str] = {}  # the window that failed first for a reason, which is said once
     for day in days:
-        epsilon = _text(day.epsilon) if day.releases else ""
+        epsilon = exact_text(day.epsilon) if day.releases else ""
         spent = f"epsilon {epsilon}" if epsilon else "no finite epsilon" if day.releases else ""
         what = ", ".join(day.releases)
         if day.status == "waiting":

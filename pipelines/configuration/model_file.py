@@ -19,18 +19,8 @@ import pydantic
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.queries.order_rules import NamedRules, rules_of_model
 from tracecloak.pipelines.configuration.flags import bytes_of
+from tracecloak.schemas import models
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.models import (
-    Operator,
-    PetriNet,
-    ProcessTree,
-    Transition,
-    leaf,
-    loop,
-    net_of_tree,
-    parse_tree,
-    sequence,
-)
 from tracecloak.schemas.texts import bounded_json, bounded_yaml
 
 
@@ -106,14 +96,14 @@ def _number(text: str | None, default: int) -> int:
 # --- Process trees --------------------------------------------------------------------------------
 
 
-def _tree_text(data: bytes) -> PetriNet:
+def _tree_text(data: bytes) -> models.PetriNet:
     try:
-        return net_of_tree(parse_tree(data.decode()))
+        return models.net_of_tree(models.parse_tree(data.decode()))
     except UnicodeDecodeError:
         raise UsageError("no UTF-8") from None
 
 
-_OPERATORS: dict[str, Operator] = {
+_OPERATORS: dict[str, models.Operator] = {
     "sequence": "sequence",
     "xor": "exclusive",
     "and": "parallel",
@@ -121,7 +111,7 @@ _OPERATORS: dict[str, Operator] = {
 }
 
 
-def _ptml(data: bytes) -> PetriNet:
+def _ptml(data: bytes) -> models.PetriNet:
     trees = list(_all(_xml(data), "processTree"))
     if len(trees) != 1:
         raise UsageError(f"PTML must have one <processTree>, got {len(trees)}")
@@ -131,28 +121,28 @@ def _ptml(data: bytes) -> PetriNet:
         if _tag(child) == "parentsNode":
             below[child.get("sourceId")].append(child.get("targetId"))
 
-    def build(name: str | None, above: frozenset[str | None]) -> ProcessTree:
+    def build(name: str | None, above: frozenset[str | None]) -> models.ProcessTree:
         if name not in nodes or name in above or len(above) > 200:
             raise UsageError("the nodes of <processTree> are no tree of at most 200 levels")
         tag, label = _tag(nodes[name]), nodes[name].get("name")
         if tag == "manualTask":
-            return leaf(label or "")
+            return models.leaf(label or "")
         if tag == "automaticTask":
-            return ProcessTree()
+            return models.ProcessTree()
         if tag not in _OPERATORS:
             raise UsageError(f"<{tag}> of a process tree is not understood")
         children = [build(child, above | {name}) for child in below[name]]
         if tag == "xorLoop" and len(children) == 3:  # body, way back, and what comes after
-            return sequence(loop(*children[:2]), children[2])
-        return ProcessTree(_OPERATORS[tag], None, tuple(children))
+            return models.sequence(models.loop(*children[:2]), children[2])
+        return models.ProcessTree(_OPERATORS[tag], None, tuple(children))
 
-    return net_of_tree(build(trees[0].get("root"), frozenset()))
+    return models.net_of_tree(build(trees[0].get("root"), frozenset()))
 
 
 # --- PNML -----------------------------------------------------------------------------------------
 
 
-def _pnml(data: bytes) -> PetriNet:
+def _pnml(data: bytes) -> models.PetriNet:
     """The place/transition net; without a final marking it ends in its one sink place."""
     nets = list(_all(_xml(data), "net"))
     if len(nets) != 1:
@@ -187,12 +177,14 @@ def _pnml(data: bytes) -> PetriNet:
     }
     if not initial:
         raise UsageError("PNML must have an initial marking")
-    transitions = tuple(Transition(labels[name], takes[name], gives[name]) for name in labels)
-    return PetriNet(transitions, initial, _final_marking(nets[0], set(places), transitions))
+    transitions = tuple(
+        models.Transition(labels[name], takes[name], gives[name]) for name in labels
+    )
+    return models.PetriNet(transitions, initial, _final_marking(nets[0], set(places), transitions))
 
 
 def _final_marking(
-    net: ElementTree.Element, places: set[str], transitions: tuple[Transition, ...]
+    net: ElementTree.Element, places: set[str], transitions: tuple[models.Transition, ...]
 ) -> dict[str, int]:
     markings = [m for listed in _all(net, "finalmarkings") for m in _all(listed, "marking")]
     if len(markings) > 1:
@@ -221,7 +213,7 @@ _UNKNOWN = ("subProcess", "transaction", "adHocSubProcess", "inclusiveGateway", 
 _LOOPS = ("standardLoopCharacteristics", "multiInstanceLoopCharacteristics")
 
 
-def _bpmn(data: bytes) -> PetriNet:
+def _bpmn(data: bytes) -> models.PetriNet:
     """One process: a place for each sequence flow; it ends when no token is left.
 
     A case begins at one of the start events. A token ends at an element without an outgoing flow.
@@ -241,10 +233,12 @@ def _bpmn(data: bytes) -> PetriNet:
     known = {element.get("id") for element in processes[0] if _tag(element) in _UNDERSTOOD}
     if not known >= {*incoming, *outgoing}:
         raise UsageError("a <sequenceFlow> of BPMN must join two events, tasks or gateways")
-    transitions: list[Transition] = []
+    transitions: list[models.Transition] = []
 
     def step(label: str | None, takes: list[str], gives: list[str]) -> None:
-        transitions.append(Transition(label, dict.fromkeys(takes, 1), dict.fromkeys(gives, 1)))
+        transitions.append(
+            models.Transition(label, dict.fromkeys(takes, 1), dict.fromkeys(gives, 1))
+        )
 
     for element in processes[0]:
         tag = _tag(element)
@@ -261,7 +255,7 @@ def _bpmn(data: bytes) -> PetriNet:
             label = (element.get("name") or None) if tag in _TASKS else None
             for arriving in incoming[name]:
                 step(label, [arriving], outgoing[name])
-    return PetriNet(tuple(transitions), {"start": 1}, {})
+    return models.PetriNet(tuple(transitions), {"start": 1}, {})
 
 
 # --- Rules by name --------------------------------------------------------------------------------
@@ -281,7 +275,7 @@ def _rules(data: bytes) -> NamedRules:
         raise usage_error(error, known=NamedRules.model_fields) from None
 
 
-def _of(read: Callable[[bytes], PetriNet]) -> Callable[[bytes], NamedRules]:
+def _of(read: Callable[[bytes], models.PetriNet]) -> Callable[[bytes], NamedRules]:
     return lambda data: rules_of_model(read(data))
 
 

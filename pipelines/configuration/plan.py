@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property, partial
 from typing import Any
 
-from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.composition import Spend, total
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.case_digests import config_digest, noise_digest
 from tracecloak.anonymizers.contract.method import Anonymizer
@@ -48,7 +49,9 @@ class ReleasePlan:
         params: Its checked parameters.
         bounds: The public caps that every trace is brought under.
         guarantee: What the method promises, and what of that the configuration takes away.
-        spends: What the account is charged for it; empty: no finite epsilon.
+        spends: What the account is charged for it, part by part; empty: no finite epsilon.
+        epsilon: Of all parts together; None: it is not finite.
+        delta: Likewise.
         mapping: What the columns of the log mean, with those that the method carries.
         source_format: How the bytes of the inputs are read.
         tables: Those of the inputs that are tables of a lake, see `transforms.lakes.tables`.
@@ -64,6 +67,8 @@ class ReleasePlan:
     bounds: ContributionBounds
     guarantee: Guarantee
     spends: tuple[Spend, ...]
+    epsilon: Fraction | None
+    delta: Fraction | None
     mapping: ColumnMapping
     source_format: SourceFormat
     tables: tuple[str, ...]
@@ -227,24 +232,27 @@ def resolve(config: ReleaseConfig) -> ReleasePlan:
         UsageError: A parameter of the method is unknown or out of range, or a key is wrong.
     """
     method, params = method_named(config.method), config.method_params
-    bounds, mapping = method.bounds(params), config.mapping
+    bounds, spends = method.bounds(params), tuple(method.spends(params))
+    epsilon, delta = total(spends) if spends else (None, None)
     schedule = None if config.schedule is None else config.schedule.made(config.dataset)
     return ReleasePlan(
-        config,
-        method,
-        params,
-        bounds,
-        config.guarantee,
-        tuple(method.spends(params)),
-        replace(
-            mapping,
+        keys=config,
+        method=method,
+        params=params,
+        bounds=bounds,
+        guarantee=config.guarantee,
+        spends=spends,
+        epsilon=epsilon,
+        delta=delta,
+        mapping=replace(
+            config.mapping,
             needs_individual=bounds.max_cases_per_individual is not None,
             attributes=tuple((a.name, a.column) for a in method.attributes(params)),
             activities=bounds.vocabulary if bounds.closed else None,
         ),
-        config.source_format,
-        config.tables,
-        schedule,
+        source_format=config.source_format,
+        tables=config.tables,
+        schedule=schedule,
         windows_add_up=schedule is not None and windows_add_up(method, params),
     )
 

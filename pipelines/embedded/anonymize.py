@@ -11,6 +11,7 @@ from apache_beam import pvalue
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from tracecloak.pipelines.configuration.plan import ReleasePlan
+from tracecloak.pipelines.embedded import reserving
 from tracecloak.pipelines.embedded.elements import (
     OF_FILES,
     OF_ROWS,
@@ -29,13 +30,6 @@ from tracecloak.pipelines.embedded.read import (
     ReleasedRows,
     product_schema,
     released_once,
-)
-from tracecloak.pipelines.embedded.reserving import (
-    DIGESTED,
-    PipelineFinalization,
-    claim,
-    digested,
-    rows_output,
 )
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import UsageError
@@ -156,13 +150,13 @@ class AnonymizeEventLog(beam.PTransform):
         """Pays, and wires reading, grouping, the method's rounds, and the rows of the release."""
         plan, key = self._plan, self._key
         elements = elements_of(events, plan)
-        finalization: PipelineFinalization | None = None
+        finalization: reserving.PipelineFinalization | None = None
         if key is not None:
             release_id, digest = str(plan.keys.release_id), plan.noise_digest
             spec = ReleaseSpec(plan.method.name, plan.params, release_id, key, digest)
         else:
-            placed = plan.with_keys(output=rows_output(plan.keys), staging_area=None)
-            job, finalization = claim(placed, elements, events.pipeline)
+            placed = plan.with_keys(output=reserving.rows_output(plan.keys), staging_area=None)
+            job, finalization = reserving.claim(placed, elements, events.pipeline)
             assert job is not None  # no such release has files that could be there
             spec = job.target.spec
         read = read_rows(events, elements, plan, spec.operator_folder)
@@ -241,7 +235,7 @@ def shown(plan: ReleasePlan) -> dict[str, Any]:
     }
 
 
-def _note_cases(finalization: PipelineFinalization, products: Any) -> Iterable[Any]:
+def _note_cases(finalization: reserving.PipelineFinalization, products: Any) -> Iterable[Any]:
     finalization.note_cases()
     return ()
 
@@ -299,7 +293,7 @@ class WriteRelease(beam.PTransform):
         """Pays, and wires all of the release from its rows to its commit."""
         plan, keys, pipeline = self._plan, self._plan.keys, events.pipeline
         elements = elements_of(events, plan)
-        job, finalization = claim(plan, elements, pipeline)
+        job, finalization = reserving.claim(plan, elements, pipeline)
         release_id = str(keys.release_id)
         folder = ReleaseFolder(absolute(keys.output), release_id).final
         made: Any = ()
@@ -312,7 +306,7 @@ class WriteRelease(beam.PTransform):
                     write_release(read["traces"], job.target, keys.shards, read["checked"])
                 )
             if finalization is not None:
-                digest = pvalue.AsIter(digested(read["traces"], finalization.key))
+                digest = pvalue.AsIter(reserving.digested(read["traces"], finalization.key))
         row = beam.Row(release_id=release_id, folder=folder)
         written = once(pipeline, "Written", _written, row, finalization, made, digest)
         written.element_type = _WRITTEN
@@ -325,11 +319,11 @@ class WriteRelease(beam.PTransform):
 
 def _written(
     row: beam.Row,
-    finalization: PipelineFinalization | None,
+    finalization: reserving.PipelineFinalization | None,
     made: Iterable[Any],
     digest: Iterable[Statistics],
 ) -> list[beam.Row]:
     """Ends a release once it is there, and returns what is said of it."""
     if finalization is not None:
-        finalization.finalize(total(DIGESTED, digest)["rows"])
+        finalization.finalize(total(reserving.DIGESTED, digest)["rows"])
     return [row]

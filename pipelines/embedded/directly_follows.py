@@ -22,18 +22,9 @@ from apache_beam.utils.timestamp import Timestamp
 from tracecloak.pipelines.embedded.elements import ROWS, columns_of, kind_of, require_fields
 from tracecloak.pipelines.embedded.reserving import runner_of
 from tracecloak.pipelines.runners.flags import FED, FLINK
+from tracecloak.pipelines.stream import run
 from tracecloak.pipelines.stream.config import StreamConfig, load_stream
 from tracecloak.pipelines.stream.epoch import paid_epoch
-from tracecloak.pipelines.stream.run import (
-    OF_FLINK,
-    build_stream,
-    check_decided,
-    require_checkpoints,
-    require_reads,
-    require_runs,
-    source_of,
-    warn_without_state,
-)
 from tracecloak.pipelines.stream.services import is_begun
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -187,9 +178,9 @@ class PublishDirectlyFollows(beam.PTransform):
         config = self._config_for_runner(events.pipeline)
         messages = self._messages(events, config)
         with paid_epoch(config) as epoch:
-            check_decided(epoch)
-            warn_without_state(events.pipeline.options, epoch)
-            steps = build_stream(events.pipeline, messages, epoch)
+            run.check_decided(epoch)
+            run.warn_without_state(events.pipeline.options, epoch)
+            steps = run.build_stream(events.pipeline, messages, epoch)
         if not self._has_rows:
             return steps
         return steps | "ToRows" >> beam.FlatMap(_rows_of).with_output_types(_ROW)
@@ -214,14 +205,14 @@ class PublishDirectlyFollows(beam.PTransform):
         runner, options = runner_of(pipeline), pipeline.options
         if runner in _HERE:
             return self._config.model_copy(update={"runner": FED})
-        require_runs(runner)
-        require_checkpoints(runner, options)
+        run.require_runs(runner)
+        run.require_checkpoints(runner, options)
         given = options.get_all_options(retain_unknown_options=True)
-        missing = [flag for flag in OF_FLINK if flag.removeprefix("--") not in given]
+        missing = [flag for flag in run.OF_FLINK if flag.removeprefix("--") not in given]
         if runner == FLINK and missing:
             raise UsageError(
                 f"runner {runner} loses messages of a stream between checkpoints without "
-                f"`{' '.join(OF_FLINK)}`: give the pipeline these flags"
+                f"`{' '.join(run.OF_FLINK)}`: give the pipeline these flags"
             )
         options.view_as(StandardOptions).streaming = True
         return self._config.model_copy(update={"runner": runner})
@@ -239,8 +230,8 @@ class PublishDirectlyFollows(beam.PTransform):
                     "there are no events: apply the transform to a collection, or name the topic "
                     "of Kafka that it reads with input_topic"
                 )
-            require_reads(config)
-            return source_of(config, not is_begun(config))[0]
+            run.require_reads(config)
+            return run.source_of(config, not is_begun(config))[0]
         if self._reads:
             raise UsageError(
                 "input_topic is for a transform that begins a pipeline: leave it out, or apply "

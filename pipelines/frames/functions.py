@@ -20,16 +20,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from narwhals.typing import IntoFrame, IntoFrameT
 
+from tracecloak.anonymizers.accounting.composition import exact_text
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.registry import ReleaseRegistry, State
-from tracecloak.pipelines.configuration.config import (
-    FRAME,
-    Columns,
-    SourceConfig,
-    listed,
-    load_log,
-    merge_params,
-)
+from tracecloak.pipelines.configuration import config
 from tracecloak.pipelines.configuration.plan import ReleasePlan, read_plan
 from tracecloak.pipelines.frames.frame_source import AnyFrame, FrameSource
 from tracecloak.pipelines.keys.receipts import snapshot_of
@@ -41,7 +35,7 @@ from tracecloak.pipelines.release.values import STARTING_STATES, Outcome
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.failures import redact_foreign_errors
 from tracecloak.pipelines.runners.flags import IN_MEMORY
-from tracecloak.pipelines.screen.release_text import planned, release_rows, remaining_text, spent
+from tracecloak.pipelines.screen.release_text import planned, release_rows, remaining_text
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ATTRIBUTE_PREFIX
 from tracecloak.schemas.published.graph import ReleasedGraph
@@ -191,7 +185,7 @@ of a lake is released."""
 # Those that whoever compares a release with its frame needs again.
 _OF_EVALUATION = (
     *("key_store", "ledger", "where", "rename", "drop_duplicates"),
-    *Columns.model_fields,
+    *config.Columns.model_fields,
 )
 
 
@@ -235,9 +229,9 @@ def release(
         with _named(made, source) as named:
             run = open_run(named, driver_of(IN_MEMORY, ()), source)
             if run.books.look().state in STARTING_STATES:
-                epsilon, delta = spent(named)
                 takes = "has no finite epsilon"
-                if epsilon is not None:
+                if named.epsilon is not None:
+                    epsilon, delta = exact_text(named.epsilon), exact_text(named.delta)
                     takes = f"takes epsilon {epsilon} and delta {delta}"
                 left = remaining_text(run.books.ledger, named.keys.account)
                 _LOG.warning("release %s %s; %s", run.books.folder.release_id, takes, left)
@@ -301,10 +295,10 @@ def vocabulary(frame: IntoFrame, **keys: Any) -> list[str]:
 def frame_source(frame: IntoFrame, keys: Mapping[str, Any]) -> FrameSource:
     """Returns a frame as a source, by the keys that say how a log is read."""
     _check_keys(keys)
-    return _source(frame, load_log({"log": FRAME, **keys}))
+    return _source(frame, config.load_log({"log": config.FRAME, **keys}))
 
 
-def _source(frame: IntoFrame, of: SourceConfig | ReleasePlan) -> FrameSource:
+def _source(frame: IntoFrame, of: config.SourceConfig | ReleasePlan) -> FrameSource:
     keys = of.keys if isinstance(of, ReleasePlan) else of
     return FrameSource.over(AnyFrame.of(frame), of.mapping, keys.drop_duplicates)
 
@@ -313,10 +307,10 @@ def _plan(method: str, params: Mapping[str, Any] | None, keys: dict[str, Any]) -
     # A parameter of the method may have the name of a key of files, such as query.
     _check_keys(keys.keys() - method_named(method).Params.model_fields.keys())
     # One process makes the parts, and whoever reads them gets one frame.
-    whole = {"parts": 1, **merge_params(params, keys)}
+    whole = {"parts": 1, **config.merge_params(params, keys)}
     whole["output"] = os.fspath(whole["output"])
-    whole["formats"] = list(dict.fromkeys(["parquet", *listed(whole.get("formats", ()))]))
-    return read_plan(None, {"log": FRAME, "runner": IN_MEMORY, "method": method, **whole})
+    whole["formats"] = list(dict.fromkeys(["parquet", *config.listed(whole.get("formats", ()))]))
+    return read_plan(None, {"log": config.FRAME, "runner": IN_MEMORY, "method": method, **whole})
 
 
 def _check_keys(keys: Collection[str]) -> None:

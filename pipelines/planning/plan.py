@@ -21,16 +21,8 @@ from tracecloak.anonymizers.contract.method import Anonymizer, FigureError
 from tracecloak.pipelines.configuration.flags import shown
 from tracecloak.pipelines.configuration.plan import ReleasePlan, source_of
 from tracecloak.pipelines.configuration.shared_keys import ScheduleConfig
+from tracecloak.pipelines.planning import utility
 from tracecloak.pipelines.planning.findings import FirstLook
-from tracecloak.pipelines.planning.utility import (
-    SIZES,
-    Kind,
-    UtilityEstimate,
-    ends_at,
-    in_words,
-    median_utility,
-    unknown,
-)
 from tracecloak.pipelines.planning.verdict import (
     Verdict,
     changed_params,
@@ -53,13 +45,8 @@ from tracecloak.schemas.texts import FORMULA_BEGINNINGS, formulas
 from tracecloak.schemas.windows import Schedule
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.pages.page import from_template
+from tracecloak.transforms.publish import release_folder
 from tracecloak.transforms.publish.figures_data import duration_in_words
-from tracecloak.transforms.publish.release_folder import (
-    DFG_NAME,
-    STATEMENT_NAME,
-    log_name,
-    part_name,
-)
 from tracecloak.transforms.publish.statement import caution
 from tracecloak.transforms.sources import EventSource
 
@@ -72,12 +59,12 @@ from tracecloak.transforms.sources import EventSource
 
 # From 0.01 to 16, two digits each, 24 in each power of ten.
 EPSILONS = tuple(decimal_text(Fraction(f"{10 ** (k / 24):.1e}")) for k in range(-48, 30))
-_KINDS: tuple[Kind, ...] = ("graph", "variants", "tree", "figures")
+_KINDS: tuple[utility.Kind, ...] = ("graph", "variants", "tree", "figures")
 _ROUNDING = 1e-9
 _GOAL = re.compile(r"(?:(graph|tree) within|(variants|figures) of) (\d+(?:\.\d+)?) ?%|figures")
 
 
-def read_goal(text: str) -> tuple[Kind, float]:
+def read_goal(text: str) -> tuple[utility.Kind, float]:
     """Returns by what a release is judged, and how far it may be from all that there is.
 
     Raises:
@@ -89,7 +76,7 @@ def read_goal(text: str) -> tuple[Kind, float]:
             f"goal is {text!r}, and must be 'graph within 10 %', 'variants of 60 %', 'tree "
             "within 5 %', 'figures' or 'figures of 80 %'"
         )
-    return cast(Kind, found[1] or found[2] or "figures"), share if found[1] else 1 - share
+    return cast(utility.Kind, found[1] or found[2] or "figures"), share if found[1] else 1 - share
 
 
 @dataclass(frozen=True)
@@ -143,12 +130,14 @@ def least_epsilon(
         changed = _with(method, params, place)
         if kind == "tree":
             return (shortfall_at(method, changed, n_cases, kind),) * 2
-        return tuple(end.shortfall(kind) for end in ends_at(method, changed, n_cases, n_variants))
+        return tuple(
+            end.shortfall(kind) for end in utility.ends_at(method, changed, n_cases, n_variants)
+        )
 
     grid = range(len(EPSILONS))
     best = between(len(EPSILONS) - 1)[0]
     if math.isinf(best):
-        worth = median_utility(method, _with(method, params, -1), n_cases)
+        worth = utility.median_utility(method, _with(method, params, -1), n_cases)
         judged = [name for name in _KINDS if math.isfinite(worth.shortfall(name))]
         raise UsageError(
             f"goal is {text!r}, and what {method.name} releases is judged by "
@@ -162,11 +151,11 @@ def least_epsilon(
     least, most = (EPSILONS[place] if place < len(EPSILONS) else None for place in places)
     sentence = f"For {text!r}, with {n_cases:,} cases: "
     if least is None:  # the best is rounded away from the goal, which it is not
-        nearest = in_words(kind, math.ceil(100 * best) / 100)
+        nearest = utility.in_words(kind, math.ceil(100 * best) / 100)
         sentence += f"not reached up to epsilon {EPSILONS[-1]}, whose best is {nearest}."
     else:
         up_to = most or f"more than {EPSILONS[-1]}"
-        range_text = f"{least} to {up_to}, depending on {unknown(n_variants)}."
+        range_text = f"{least} to {up_to}, depending on {utility.unknown(n_variants)}."
         alone = f"{least} at least, by public numbers alone."
         promise = method.guarantee(_with(method, params, min(places[1], len(EPSILONS) - 1)))
         sentence += f"epsilon {alone if least == most else range_text} {caution(promise)}".rstrip()
@@ -254,7 +243,7 @@ def plan_of(
     source = source_of(release) if source is None else source
     look = FirstLook.at(release, source)
     method, params, keys = release.method, release.params, release.keys
-    sizes = SIZES if keys.expected_cases is None else (keys.expected_cases,)
+    sizes = utility.SIZES if keys.expected_cases is None else (keys.expected_cases,)
     middle, n_variants = len(sizes) // 2, keys.expected_variants
     public: list[Verdict] = []  # before the log is looked at, so that it decides nothing of them
     if release.guarantee.kind == "rigorous":
@@ -350,20 +339,20 @@ def _details(
         costs=[*costs, *_foretold(release, source)] if costs else [],
         guarantee=release.guarantee.with_order_note(source.is_by_name),
         judged=judged,
-        in_words=in_words,
+        in_words=utility.in_words,
         figures=figures,
         windows=windows,
         spends=release.spends,
         joint_sentence=joint_sentence,
         composition=composition,
         of_window="" if keys.schedule is None else f"-{keys.window or '<window>'}",
-        part_name=part_name,
-        log_name=log_name,
-        dfg_name=DFG_NAME,
+        part_name=release_folder.part_name,
+        log_name=release_folder.log_name,
+        dfg_name=release_folder.DFG_NAME,
         beginnings=FORMULA_BEGINNINGS,
         alike=[repr(name) for name in formulas(getattr(params, "vocabulary", None) or ())],
         written=method.writes(params),
-        statement=STATEMENT_NAME,
+        statement=release_folder.STATEMENT_NAME,
     )
 
 
@@ -411,7 +400,7 @@ def hints(look: FirstLook) -> Iterator[str]:
 _PERCENT_UNITS = {SHARE: "points", "ranges": "% of the range"}
 
 
-def figure_lines(sizes: Sequence[UtilityEstimate]) -> Iterator[str]:
+def figure_lines(sizes: Sequence[utility.UtilityEstimate]) -> Iterator[str]:
     """Yields the errors of all figures, a column for each number of cases.
 
     Args:

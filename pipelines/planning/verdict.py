@@ -41,24 +41,7 @@ from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.plan import ReleasePlan
-from tracecloak.pipelines.planning.utility import (
-    LARGEST_TRIED,
-    LONGEST_CASE,
-    USUAL,
-    Kind,
-    Process,
-    UtilityEstimate,
-    ends_at,
-    in_percent,
-    in_words,
-    is_mostly_noise,
-    may_be_noise,
-    median_utility,
-    noise_share_of,
-    percent,
-    processes,
-    unknown,
-)
+from tracecloak.pipelines.planning import utility
 from tracecloak.schemas.errors import TracecloakError
 
 # ---
@@ -89,8 +72,8 @@ class Verdict:
         obstacle: What makes it worth nothing whatever its size, or empty.
     """
 
-    worth: UtilityEstimate
-    ends: tuple[UtilityEstimate, UtilityEstimate]
+    worth: utility.UtilityEstimate
+    ends: tuple[utility.UtilityEstimate, utility.UtilityEstimate]
     grade: Grade
     n_variants: int | None = None
     remedy: Recommendations | None = None
@@ -105,9 +88,11 @@ class Verdict:
     def in_short(self) -> str:
         """The verdict with the numbers that it follows from."""
         kind = self.worth.kind
-        return f"{self._answer} ({in_words(kind, *self.between(kind)) if kind else self.why})"
+        return (
+            f"{self._answer} ({utility.in_words(kind, *self.between(kind)) if kind else self.why})"
+        )
 
-    def between(self, kind: Kind) -> tuple[float, float]:
+    def between(self, kind: utility.Kind) -> tuple[float, float]:
         """Returns the shortfalls of the best and of the worst."""
         best, worst = self.ends
         return best.shortfall(kind), worst.shortfall(kind)
@@ -150,21 +135,21 @@ class Verdict:
         if worth.noise_share is not None:
             return (
                 "the noise on each pair of steps that the tree is made of is as large as "
-                f"{percent(worth.noise_share)} of the cases"
+                f"{utility.percent(worth.noise_share)} of the cases"
             )
         reasons = []
         if best.graph_error is not None:
-            off = in_percent("graph", *self.between("graph"))
+            off = utility.in_percent("graph", *self.between("graph"))
             reasons.append(f"the counts of the graph will be off by {off}")
         if best.case_share is not None:
-            shares = in_percent("variants", *self.between("variants")[::-1])
+            shares = utility.in_percent("variants", *self.between("variants")[::-1])
             reasons.append(f"the variants that are released have {shares} of the cases")
         if _names_share(worst) < _HALF:
             n_released = sorted({worst.held.n_activities or 0, best.held.n_activities or 0})
             released = " to ".join(map(str, n_released))
             reasons.append(f"{released} of {worth.n_names} activities are released by name")
         said = ", and ".join(reasons) or "what comes out has no numbers to compare"
-        return f"{said}, depending on {unknown(self.n_variants)}" if reasons else said
+        return f"{said}, depending on {utility.unknown(self.n_variants)}" if reasons else said
 
 
 def judged_at(
@@ -180,10 +165,10 @@ def judged_at(
         n_cases: Cases of the release.
         n_variants: How many variants they have, if that is declared.
     """
-    found = processes(n_variants, n_cases)
-    worth = median_utility(method, params, n_cases, found[len(found) // 2])
+    found = utility.processes(n_variants, n_cases)
+    worth = utility.median_utility(method, params, n_cases, found[len(found) // 2])
     is_drawn = worth.graph_error is not None  # else no log has a part in it, or it is refused
-    ends = ends_at(method, params, n_cases, n_variants) if is_drawn else (worth, worth)
+    ends = utility.ends_at(method, params, n_cases, n_variants) if is_drawn else (worth, worth)
     best, worst = map(grade_of, ends)
     return Verdict(worth, ends, best if best == worst else "depends", n_variants)
 
@@ -199,7 +184,7 @@ class Recommendations:
         others: Verdicts of other methods that would do, by their names.
     """
 
-    kind: Kind
+    kind: utility.Kind
     now: float
     helpful: tuple[tuple[str, float], ...]
     others: tuple[tuple[str, Verdict], ...] = ()
@@ -211,17 +196,21 @@ class Recommendations:
         if self.helpful:
             (what, then), *further = self.helpful
             instead = [self.now] * math.isfinite(self.now)
-            texts = [f"{what} ({in_words(self.kind, then, *instead, joined=' instead of ')})"]
-            texts += [f"{what} ({in_percent(self.kind, then)})" for what, then in further]
+            texts = [
+                f"{what} ({utility.in_words(self.kind, then, *instead, joined=' instead of ')})"
+            ]
+            texts += [f"{what} ({utility.in_percent(self.kind, then)})" for what, then in further]
             usual = " for a usual process" * (self.kind in ("graph", "variants"))
             change = f"What would help most{usual}: {'; '.join(texts)}."
         elif self.now <= ENOUGH:
-            change = f"Little is left to gain: {in_words(self.kind, self.now)}."
+            change = f"Little is left to gain: {utility.in_words(self.kind, self.now)}."
         texts = []
         for name, verdict in self.others:
             usable = [error.figure for error in verdict.worth.errors if error.grade != "noise"]
             kind = verdict.worth.kind or "graph"
-            texts.append(f"{name} ({', '.join(usable) or in_words(kind, *verdict.between(kind))})")
+            texts.append(
+                f"{name} ({', '.join(usable) or utility.in_words(kind, *verdict.between(kind))})"
+            )
         return f"{change} Other methods that would do: {'; '.join(texts)}." if texts else change
 
     def to_json(self) -> list[dict[str, Any]]:
@@ -243,7 +232,7 @@ def advice_on(method: Anonymizer, params: Any, n_cases: int) -> str:
         params: Its parameters.
         n_cases: Cases of what was released, noise included.
     """
-    if not is_mostly_noise(method, params, n_cases):
+    if not utility.is_mostly_noise(method, params, n_cases):
         return ""
     verdict = judged_at(method, params, n_cases)
     if verdict.grade == "worth it":
@@ -254,7 +243,7 @@ def advice_on(method: Anonymizer, params: Any, n_cases: int) -> str:
     return f"{share}. On synthetic logs of as many cases, {verdict.why}. {remedy}"
 
 
-def grade_of(worth: UtilityEstimate) -> Grade:
+def grade_of(worth: utility.UtilityEstimate) -> Grade:
     """Returns the answer; see the module for the bounds."""
     noise_share = worth.noise_share
     if worth.is_useless or worth.refusal:
@@ -273,7 +262,7 @@ def grade_of(worth: UtilityEstimate) -> Grade:
     return "worth it" if is_good and _names_share(worth) >= _HALF else "hardly"
 
 
-def _names_share(worth: UtilityEstimate) -> float:
+def _names_share(worth: utility.UtilityEstimate) -> float:
     n = worth.held.n_activities
     return 1.0 if n is None else n / worth.n_names
 
@@ -302,8 +291,8 @@ _INSTEAD: tuple[tuple[str, str, Any, dict[str, Any]], ...] = (
     ),
     ("closed_vocabulary", "closed_vocabulary", False, {"closed_vocabulary": True}),
     (
-        f"a length that is declared, as by max_trace_length {LONGEST_CASE}",
-        *("max_trace_length", None, {"max_trace_length": LONGEST_CASE}),
+        f"a length that is declared, as by max_trace_length {utility.LONGEST_CASE}",
+        *("max_trace_length", None, {"max_trace_length": utility.LONGEST_CASE}),
     ),
     ("products variants, so without times", "products", "log", {"products": "variants"}),
     ("no durations", "durations", True, {"durations": False}),
@@ -366,19 +355,27 @@ def _others(method: Anonymizer, params: Any, verdict: Verdict) -> Iterator[tuple
 
 
 def shortfall_at(
-    method: Anonymizer, params: Any, n_cases: int, kind: Kind, process: Process = USUAL
+    method: Anonymizer,
+    params: Any,
+    n_cases: int,
+    kind: utility.Kind,
+    process: utility.Process = utility.USUAL,
 ) -> float:
     """Returns the middle shortfall on a synthetic log, which a tree does without."""
     if kind == "tree":
-        share = noise_share_of(method, params, n_cases)
+        share = utility.noise_share_of(method, params, n_cases)
         return math.inf if share is None else share
-    return median_utility(method, params, n_cases, process).shortfall(kind)
+    return utility.median_utility(method, params, n_cases, process).shortfall(kind)
 
 
-def _changes(method: Anonymizer, params: Any, worth: UtilityEstimate) -> Iterator[list[_Change]]:
+def _changes(
+    method: Anonymizer, params: Any, worth: utility.UtilityEstimate
+) -> Iterator[list[_Change]]:
     """Yields what is tried: changes of one kind, of which a larger one follows a smaller one."""
     n_cases, more_cases = worth.n_cases, _MORE_CASES * worth.n_cases
-    can_be_made = more_cases <= LARGEST_TRIED and more_cases * worth.n_names <= _LARGEST_TABLE
+    can_be_made = (
+        more_cases <= utility.LARGEST_TRIED and more_cases * worth.n_names <= _LARGEST_TABLE
+    )
     if can_be_made:
         yield [(f"{_MORE_CASES} times the cases", params, more_cases)]
     ladders: list[list[tuple[str, dict[str, Any]]]] = [[], []]
@@ -441,7 +438,7 @@ def unusable(plan: ReleasePlan, judged: Sequence[Verdict] | None = None) -> Verd
     method, params, n_cases = plan.method, plan.params, plan.keys.expected_cases
     if n_cases is None or plan.guarantee.kind != "rigorous":
         return None
-    if plan.bounds.vocabulary is None or not may_be_noise(method, params, n_cases):
+    if plan.bounds.vocabulary is None or not utility.may_be_noise(method, params, n_cases):
         return None
     if judged is not None:
         return next((verdict for verdict in judged if verdict.grade == "no"), None)

@@ -27,15 +27,8 @@ from tracecloak.pipelines.planning.findings import FirstLook
 from tracecloak.pipelines.release.opening import books_of, giving_up
 from tracecloak.pipelines.release.values import Extension, Outcome, Run
 from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.transforms import files
 from tracecloak.transforms.batch.job import Job
-from tracecloak.transforms.files import (
-    absolute,
-    is_on_this_machine,
-    join,
-    remove_folder,
-    require_file_system,
-    write_anew,
-)
 from tracecloak.transforms.inputs.databases import query_text, write_result
 from tracecloak.transforms.lakes.tables import (
     Address,
@@ -59,8 +52,8 @@ class TableExtension(Extension):
         receipt: Receipt | None = None
         keys = plan.keys
         if keys.release_id is not None:  # or it has no name before it is read
-            require_file_system("output", keys.output)
-            receipt = store_of(keys).receipt(absolute(keys.output), keys.release_id)
+            files.require_file_system("output", keys.output)
+            receipt = store_of(keys).receipt(files.absolute(keys.output), keys.release_id)
         begun = () if receipt is None else receipt.origin.tables
         log = []
         for text in keys.log:
@@ -126,7 +119,7 @@ class QueryExtension(Extension):
                 "finished, under its name; give it one"
             )
         place = keys.staging_area or keys.output
-        if not is_on_this_machine(place):
+        if not files.is_on_this_machine(place):
             raise UsageError(
                 f"the result of a query is kept beside the output, and {place!r} is not on this "
                 "machine, so who reads it there is not known; name an output on this machine, or "
@@ -160,7 +153,7 @@ class QueryExtension(Extension):
                 earlier = (folder, replace(folder, staging_area=area), *noted_results(store))
                 for one in earlier:
                     if (one.output, one.release_id) == (folder.output, folder.release_id):
-                        remove_folder(one.input)
+                        files.remove_folder(one.input)
                 note_result(store, folder)
                 folder.prepare()
                 _LOG.info("asking the database; the result is kept until the release is finished")
@@ -172,7 +165,7 @@ class QueryExtension(Extension):
         """Removes a result that nothing was reserved for."""
         if self._asked is not None:
             store, folder = self._asked
-            remove_folder(folder.input)
+            files.remove_folder(folder.input)
             with contextlib.suppress(OSError):  # it holds what an earlier run decided
                 os.rmdir(folder.workplace)
             forget_result(store, folder)
@@ -182,7 +175,7 @@ class QueryExtension(Extension):
 
         What was asked is written beside the operator's statement, as a file that had it can change.
         """
-        write_anew(join(run.operator_folder, "query.sql"), self._query.encode())
+        files.write_anew(files.join(run.operator_folder, "query.sql"), self._query.encode())
         with contextlib.suppress(TracecloakError):
             self._warnings = FirstLook.at(run.plan, run.source).warnings
         return job

@@ -11,7 +11,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.accounting.composition import exact_text
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.registry import AfterReleaseError, ReleaseState, after_release
 from tracecloak.pipelines.configuration.config import ReleaseConfig
@@ -352,8 +352,8 @@ def _write_statement(run: Run, path: str, warnings: tuple[str, ...]) -> None:
     facts = InternalFacts(
         account=payer,
         ledger=ledger.place,
-        spent_after=None if spent is None else decimal_text(spent),
-        cap=None if cap is None else decimal_text(cap),
+        spent_after=exact_text(spent),
+        cap=exact_text(cap),
         inputs=tuple(file.path for file in run.source.files) or keys.log,
         runner=keys.runner,
         config_digest=run.plan.digest,

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.ledger.entries import Reservation
@@ -227,13 +226,12 @@ def reservation_of(plan: ReleasePlan, folder: ReleaseFolder, key_fingerprint: st
         folder: Where it goes.
         key_fingerprint: Tells release keys apart.
     """
-    epsilon, delta = total(plan.spends) if plan.spends else (None, None)
     return Reservation(
         account=plan.keys.account,
         release_id=folder.release_id,
         output=folder.output,
-        epsilon=epsilon,
-        delta=delta,
+        epsilon=plan.epsilon,
+        delta=plan.delta,
         unit=plan.guarantee.unit,
         adjacency=plan.guarantee.adjacency,
         method=plan.method.name,

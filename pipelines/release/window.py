@@ -24,15 +24,9 @@ from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.windows import Schedule, Window
+from tracecloak.transforms import files
 from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.batch.window import WindowPart
-from tracecloak.transforms.files import (
-    absolute,
-    join,
-    remove_folder,
-    require_file_system,
-    write_anew,
-)
 from tracecloak.transforms.keys.wrapping import KeyReference
 
 # --- What a release says of the window that it is of: public numbers alone. -----------------------
@@ -134,7 +128,7 @@ class WindowExtension(Extension):
         claimed = opened.book.frozen(*keyed_release)
         if claimed is None:
             claimed = opened.book.claim(*keyed_release, run.driver.units(job))
-        write_anew(part.frozen, claimed.units.to_bytes())
+        files.write_anew(part.frozen, claimed.units.to_bytes())
         self._frozen, self._n_left_out = part.frozen, claimed.n_left_out
         if claimed.n_left_out:
             _OPERATOR.info(
@@ -171,7 +165,7 @@ class WindowExtension(Extension):
     def finalize(self, run: Run) -> None:
         """Removes the copy of the units that the run read."""
         if self._frozen is not None:
-            remove_folder(self._frozen)
+            files.remove_folder(self._frozen)
 
     def tell(self, run: Run, outcome: Outcome) -> Outcome:
         """Says how many units are left out."""
@@ -206,8 +200,8 @@ class ReleasedWindow:
                 tells how many there are.
         """
         # Of each run its own, so that none reads what another one with other input left.
-        units = join(place, f"{_UNITS}-{uuid.uuid4().hex[:16]}")
-        frozen = join(place, _UNITS)
+        units = files.join(place, f"{_UNITS}-{uuid.uuid4().hex[:16]}")
+        frozen = files.join(place, _UNITS)
         return WindowPart(
             self.schedule, self.window, self.key, self.by_individual,
             units, frozen,
@@ -227,8 +221,8 @@ def released_window(plan: ReleasePlan, store: KeyStore, ledger: Ledger) -> Relea
     key = _book_key(plan.keys, store)
     charge = WindowCharge(_scope(plan, schedule, key), window.label, plan.windows_add_up)
     place = plan.keys.book or str(store.path.absolute() / "book")
-    require_file_system("book", place)
-    book = CaseRegistry(absolute(place), key.resolve(), ledger, cap)
+    files.require_file_system("book", place)
+    book = CaseRegistry(files.absolute(place), key.resolve(), ledger, cap)
     return ReleasedWindow(schedule, window, cap is not None, charge, key, book)
 
 
@@ -292,7 +286,7 @@ def verify_book(plan: ReleasePlan, store: KeyStore, ledger: Ledger) -> int:
 def _left_out_of(plan: ReleasePlan) -> tuple[str, ...]:
     """Returns the files that are left out of the window of a plan by decision."""
     keys = plan.keys
-    decided = left_out_of(store_of(keys), absolute(keys.output), str(keys.release_id))
+    decided = left_out_of(store_of(keys), files.absolute(keys.output), str(keys.release_id))
     return tuple(one.path for one in decided)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.screen.results import duration, quantity
@@ -137,8 +136,9 @@ def release_rows(
 
 def cost_text(plan: ReleasePlan) -> str:
     """Returns what a release costs, and which account pays."""
-    epsilon, delta = spent(plan)
-    account = plan.keys.account
+    from tracecloak.anonymizers.accounting.composition import exact_text
+
+    account, epsilon, delta = plan.keys.account, exact_text(plan.epsilon), exact_text(plan.delta)
     if epsilon is None:
         return f"no finite epsilon, which account {account} bears"
     beside = ""
@@ -147,16 +147,6 @@ def cost_text(plan: ReleasePlan) -> str:
     elif plan.schedule is not None:
         beside = "; all windows together cost what the dearest costs"
     return f"epsilon {epsilon} and delta {delta} of account {account}{beside}"
-
-
-def spent(plan: ReleasePlan) -> tuple[str | None, str | None]:
-    """Epsilon and delta of a release as exact decimals, or None: none is finite."""
-    from tracecloak.anonymizers.accounting.composition import decimal_text, total
-
-    if not plan.spends:
-        return None, None
-    epsilon, delta = total(plan.spends)
-    return decimal_text(epsilon), decimal_text(delta)
 
 
 def remains_text(balance: Balance) -> str:
@@ -191,16 +181,10 @@ def release_data(plan: ReleasePlan, outcome: Outcome, elapsed_s: float) -> dict[
 
     A scheduler may keep it where others read it, so it does not say how many records were left out.
     """
-    from tracecloak.anonymizers.accounting.composition import decimal_text
+    from tracecloak.anonymizers.accounting.composition import exact_text
     from tracecloak.pipelines.outcomes.lineage import PROMISED
 
-    balance = outcome.balance
-    epsilon, delta = spent(plan)
-    folder = outcome.folder.final
-
-    def text(value: Fraction | None) -> str | None:
-        return None if value is None else decimal_text(value)
-
+    balance, folder = outcome.balance, outcome.folder.final
     return {
         "status": "already_released" if outcome.was_released_before else "released",
         "release_id": outcome.folder.release_id,
@@ -213,10 +197,13 @@ def release_data(plan: ReleasePlan, outcome: Outcome, elapsed_s: float) -> dict[
         "usability": outcome.came_out.usability,
         "operator_folder": outcome.dead_letter,
         "account": plan.keys.account if balance is None else balance.account,
-        "charged": {"epsilon": epsilon, "delta": delta},
+        "charged": {"epsilon": exact_text(plan.epsilon), "delta": exact_text(plan.delta)},
         "remaining": None
         if balance is None
-        else {"epsilon": text(balance.remaining_epsilon), "delta": text(balance.remaining_delta)},
+        else {
+            "epsilon": exact_text(balance.remaining_epsilon),
+            "delta": exact_text(balance.remaining_delta),
+        },
         "names_like_formulas": list(outcome.formulas),
         "elapsed_s": round(elapsed_s, 3),
     }

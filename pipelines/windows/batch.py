@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.accounting.composition import exact_text
 from tracecloak.pipelines.budget.opening import open_ledger, open_store, store_of
 from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.keys.key_store import KeyStore
@@ -183,8 +183,8 @@ class Day:
             "due": moment(self.window.due_us),
             "status": self.status,
             "releases": list(self.releases),
-            "epsilon": None if self.epsilon is None else decimal_text(self.epsilon),
-            "delta": decimal_text(self.delta),
+            "epsilon": exact_text(self.epsilon),
+            "delta": exact_text(self.delta),
             "last_attempt": None if self.attempt is None else asdict(self.attempt),
         }
 
