@@ -170,7 +170,10 @@ def test_a_release_promises_what_it_spends_and_is_charged(
 
 @pytest.mark.parametrize(
     "where",
-    ["tracecloak.pipelines.configuration.plan.total", "tracecloak.anonymizers.rigorous.params.total"],
+    [
+        "tracecloak.pipelines.configuration.plan.total",
+        "tracecloak.anonymizers.rigorous.params.total",
+    ],
 )
 def test_the_comparison_of_the_numbers_notices_the_smallest_difference(
     monkeypatch: pytest.MonkeyPatch, where: str
