@@ -1,13 +1,15 @@
 """All methods by name: one line each makes a method available everywhere.
 
-What is named is loaded when it is asked for. Other distributions add methods by entry points of the
-group `tracecloak.methods`, each a class, or an instance, of `Anonymizer` or of `VariantGenerator`.
+The lines are entries of `methods.json`. What is named is loaded when it is asked for; what is declared of it is known before. Other
+distributions add methods by entry points of the group `tracecloak.methods`, each a class, or an
+instance, of `Anonymizer` or of `VariantGenerator`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NewType, cast
 
+from tracecloak.anonymizers.contract.declarations import declarations
 from tracecloak.schemas.plugins import Plugins
 
 if TYPE_CHECKING:
@@ -36,39 +38,7 @@ REMOVED = {
 METHODS: Plugins[Anonymizer] = Plugins(
     "method",
     "tracecloak.methods",
-    {
-        "amun": "tracecloak.anonymizers.amun.method:Amun",
-        "private-dfg": "tracecloak.anonymizers.graphs.private_dfg:PrivateDfg",
-        "pappi": "tracecloak.anonymizers.indicators.pappi:Pappi",
-        "private-indicators": ("tracecloak.anonymizers.indicators.errors:PrivateIndicators"),
-        "process-tree": "tracecloak.anonymizers.trees.process_tree:ProcessTreeMiner",
-        "dpim": "tracecloak.anonymizers.trees.dpim:Dpim",
-        "variant-histogram": ("tracecloak.anonymizers.variants.method:VariantHistogramMethod"),
-        "sparse-histogram": "tracecloak.anonymizers.variants.sparse_histogram:SparseHistogram",
-        "privtree": "tracecloak.anonymizers.variants.privtree:PrivTree",
-        "markov-log": "tracecloak.anonymizers.variants.markov:MarkovVariants",
-        "markov-log-pure": "tracecloak.anonymizers.variants.markov:MarkovVariantsPure",
-        "joint-variants": "tracecloak.anonymizers.variants.method:JointVariantsLog",
-        "auto-variants": "tracecloak.anonymizers.variants.auto:AutoVariants",
-        "laplace-levels": "tracecloak.anonymizers.queries.prefix_query:LaplaceLevels",
-        "private-log": "tracecloak.anonymizers.logs.private_log:PrivateLog",
-        "amun-rigorous": "tracecloak.anonymizers.logs.private_log:AmunRigorous",
-        "laplace-variants": "tracecloak.anonymizers.queries.prefix_method:LaplaceVariants",
-        "sacofa": "tracecloak.anonymizers.queries.sacofa:Sacofa",
-        "laplace-dfg": "tracecloak.anonymizers.queries.pair_query:LaplaceDfg",
-        "sapa": "tracecloak.anonymizers.queries.sapa:Sapa",
-        "pripel": "tracecloak.anonymizers.queries.pripel:Pripel",
-        "pripel-rigorous": "tracecloak.anonymizers.logs.private_log:PripelRigorous",
-        "k-anonymous-variants": (
-            "tracecloak.anonymizers.tlkc.k_anonymous_variants:KAnonymousVariants"
-        ),
-        "k-anonymous-subtraces": (
-            "tracecloak.anonymizers.tlkc.k_anonymous_variants:KAnonymousSubtraces"
-        ),
-        "tlkc": "tracecloak.anonymizers.tlkc.method:Tlkc",
-        "pretsa": "tracecloak.anonymizers.pretsa.method:Pretsa",
-        "pretsa-case": "tracecloak.anonymizers.pretsa.method:PretsaCase",
-    },
+    {name: f"tracecloak.anonymizers.{row['class']}" for name, row in declarations().items()},
     make=_instance,
     removed=REMOVED,
     own_name="name",

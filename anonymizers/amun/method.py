@@ -21,7 +21,7 @@ give .219. `shifts` is that reading, and `equation_4` the text's.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -56,27 +56,17 @@ from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.arrays.sequences import CaseRanks
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.manifest import Guarantee, Kind, Operation
+from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.log_times import StartRange, cumulated_stamps
 from tracecloak.schemas.statistics.variants import Dafsa, VariantHistogram
 
 
+@contract.declared("amun")
 class Amun(RoundsMethod):
     """The method; see the module."""
 
-    name: ClassVar[str] = "amun"
-    summary: ClassVar[str] = "samples cases over a DAFSA and adds noise to times"
-    guarantee_kind: ClassVar[Kind] = "published"
     Params: ClassVar[type[AmunParams]] = AmunParams
-    log: ClassVar[Literal["transformed"]] = "transformed"
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("suppression", "case", "case"),
-        Operation("addition", "case", "case"),
-        Operation("substitution", "case", "concept:name"),
-        Operation("substitution", "event", "time:timestamp"),
-    )
-    exact_noise: ClassVar[bool] = False
 
     def guarantee(self, params: AmunParams) -> Guarantee:
         """Returns the published claim, and why no finite epsilon holds."""

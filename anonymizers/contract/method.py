@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pydantic
 
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
+from tracecloak.anonymizers.contract.declarations import declarations
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.schemas.arrays.merging import Mergeable
 from tracecloak.schemas.events.events import (
@@ -29,6 +30,9 @@ from tracecloak.schemas.published.manifest import Guarantee, Kind, Operation, Yi
 if TYPE_CHECKING:
     from tracecloak.schemas.events.declarations import Attribute
     from tracecloak.schemas.statistics.variants import VariantHistogram
+
+
+T = TypeVar("T")
 
 
 # --- How far a figure will be off, as public numbers say it before anything is spent. -------------
@@ -203,13 +207,13 @@ class Anonymizer(Protocol):
         examples: Parameters that show the method; the first is in the catalogue.
     """
 
-    name: ClassVar[str]
+    name: ClassVar[str] = ""
     version: ClassVar[int] = 1
-    summary: ClassVar[str]
-    guarantee_kind: ClassVar[Kind]
-    log: ClassVar[Literal["transformed", "generated", "none"]]
-    operations: ClassVar[tuple[Operation, ...]]
-    exact_noise: ClassVar[bool]
+    summary: ClassVar[str] = ""
+    guarantee_kind: ClassVar[Kind] = "rigorous"
+    log: ClassVar[Literal["transformed", "generated", "none"]] = "none"
+    operations: ClassVar[tuple[Operation, ...]] = ()
+    exact_noise: ClassVar[bool] = True
     verifies: ClassVar[bool] = False
     has_error_bars: ClassVar[bool] = False
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "none"
@@ -406,6 +410,20 @@ class Anonymizer(Protocol):
     def products(self, decisions: Decisions, params: Any) -> Products:
         """Returns what is released beside the log, from the decisions alone."""
         return Products({})
+
+
+def declared(name: str) -> Callable[[type[T]], type[T]]:
+    """Returns what gives a class its name, and what `methods.json` declares of that method."""
+
+    def with_declaration(kind: type[T]) -> type[T]:
+        row = {key: value for key, value in declarations()[name].items() if key != "class"}
+        if "operations" in row:
+            row["operations"] = tuple(Operation(*given) for given in row["operations"])
+        for key, value in {**row, "name": name}.items():
+            setattr(kind, key, tuple(value) if key == "examples" else value)
+        return kind
+
+    return with_declaration
 
 
 def _has_no(method: str, step: str) -> NoReturn:

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pydantic
@@ -49,7 +49,6 @@ from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.manifest import CONDENSED, Operation
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells, cells_of_flows
 
 # How the graph's budget is divided: the sums, the choice of their clip, and the count of what the
@@ -276,19 +275,11 @@ def _shares(whole: Fraction, *, durations: bool, buys_clip: bool) -> dict[str, F
     return {name: whole * share / total for name, share in used.items()}
 
 
+@contract.declared("private-dfg")
 class PrivateDfg(PartsMethod):
     """The method; see the module."""
 
-    name: ClassVar[str] = "private-dfg"
-    summary: ClassVar[str] = "directly-follows graph with noise on every possible pair"
     Params: ClassVar[type[PrivateDfgParams]] = PrivateDfgParams
-    operations: ClassVar[tuple[Operation, ...]] = (CONDENSED,)
-    version: ClassVar[int] = 2
-    has_error_bars: ClassVar[bool] = True
-    sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "pairs"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"epsilon": "1", "vocabulary": ("A", "B", "C"), "l2_clip": "4"},
-    )
 
     def moves_by_case(self, params: PrivateDfgParams) -> bool:
         """Every case is cut or scaled down by itself, and what that takes is counted by case."""

@@ -24,7 +24,6 @@ from tracecloak.anonymizers.rigorous.parts_method import (
     budget_of_parts,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.manifest import CONDENSED, Operation
 
 if TYPE_CHECKING:
     from tracecloak.schemas.events.declarations import Attribute
@@ -250,30 +249,12 @@ def _scaled(weights: list[float]) -> list[float]:
 # 2021) for the question; means of centred sums and permute-and-flip for the answer.
 
 
+@contract.declared("private-indicators")
 class PrivateIndicators(PartsMethod):
     """The method; see the module."""
 
-    name: ClassVar[str] = "private-indicators"
-    version: ClassVar[int] = 3
-    summary: ClassVar[str] = "performance indicators and rules, each with its error"
     Params: ClassVar[type[IndicatorParams]] = IndicatorParams
-    operations: ClassVar[tuple[Operation, ...]] = (CONDENSED,)
-    has_error_bars: ClassVar[bool] = True
-    sums: ClassVar = "cells"
     between_chosen: ClassVar[str] = ", "
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {
-            "epsilon": "1",
-            "indicators": (
-                "cases",
-                "throughput of=mean at_most=30d",
-                "throughput of=median at_most=30d",
-                "within limit=7d",
-                "rework",
-                "frequency activity=A",
-            ),
-        },
-    )
 
     def parts(self, params: IndicatorParams) -> tuple[Part, ...]:
         """Returns the parts."""

@@ -20,7 +20,6 @@ one budget for all, and no number taken to be known.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -44,7 +43,7 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import Exact, drawable, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, RoundsMethod
 from tracecloak.schemas.published.figures import MEASURED, IndicatorRow, ReleasedIndicators
-from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Kind, Operation
+from tracecloak.schemas.published.manifest import Guarantee
 
 _SECOND_US = 1_000_000
 
@@ -117,24 +116,11 @@ class AggregatesDecision(contract.Decision):
     values: np.ndarray
 
 
+@contract.declared("pappi")
 class Pappi(RoundsMethod):
     """The method; see the module."""
 
-    name: ClassVar[str] = "pappi"
-    version: ClassVar[int] = 2
-    summary: ClassVar[str] = "performance indicators, each with noise of its own, as published"
-    guarantee_kind: ClassVar[Kind] = "published"
-    log: ClassVar[Literal["none"]] = "none"
     Params: ClassVar[type[PappiParams]] = PappiParams
-    operations: ClassVar[tuple[Operation, ...]] = (CONDENSED,)
-    exact_noise: ClassVar[bool] = True
-    has_error_bars: ClassVar[bool] = True
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {
-            "epsilon": "1",
-            "indicators": ("cases", "throughput at_most=30d", "rework", "frequency activity=A"),
-        },
-    )
 
     def spends(self, params: PappiParams) -> tuple[Spend, ...]:
         """Returns the one part, of a case that is replaced by another."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pydantic
@@ -93,24 +93,12 @@ _PUBLIC = {**_DATES, "l2_clip": "4", "n_duration_bins": 4}
 _RESOURCES = {"attributes": {"org:resource": {"values": ["R1", "R2"]}}}
 
 
+@contract.declared("private-log")
 class PrivateLog(PartsMethod):
     """The method; see the module."""
 
-    name: ClassVar[str] = "private-log"
-    version: ClassVar[int] = 4
-    summary: ClassVar[str] = "a log with times and attributes, drawn from noisy counts"
-    log: ClassVar[Literal["generated"]] = "generated"
     Params: ClassVar[type[PrivateLogParams]] = PrivateLogParams
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("substitution", "case", "concept:name"),
-        Operation("substitution", "case", "case"),
-        Operation("substitution", "event", "time:timestamp"),
-    )
     between_chosen: ClassVar[str] = ", "
-    sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "cells"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"epsilon": "1", **_ABC, "max_trace_length": 4, **_PUBLIC, **_RESOURCES},
-    )
 
     def operations_of(self, params: PrivateLogParams) -> tuple[Operation, ...]:
         """Returns what it does to a log, of whose times nothing remains with variants alone."""
@@ -339,15 +327,11 @@ class AmunRigorousParams(PrivateLogParams):
         return {**values, "epsilon": epsilon}
 
 
+@contract.declared("amun-rigorous")
 class AmunRigorous(PrivateLog):
     """The method; see the module."""
 
-    name: ClassVar[str] = "amun-rigorous"
-    summary: ClassVar[str] = "a log with times that keeps Amun's guessing advantage"
     Params: ClassVar[type[PrivateLogParams]] = AmunRigorousParams
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"guessing_advantage": "0.4", **_ABC, "max_trace_length": 4, **_PUBLIC},
-    )
 
 
 class PripelRigorousParams(PrivateLogParams):
@@ -374,15 +358,11 @@ class PripelRigorousParams(PrivateLogParams):
         return {**values, "max_trace_length": length}
 
 
+@contract.declared("pripel-rigorous")
 class PripelRigorous(PrivateLog):
     """The method; see the module."""
 
-    name: ClassVar[str] = "pripel-rigorous"
-    summary: ClassVar[str] = "a log with times and values under PRIPEL's parameters"
     Params: ClassVar[type[PrivateLogParams]] = PripelRigorousParams
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"epsilon": "1", **_ABC, "max_prefix_length": 4, **_PUBLIC, **_RESOURCES},
-    )
 
     def combined(
         self, round_name: str, decided: dict[str, Any], given: Given, params: Any

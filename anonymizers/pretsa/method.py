@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, repeat
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -416,26 +416,18 @@ class _Sanitised(RoundsMethod):
         verify_released(released, params.k, t, params.protect_ends, name)
 
 
+@contract.declared("pretsa")
 class Pretsa(_Sanitised):
     """The method with k and t; see the module."""
 
-    name: ClassVar[str] = "pretsa"
-    summary: ClassVar[str] = "merges rare variants into similar ones: k cases, t-close durations"
     Params: ClassVar[type[PretsaParams]] = PretsaParams
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"k": 4, "t": 0.5},
-        {"k": 2, "t": 0.9, "distance": "embedding", "epochs": 5},
-        {"k": 2, "t": 0.7, "duration": {"cost:units": {"bounds": [0, 500], "n_bins": 100}}},
-    )
 
 
+@contract.declared("pretsa-case")
 class PretsaCase(_Sanitised):
     """The method with k alone; see the module."""
 
-    name: ClassVar[str] = "pretsa-case"
-    summary: ClassVar[str] = "merges rare variants into similar ones: k cases of each variant"
     Params: ClassVar[type[PretsaCaseParams]] = PretsaCaseParams
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"k": 4},)
 
 
 def _t(params: PretsaCaseParams) -> float | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -28,7 +27,7 @@ from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, published_gu
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMethod
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Kind, Operation, at_most
+from tracecloak.schemas.published.manifest import Guarantee, Kind, at_most
 from tracecloak.schemas.statistics.variants import DirectlyFollows
 
 # --- A published query as a method of parts: as the paper has it, or with an honest budget. -------
@@ -398,15 +397,11 @@ class PairQueryMethod(QueryMethod):
         return ("The names of the vocabulary and the length are taken to be public.",)
 
 
+@contract.declared("laplace-dfg")
 class LaplaceDfg(PairQueryMethod):
     """The method; see the module."""
 
-    name: ClassVar[str] = "laplace-dfg"
-    summary: ClassVar[str] = "directly-follows graph with Laplace noise on each pair"
     Params: ClassVar[type[PairQueryParams]] = PairQueryParams
-    operations: ClassVar[tuple[Operation, ...]] = (CONDENSED,)
-    has_error_bars: ClassVar[bool] = True
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"epsilon": "1"},)
 
     def parts(self, params: PairQueryParams) -> tuple[Part, ...]:
         """Returns the one part, the counts of pairs."""

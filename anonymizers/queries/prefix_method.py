@@ -27,7 +27,6 @@ takes a public vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -39,7 +38,7 @@ from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_distinct_cells
 from tracecloak.anonymizers.contract.counters import variants_and_names
-from tracecloak.anonymizers.contract.method import NamesParams
+from tracecloak.anonymizers.contract.method import NamesParams, declared
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import positive_excess, truncated_laplace
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
@@ -253,16 +252,11 @@ class LaplaceVariantsParams(LevelParams):
         return self.level_query(self.p_harmful, named="p_harmful")
 
 
+@declared("laplace-variants")
 class LaplaceVariants(LevelMethod):
     """The method; see the module."""
 
-    name: ClassVar[str] = "laplace-variants"
-    version: ClassVar[int] = 2
-    summary: ClassVar[str] = "noisy counts of prefixes, level by level"
     Params: ClassVar[type[LaplaceVariantsParams]] = LaplaceVariantsParams
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"epsilon": "1", "max_prefix_length": 5, "p_harmful": 4},
-    )
 
     def parts(self, params: LaplaceVariantsParams) -> tuple[Part, ...]:
         """Returns the one part, all levels."""

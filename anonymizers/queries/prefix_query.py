@@ -21,13 +21,14 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
+from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import positive_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -213,6 +214,7 @@ def _within_bounds(
 # The Laplace trace-variant query as a generator, with an epsilon that holds for all its levels.
 
 
+@declared("laplace-levels")
 class LaplaceLevels(VariantGenerator):
     """The generator `laplace-levels`: the query with the epsilon of all of its levels together.
 
@@ -233,19 +235,6 @@ class LaplaceLevels(VariantGenerator):
     It is what the published query costs and gives when all of it is accounted for: the method to
     compare others with.
     """
-
-    name: ClassVar[str] = "laplace-levels"
-    version: ClassVar[int] = 2
-    summary: ClassVar[str] = "the Laplace trace-variant query, epsilon divided among its levels"
-    is_pure: ClassVar[bool] = True
-    shares_by_case: ClassVar[bool] = True
-    has_error_bars: ClassVar[bool] = True
-    reality: ClassVar[str] = (
-        "A case is in one candidate of each level, up to the length at which cases are cut; exact "
-        "discrete Laplace noise on every candidate, of a scale that grows with the number of "
-        "levels, covers all of them together with epsilon. Which prefixes are continued follows "
-        "from noisy counts and public numbers alone."
-    )
 
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
         """Returns what all levels together need."""

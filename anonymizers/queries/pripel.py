@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -37,7 +36,7 @@ from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.declarations import Attribute, Declarations, declared
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.manifest import Guarantee, Kind, Operation
+from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.published.variants import ReleasedVariants
 
 if TYPE_CHECKING:
@@ -336,25 +335,11 @@ class PripelParams(contract.Params):
         return declared(self.attributes)
 
 
+@contract.declared("pripel")
 class Pripel(RoundsMethod):
     """The method; see the module."""
 
-    name: ClassVar[str] = "pripel"
-    summary: ClassVar[str] = "noisy variants filled with times and values of matched cases"
-    guarantee_kind: ClassVar[Kind] = "published"
     Params: ClassVar[type[PripelParams]] = PripelParams
-    log: ClassVar[Literal["transformed"]] = "transformed"
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("suppression", "case", "case"),
-        Operation("addition", "case", "case"),
-        Operation("substitution", "case", "concept:name"),
-        Operation("substitution", "event", "concept:name"),
-        Operation("substitution", "event", "time:timestamp"),
-    )
-    exact_noise: ClassVar[bool] = False
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"epsilon": "1", "max_prefix_length": 5, "p_harmful": 3},
-    )
 
     def attributes(self, params: PripelParams) -> tuple[Attribute, ...]:
         """Returns the declared attributes."""

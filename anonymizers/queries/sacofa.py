@@ -15,7 +15,6 @@ the last place and if the other never comes before it, which together mean: befo
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -29,6 +28,7 @@ from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_order
 from tracecloak.anonymizers.contract.counters import Batch, Counted, variants_and_names
+from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import choose_harmful
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -283,16 +283,11 @@ def _relations(batch: Batch, max_events: int | None) -> ActivityRelations:
 _ROUND = "variants"
 
 
+@declared("sacofa")
 class Sacofa(prefix_method.LevelMethod):
     """The method; see the module."""
 
-    name: ClassVar[str] = "sacofa"
-    version: ClassVar[int] = 2
-    summary: ClassVar[str] = "noisy counts of prefixes that make sense, level by level"
     Params: ClassVar[type[SacofaParams]] = SacofaParams
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"epsilon": "1", "max_prefix_length": 5, "p_harmful": 4, "p_harmless": 3},
-    )
 
     def parts(self, params: SacofaParams) -> tuple[Part, ...]:
         """Returns the rules where they are bought, and all levels, in one round."""

@@ -37,9 +37,8 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pydantic
@@ -49,6 +48,7 @@ from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.counters import Batch, Counted
+from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.noise import published
 from tracecloak.anonymizers.noise.drawing import Scale, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -288,13 +288,11 @@ def walked_laplace(
     return np.where(noisy > 0, noisy, 1 + published.sizes_of(draw_laplace(last, *scale)))
 
 
+@declared("sapa")
 class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
     """The method; see the module."""
 
-    name: ClassVar[str] = "sapa"
-    summary: ClassVar[str] = "cases played out from a noisy directly-follows graph"
     Params: ClassVar[type[SapaParams]] = SapaParams
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"epsilon": "1"},)
 
     def parts(self, params: SapaParams) -> tuple[Part, ...]:
         """Returns the one part: the counts of pairs, from which cases are played out."""

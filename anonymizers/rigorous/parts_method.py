@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,7 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import noisy_sums
 from tracecloak.anonymizers.rigorous.budget import Allowances, Budget, Choice, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.params import DECLARED, guarantee_of
-from tracecloak.schemas.published.manifest import Guarantee, Kind
+from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 
 # --- A method that is described by its parts: all that is said and done of it follows from these. -
@@ -199,9 +199,6 @@ class PartsMethod(RoundsMethod):
         between_chosen: What stands between the things that were chosen on the log.
     """
 
-    guarantee_kind: ClassVar[Kind] = "rigorous"
-    log: ClassVar[Literal["transformed", "generated", "none"]] = "none"
-    exact_noise: ClassVar[bool] = True
     between_chosen: ClassVar[str] = " and "
 
     def budget(self, params: Any) -> Budget:

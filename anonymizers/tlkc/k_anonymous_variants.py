@@ -299,11 +299,10 @@ class KAnonymous(Suppressing):
         verify_k_anonymity(released, params)
 
 
+@contract.declared("k-anonymous-variants")
 class KAnonymousVariants(KAnonymous):
     """The method; see the module."""
 
-    name: ClassVar[str] = "k-anonymous-variants"
-    summary: ClassVar[str] = "releases the cases of variants that k or more have"
     _sentence: ClassVar[str] = "leaves those of fewer than {k} cases out"
 
     def _is_kept(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
@@ -316,11 +315,10 @@ _SURROGATES = 0xD800, 0x800
 _MAX_CHARACTERS = 0x110000 - _SURROGATES[1] - 1
 
 
+@contract.declared("k-anonymous-subtraces")
 class KAnonymousSubtraces(KAnonymous):
     """The method; see the module."""
 
-    name: ClassVar[str] = "k-anonymous-subtraces"
-    summary: ClassVar[str] = "cuts rare variants to subtraces that k or more cases have"
     _sentence: ClassVar[str] = (
         "leaves events of those of fewer than {k} cases out until each is that of {k} cases; where "
         "there is no way, the case goes"

@@ -20,10 +20,10 @@ patterns' length: the bound on confidence is not monotonic, so every length is l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -376,13 +376,11 @@ class SuppressionDecision(contract.Decision):
         return np.split(self.words, self.offsets[1:-1])
 
 
+@contract.declared("tlkc")
 class Tlkc(Suppressing):
     """The method; see the module."""
 
-    name: ClassVar[str] = "tlkc"
-    summary: ClassVar[str] = "suppresses events until all knowledge matches k cases"
     Params: ClassVar[type[TlkcParams]] = TlkcParams
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"k": 2},)
 
     def attributes(self, params: TlkcParams) -> tuple[Attribute, ...]:
         """Returns the resource and the sensitive attributes: they are read and released."""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pydantic
@@ -40,7 +40,7 @@ from tracecloak.anonymizers.trees.fitness import (
 from tracecloak.anonymizers.trees.process_tree import TreeDecision, clearly_above_zero, noisy_ends
 from tracecloak.schemas.models import ProcessTree, flower, normalise
 from tracecloak.schemas.published.graph import ReleasedTree
-from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Kind, Operation, at_most
+from tracecloak.schemas.published.manifest import Guarantee, at_most
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- Parameters of `dpim`, what the paper claims of it and what its parts cost. -------------------
@@ -337,23 +337,11 @@ def _by_length(variants: VariantHistogram) -> list[VariantHistogram]:
     return [VariantHistogram(variants.sequences.take(p), variants.counts[p]) for p in pieces]
 
 
+@contract.declared("dpim")
 class Dpim(RoundsMethod):
     """The method; see the module."""
 
-    name: ClassVar[str] = "dpim"
-    summary: ClassVar[str] = "inductive miner on noisy directly-follows pairs"
-    version: ClassVar[int] = 2
-    guarantee_kind: ClassVar[Kind] = "published"
-    log: ClassVar[Literal["none"]] = "none"
     Params: ClassVar[type[DpimParams]] = DpimParams
-    operations: ClassVar[tuple[Operation, ...]] = (CONDENSED,)
-    exact_noise: ClassVar[bool] = True
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"epsilon": "1.25"},
-        {"epsilon": "3.75", "vocabulary": ("A", "B", "C"), "stop_probability": "0.2"},
-        {"epsilon": "100", "bounds_from_log": True, "vocabulary": ("A", "B")},
-        {"epsilon": "2", "vocabulary": ("A", "B"), "size_bounds": (2, 5)},
-    )
 
     def spends(self, params: DpimParams) -> tuple[Spend, ...]:
         """Returns the one part, if a finite epsilon holds."""

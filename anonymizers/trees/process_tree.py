@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import pydantic
@@ -44,7 +44,6 @@ from tracecloak.anonymizers.trees.fitness import (
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.models import ProcessTree, flower, normalise
 from tracecloak.schemas.published.graph import ReleasedTree
-from tracecloak.schemas.published.manifest import CONDENSED, Operation
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # ---
@@ -507,20 +506,11 @@ class TreeDecision(contract.Decision):
     tree: ReleasedTree
 
 
+@contract.declared("process-tree")
 class ProcessTreeMiner(PartsMethod):
     """The method; see the module."""
 
-    name: ClassVar[str] = "process-tree"
-    summary: ClassVar[str] = "process tree chosen for fitness and precision"
     Params: ClassVar[type[ProcessTreeParams]] = ProcessTreeParams
-    operations: ClassVar[tuple[Operation, ...]] = (CONDENSED,)
-    sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "cells"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"epsilon": "1", "vocabulary": ("A", "B", "C"), "max_pairs": 4},
-        {"epsilon": "20", "delta": "1e-5", "buy_vocabulary": True, "n_sizes": 4},
-        {"epsilon": "2", "delta": "0", "vocabulary": ("A", "B"), "ends_share": "0"},
-        {"epsilon": "9", "vocabulary": ("A", "B"), "max_cases_per_individual": 2},
-    )
 
     def moves_by_case(self, params: ProcessTreeParams) -> bool:
         """Pairs are counted by case and scaled down case by case.

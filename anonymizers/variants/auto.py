@@ -30,6 +30,7 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
@@ -184,15 +185,13 @@ _OF_DELTA = Fraction(1, 4)
 _LONGEST_IN_TREE = 100
 
 
+@declared("auto-variants")
 class AutoVariants(JointVariants):
     """The generator; see the module.
 
     Where something else of a release gets noise, too, it is `joint-variants` in any case.
     """
 
-    name: ClassVar[str] = "auto-variants"
-    summary: ClassVar[str] = "joint-variants, or a histogram or tree where that is likely better"
-    version: ClassVar[int] = 3
     reality: ClassVar[str] = (
         f"{JointVariants.reality} Or all of it is done by a PrivTree, or by a histogram of "
         "variants with a threshold, with what the choice between them leaves of epsilon; that "

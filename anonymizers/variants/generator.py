@@ -76,9 +76,9 @@ class VariantGenerator(Protocol):
             no length is declared, `LONGEST_CASE` is taken for it, and none is bought.
     """
 
-    name: ClassVar[str]
-    summary: ClassVar[str]
-    reality: ClassVar[str]
+    name: ClassVar[str] = ""
+    summary: ClassVar[str] = ""
+    reality: ClassVar[str] = ""
     version: ClassVar[int] = 1
     is_pure: ClassVar[bool] = False
     most_names: ClassVar[int | None] = None

@@ -33,6 +33,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells, of_one_cell
+from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, note, variance_of
@@ -111,23 +112,11 @@ _POSITIONS_OF_PAIR = 4
 _USUAL_EVENTS = 50
 
 
+@declared("joint-variants")
 class JointVariants(VariantGenerator):
     """The generator; see the module."""
 
-    name: ClassVar[str] = "joint-variants"
-    summary: ClassVar[str] = "cases that agree with noisy variants, pairs by position and marginals"
-    version: ClassVar[int] = 3
-    takes_whole_cases: ClassVar[bool] = True
-    shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS)
-    reality: ClassVar[str] = (
-        "One case changes the sums of directly-follows pairs by position by a vector whose L2 norm "
-        "is clipped, the count of one variant by one, and one count of each of a fixed number of "
-        "partitions by one, all in integers; exact discrete Gaussian noise covers all of them "
-        "together, and variants of one unit alone reach the threshold with a probability that "
-        "delta covers. The clip and how the three share the budget follow from numbers with noise "
-        "of their own. Which cases are proposed, and their weights, follow from noisy numbers."
-    )
 
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
         """Returns what the three numbers, and the three vectors together, need."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.accounting.sensitivity import of_clipped_cells
+from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.noise.randomness import CellLaws, Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
@@ -451,22 +452,11 @@ _FINE = 1 << 20
 _CELLS = 2_000_000
 
 
+@declared("markov-log")
 class MarkovVariants(VariantGenerator):
     """The generator `markov-log`; see the module."""
 
-    name: ClassVar[str] = "markov-log"
-    summary: ClassVar[str] = "cases drawn from a noisy Markov chain of activities by position"
-    version: ClassVar[int] = 2
-    takes_whole_cases: ClassVar[bool] = True
-    shares_by_case: ClassVar[bool] = True
     most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS)
-    reality: ClassVar[str] = (
-        "One case changes the sums of directly-follows pairs, of pairs by position and of cases by "
-        "a vector whose joint L2 norm is clipped, exactly and in integers; exact discrete Gaussian "
-        "noise on every possible cell covers it with delta. The clip is chosen on the log and paid "
-        "for. The chain and all cases drawn from it follow from the noisy sums; every released "
-        "case is invented."
-    )
 
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
         """Returns what the clip and the sums need."""
@@ -531,6 +521,7 @@ class MarkovVariants(VariantGenerator):
         return flows.sums(cells, math.isqrt(clip * units**2), units) + noise.draw(stream), noise
 
 
+@declared("markov-log-pure")
 class MarkovVariantsPure(MarkovVariants):
     """The generator `markov-log-pure`: a chain of the last activity alone, with Laplace noise.
 
@@ -538,17 +529,7 @@ class MarkovVariantsPure(MarkovVariants):
     (max_length + 2) max_units / epsilon; to count arcs by position as well would double it.
     """
 
-    name: ClassVar[str] = "markov-log-pure"
-    summary: ClassVar[str] = "cases drawn from a noisy Markov chain of activities, without delta"
-    is_pure: ClassVar[bool] = True
-    takes_whole_cases: ClassVar[bool] = False
     most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS, has_whole=False)
-    reality: ClassVar[str] = (
-        "One case of at most max_trace_length events changes the sums of directly-follows pairs "
-        "and of cases by 2 more than that in total; exact discrete Laplace noise on every possible "
-        "cell covers it. The chain and all cases drawn from it follow from the noisy sums; every "
-        "released case is invented."
-    )
 
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
         """Returns what the sums need."""

@@ -175,8 +175,8 @@ class VariantLog(CasesOfVariants, PartsMethod):
     def __init__(self, generator: VariantGenerator) -> None:
         """Keeps the generator, whose name the method takes."""
         self._generator = generator
-        self.name = generator.name
-        self.summary = generator.summary
+        self.name = generator.name  # type: ignore[misc]
+        self.summary = generator.summary  # type: ignore[misc]
         self.version = generator.version  # type: ignore[misc]
         self.has_error_bars = generator.has_error_bars  # type: ignore[misc]
         pure: dict[str, Any] = {
@@ -263,24 +263,11 @@ class VariantHistogramParams(RigorousParams):
         return calibration.laplace_interval(Fraction(numerator, denominator))
 
 
+@contract.declared("variant-histogram")
 class VariantHistogramMethod(CasesOfVariants, PartsMethod):
     """The method; see the module."""
 
-    name: ClassVar[str] = "variant-histogram"
-    summary: ClassVar[str] = "noisy counts of variants above a threshold"
     Params: ClassVar[type[VariantHistogramParams]] = VariantHistogramParams
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("suppression", "case", "concept:name"),
-        Operation("substitution", "case", "case"),
-        SUPPRESSED_TIMES,
-    )
-    has_error_bars: ClassVar[bool] = True
-    sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "released"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {"epsilon": "1"},
-        {"epsilon": "8", "delta": "1e-5", "max_cases_per_individual": 2},
-        {"epsilon": "4", "vocabulary": ("A", "B"), "max_trace_length": 2},
-    )
 
     def parts(self, params: VariantHistogramParams) -> tuple[Part, ...]:
         """Returns the one part: the counts."""

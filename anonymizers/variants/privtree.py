@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 
 from tracecloak.anonymizers.accounting.calibration import laplace_interval, laplace_scale
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
@@ -266,6 +266,7 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
+@declared("privtree")
 class PrivTree(VariantGenerator):
     """The generator; see the module and `SplitRule`.
 
@@ -294,16 +295,6 @@ class PrivTree(VariantGenerator):
     used, so this is a function of the tree without a bound, which is private. If the cases would
     walk further, each walk stands for several cases.
     """
-
-    name: ClassVar[str] = "privtree"
-    summary: ClassVar[str] = "noisy counts of prefixes as far as cases support them, completed"
-    is_pure: ClassVar[bool] = True
-    shares_by_case: ClassVar[bool] = True
-    reality: ClassVar[str] = (
-        "Prefixes of variants are split by noisy decisions whose bar rises with every activity, so "
-        "that one case, however long, changes the chance of any tree by a bounded factor; the "
-        "leaves partition all possible cases and get exact discrete Laplace noise."
-    )
 
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
         """Returns what the decisions and the leaves need.

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
 from itertools import count
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +24,7 @@ from tracecloak.anonymizers.accounting.calibration import laplace_interval, lapl
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.intervals import DIGITS, Interval
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
@@ -46,6 +46,7 @@ _BLOCK = 1 << 16  # lengths whose first words are looked at together
 _SPARE_DIGITS = 30
 
 
+@declared("sparse-histogram")
 class SparseHistogram(VariantGenerator):
     """The generator; see the module.
 
@@ -65,18 +66,6 @@ class SparseHistogram(VariantGenerator):
     Time and memory are linear in the events of the histogram; time is linear in `max_length` too,
     at millions of lengths a second.
     """
-
-    name: ClassVar[str] = "sparse-histogram"
-    summary: ClassVar[str] = "noisy counts of all possible variants, those above a threshold"
-    is_pure: ClassVar[bool] = True
-    shares_by_case: ClassVar[bool] = True
-    has_error_bars: ClassVar[bool] = True
-    reality: ClassVar[str] = (
-        "One unit changes the counts of all sequences of the public activities, up to the length "
-        "at which cases are cut, by at most its number of cases in total; exact discrete Laplace "
-        "noise on every one of them, whether a case has it or not, covers that with epsilon, and "
-        "what is released are the noisy counts above thresholds that depend on the length alone."
-    )
 
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
         """Returns what the counts need."""

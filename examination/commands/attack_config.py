@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracecloak.examination.commands import add_table_flags
-from tracecloak.pipelines.commands.flags import add_release_flags, file_to_write
+from tracecloak.pipelines.commands.flags import add_release_flags, add_table_flags, file_to_write
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Form, Result, show
 from tracecloak.schemas.errors import GuaranteeError
@@ -62,7 +61,7 @@ def one_window_config(config: ReleaseConfig) -> tuple[ReleaseConfig, list[str]]:
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of a release and of the audit."""
     parser.usage = "tracecloak attack config [CONFIG] --report FILE.json [FLAG ...]"
-    add_table_flags(parser, "attack", "attack_config")
+    add_table_flags(parser, __package__, "attack", "attack_config")
     add_release_flags(parser, argv, config, {"output": "Not looked at: nothing is released."})
 
 

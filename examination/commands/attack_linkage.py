@@ -9,7 +9,6 @@ import argparse
 from collections.abc import Sequence
 
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
-from tracecloak.examination.commands import add_table_flags
 from tracecloak.examination.commands.attack_config import show_report
 from tracecloak.examination.evaluation.origin import as_released
 from tracecloak.examination.linkage import logs as linkage_logs
@@ -20,6 +19,7 @@ from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.commands.flags import (
     ORIGINAL_HELP,
     add_log_flags,
+    add_table_flags,
     file_to_write,
     listed,
 )
@@ -34,7 +34,7 @@ from tracecloak.schemas.errors import UsageError
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the releases, of their log and of what is known."""
     words = {"largest_size": LARGEST_SIZE, "samples": DEFAULT_SAMPLES}
-    add_table_flags(parser, "attack", "attack_linkage", **words)
+    add_table_flags(parser, __package__, "attack", "attack_linkage", **words)
     add_log_flags(parser, ORIGINAL_HELP)
 
 

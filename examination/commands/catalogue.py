@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
-from tracecloak.examination.commands import add_table_flags
+from tracecloak.pipelines.commands.flags import add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import UsageError
@@ -17,22 +18,12 @@ _ONE = "tracecloak catalogue METHOD shows one in full: an example, its promise, 
 _LOG, _VOCABULARY = "hospital.xes.gz", "activities.txt"
 
 RECOMMENDED = {
-    "private-dfg": ("a process map", "directly-follows graph with noise on every possible pair"),
-    "auto-variants": (
-        "the usual paths and how many cases take them",
-        "joint-variants, or a histogram or tree where that is likely better",
-    ),
-    "private-log": (
-        "a whole log with times",
-        "a log with times and attributes, drawn from noisy counts",
-    ),
-    "private-indicators": (
-        "last month's figures",
-        "performance indicators and rules, each with its error",
-    ),
+    "private-dfg": "a process map",
+    "auto-variants": "the usual paths and how many cases take them",
+    "private-log": "a whole log with times",
+    "private-indicators": "last month's figures",
 }
-"""What most people want to publish, and the method for it, as the README has them. The methods' own
-summaries stand here too, so that the list which a newcomer sees first loads no method."""
+"""What most people want to publish, by the method for it, as the README has them."""
 
 # What holds, by the kind of guarantee, in the order of the list.
 _KINDS = {
@@ -44,7 +35,7 @@ _KINDS = {
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the method, and whether all are listed."""
-    add_table_flags(parser, "catalogue")
+    add_table_flags(parser, __package__, "catalogue")
 
 
 def words() -> Sequence[str]:
@@ -121,11 +112,12 @@ def _entry(name: str) -> dict[str, Any]:
 
 def _recommended() -> Iterator[str]:
     """A line for each recommended method, under what it is for."""
+    from tracecloak.anonymizers.contract.declarations import declarations
     from tracecloak.anonymizers.registry import METHODS
 
-    for name, (use, summary) in RECOMMENDED.items():
+    for name, use in RECOMMENDED.items():
         yield f"To publish {use}:"
-        yield f"  {name:<22} {summary}"
+        yield f"  {name:<22} {declarations()[name]['summary']}"
         yield ""
     yield f"tracecloak catalogue --all lists all {len(METHODS)} methods, by what they promise."
     yield _ONE
@@ -133,9 +125,12 @@ def _recommended() -> Iterator[str]:
 
 def _list(names: Iterable[str]) -> Iterator[str]:
     """A line for each method, under what its kind of promise is."""
+    from tracecloak.anonymizers.contract.declarations import declarations
+
     lines: dict[str, list[str]] = {kind: [] for kind in _KINDS}
     for name in names:
-        method = _method(name)
+        row = declarations().get(name)  # none of another distribution's
+        method = _method(name) if row is None else SimpleNamespace(**row)
         lines[method.guarantee_kind].append(f"  {name:<22} {method.summary}")
     for kind, kind_lines in lines.items():
         yield f"{kind}: {_KINDS[kind]}"

@@ -7,8 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tracecloak.examination.commands import add_table_flags
-from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write, listed
+from tracecloak.pipelines.commands.flags import (
+    add_reading_flags,
+    add_table_flags,
+    file_to_write,
+    listed,
+)
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 
@@ -19,6 +23,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
     add_table_flags(
         parser,
+        __package__,
         "compare",
         epsilons=",".join(compare.DEFAULT_EPSILONS),
         delta=compare.DEFAULT_DELTA,

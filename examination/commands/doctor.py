@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from tracecloak.examination.commands import add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.schemas.errors import UsageError
 
@@ -21,9 +20,10 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         from tracecloak.pipelines.commands.stream import add_flags as add_flags_of_run
     else:
         from tracecloak.pipelines.commands.flags import add_release_flags as add_flags_of_run
+        from tracecloak.pipelines.commands.flags import add_table_flags
     add_flags_of_run(parser, argv, config)
     parser.usage = "tracecloak doctor CONFIG [FLAG ...] [FLAG OF BEAM ...]"
-    add_table_flags(parser, "doctor")
+    add_table_flags(parser, __package__, "doctor")
 
 
 def run(given: Given) -> int:

@@ -7,8 +7,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tracecloak.examination.commands import add_table_flags
-from tracecloak.pipelines.commands.flags import add_flag, add_reading_flags, file_to_write, listed
+from tracecloak.pipelines.commands.flags import (
+    add_flag,
+    add_reading_flags,
+    add_table_flags,
+    file_to_write,
+    listed,
+)
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, quantity, show
 
@@ -26,6 +31,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     parser.usage = "tracecloak experiment NAME --log LOG --output FOLDER [FLAG ...]"
     add_table_flags(
         parser,
+        __package__,
         "experiment",
         names=", ".join(PAPERS),
         files=REPORT_FILES,
@@ -35,7 +41,9 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     kinds = [PAPERS[name] for name in argv if name in PAPERS][:1] or list(PAPERS.values())
     if specs := [kind.spec for kind in kinds if kind.spec["has_models"]]:
         mined = " or ".join(sorted({str(spec.get("mined", "all")) for spec in specs}))
-        add_table_flags(parser, "experiment_with_models", mined=mined, patience=DEFAULT_PATIENCE)
+        add_table_flags(
+            parser, __package__, "experiment_with_models", mined=mined, patience=DEFAULT_PATIENCE
+        )
     added: set[str] = set()
     for kind in kinds:
         group = parser.add_argument_group(f"of {kind.name}")

@@ -162,6 +162,36 @@ def _add_field(
     parser.add_argument(f"--{name}", action=_FieldFlag, write=write, choices=choices, **switch)
 
 
+_KINDS = {"int": int, "float": float}
+
+
+def add_table_flags(
+    parser: argparse.ArgumentParser, package: str, *sections: str, **words: Any
+) -> None:
+    """Adds the flags that `flags.toml` of a package of commands lists, section by section.
+
+    Args:
+        parser: Of a command or an action.
+        package: The package.
+        sections: Names of sections, in the order of the help.
+        words: What stands in braces in the texts.
+    """
+    import tomllib
+    from importlib import resources
+
+    table = tomllib.loads((resources.files(package) / "flags.toml").read_text(encoding="utf-8"))
+    for name, given in (row for section in sections for row in table[section].items()):
+        more = {**given, "help": given["help"].format(**words)}
+        if "type" in more:
+            more["type"] = _KINDS[more["type"]]
+        if more.pop("is_switch", False):
+            more |= {"action": "store_true", "default": None}
+        if name.isupper():
+            parser.add_argument(name.lower(), metavar=name, **more)
+        else:
+            parser.add_argument(f"--{name}", **more)
+
+
 def refuse_parameters_of_others(
     rest: Sequence[str], method: str | None, config: str | None
 ) -> None:
