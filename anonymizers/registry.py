@@ -1,8 +1,8 @@
 """All methods by name: one line each makes a method available everywhere.
 
-The lines are entries of `methods.json`. What is named is loaded when it is asked for; what is declared of it is known before. Other
-distributions add methods by entry points of the group `tracecloak.methods`, each a class, or an
-instance, of `Anonymizer` or of `VariantGenerator`.
+The lines are entries of `methods.json`. What is named is loaded when it is asked for; what is
+declared of it is known before. Other distributions add methods by entry points of the group
+`tracecloak.methods`, each a class, or an instance, of `Anonymizer` or of `VariantGenerator`.
 """
 
 from __future__ import annotations
