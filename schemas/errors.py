@@ -131,6 +131,13 @@ class RetryLater(TracecloakError):  # noqa: N818 - what to do about it
     section = "Something passes by itself"
 
 
+def check_least(least: int, /, **values: int | None) -> None:
+    """Raises UsageError if one of the named values is given and below the least that it may be."""
+    for name, value in values.items():
+        if value is not None and value < least:
+            raise UsageError(f"{name} must be at least {least}, got {value}")
+
+
 def missing_extra(what: str, library: str, extra: str, instead: str = "") -> UsageError:
     """Returns the error that a library of an extra is not installed.
 

@@ -24,7 +24,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import UsageError, check_least
 
 # An irrational L2 norm is rounded up to multiples of one by this, before it is multiplied.
 _ROOT_FINENESS = 1 << 20
@@ -66,7 +66,8 @@ class Sensitivity:
         Raises:
             UsageError: `max_cases` is below 1.
         """
-        scaled = self.times(_at_least_1("max_cases", max_cases))
+        check_least(1, max_cases=max_cases)
+        scaled = self.times(max_cases)
         return Sensitivity(
             max_cases * self.l0, scaled.l1, scaled.l2_squared, scaled.linf, scaled.factor
         )
@@ -133,8 +134,8 @@ def of_distinct_cells(n_cells: int, max_cases: int = 1) -> Sensitivity:
     Raises:
         UsageError: One of them is below 1.
     """
-    n = _at_least_1("n_cells", n_cells)
-    return Sensitivity(n, n, n, 1).of_cases(max_cases)
+    check_least(1, n_cells=n_cells)
+    return Sensitivity(n_cells, n_cells, n_cells, 1).of_cases(max_cases)
 
 
 def of_steps(max_trace_length: int, max_cases: int = 1) -> Sensitivity:
@@ -152,7 +153,8 @@ def of_steps(max_trace_length: int, max_cases: int = 1) -> Sensitivity:
     Raises:
         UsageError: One of them is below 1.
     """
-    n = _at_least_1("max_trace_length", max_trace_length) - 1
+    check_least(1, max_trace_length=max_trace_length)
+    n = max_trace_length - 1
     if not n:
         return of_one_cell(max_cases)
     return Sensitivity(3 * n, 3 * n, 2 * n**2 + n, n).of_cases(max_cases)
@@ -175,7 +177,8 @@ def of_directly_follows(max_trace_length: int, max_cases: int = 1) -> Sensitivit
     Raises:
         UsageError: One of them is below 1.
     """
-    n = _at_least_1("max_trace_length", max_trace_length)
+    check_least(1, max_trace_length=max_trace_length)
+    n = max_trace_length
     return Sensitivity(n + 1, n + 1, (n - 1) ** 2 + 2, max(n - 1, 1)).of_cases(max_cases)
 
 
@@ -193,7 +196,8 @@ def of_order(max_events: int, n_activities: int, max_cases: int = 1) -> Sensitiv
     Raises:
         UsageError: One of them is below 1.
     """
-    k, n = _at_least_1("max_events", max_events), _at_least_1("n_activities", n_activities)
+    check_least(1, max_events=max_events, n_activities=n_activities)
+    k, n = max_events, n_activities
     return of_distinct_cells(min(n * n, k * (k - 1) // 2) + min(n, k) + 1, max_cases)
 
 
@@ -211,7 +215,8 @@ def of_clipped_cells(l2_clip: int, max_cases: int = 1) -> Sensitivity:
     Raises:
         UsageError: One of them is below 1.
     """
-    c = _at_least_1("l2_clip", l2_clip)
+    check_least(1, l2_clip=l2_clip)
+    c = l2_clip
     return Sensitivity(c**2, c**2, c**2, c, c).of_cases(max_cases)
 
 
@@ -242,8 +247,7 @@ def of_clipped_flows(l2_clip: int, max_cases: int = 1) -> Sensitivity:
     Raises:
         UsageError: `l2_clip` is below 2 or `max_cases` below 1.
     """
-    if l2_clip < 2:
-        raise UsageError(f"l2_clip must be at least 2 lattice units, got {l2_clip}")
+    check_least(2, l2_clip=l2_clip)
     c = l2_clip
     return Sensitivity(c**2, c**2, c**2, c - 1, c).of_cases(max_cases)
 
@@ -265,7 +269,8 @@ def of_scaled_pairs(max_pairs: int, units: int, norm: int, max_cases: int = 1) -
     Raises:
         UsageError: A number is below 1.
     """
-    k, u = _at_least_1("max_pairs", max_pairs), _at_least_1("units", units)
+    check_least(1, max_pairs=max_pairs, units=units)
+    k, u = max_pairs, units
     most = u * k if norm == 1 else u**2 * k
     return Sensitivity(most, most, u**2 * k, u, u).of_cases(max_cases)
 
@@ -282,11 +287,5 @@ def of_shares(units: int, max_cases: int = 1) -> Sensitivity:
     Raises:
         UsageError: One of them is below 1.
     """
-    u = _at_least_1("units", units)
-    return Sensitivity(2, u, u**2, u, u).of_cases(max_cases)
-
-
-def _at_least_1(name: str, value: int) -> int:
-    if value < 1:
-        raise UsageError(f"{name} must be at least 1, got {value}")
-    return value
+    check_least(1, units=units)
+    return Sensitivity(2, units, units**2, units, units).of_cases(max_cases)

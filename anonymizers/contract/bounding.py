@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import UsageError, check_least
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
 
@@ -43,10 +43,11 @@ class ContributionBounds:
     closed: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("max_trace_length", "max_cases_per_individual"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name} must be at least 1, got {value}")
+        check_least(
+            1,
+            max_trace_length=self.max_trace_length,
+            max_cases_per_individual=self.max_cases_per_individual,
+        )
 
     def bound(self, traces: TraceBatch, randomness: Randomness) -> TraceBatch:
         """Brings the cases of a batch under the caps; cases keep their order.
@@ -106,8 +107,7 @@ def distinct_activities(
     Raises:
         UsageError: `max_activities` is below 1.
     """
-    if max_activities < 1:
-        raise UsageError(f"max_activities must be at least 1, got {max_activities}")
+    check_least(1, max_activities=max_activities)
     width = max(len(traces.vocabulary), 1)
     row = np.repeat(np.arange(traces.n_cases), traces.lengths)
     pairs = np.sort(row * width + traces.activities)

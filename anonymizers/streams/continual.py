@@ -42,7 +42,7 @@ from tracecloak.anonymizers.streams.matrix_mechanism import (
     Strategy,
     with_best_strategy,
 )
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import UsageError, check_least
 
 # `gaussian_scale` is proved for so many noisy integers.
 _MAX_COORDINATES = 10**9
@@ -245,9 +245,7 @@ def continual_noise(
         UsageError: A parameter is out of range, or noise so wide cannot be drawn.
     """
     participation = participation or Participation()
-    for name, value in (("case_norm", case_norm), ("n_cells", n_cells), ("units", units)):
-        if value < 1:
-            raise UsageError(f"{name} must be a whole number of at least 1, got {value}")
+    check_least(1, case_norm=case_norm, n_cells=n_cells, units=units)
     is_laplace = delta == 0
     if is_laplace and length != 1:
         raise UsageError(

@@ -41,7 +41,7 @@ from typing import TypeVar
 import numpy as np
 
 from tracecloak.anonymizers.accounting.composition import square_root
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import UsageError, check_least
 
 # The inverse of C takes a time that grows with the square of the number of steps; there is nothing
 # to invert where the length is 1.
@@ -76,9 +76,7 @@ class Participation:
     window: int | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (("cases", self.cases), ("window", self.window)):
-            if value is not None and value < 1:
-                raise UsageError(f"{name} must be at least 1, got {value}")
+        check_least(1, cases=self.cases, window=self.window)
 
     @property
     def n_steps(self) -> int:
@@ -111,7 +109,7 @@ class Strategy:
     column_units: int = 1
 
     def __post_init__(self) -> None:
-        _check_length(self.length)
+        check_least(1, length=self.length)
         most = MAX_WINDOWS if self.length == 1 else MAX_HORIZON
         if not 1 <= self.horizon <= most:
             raise UsageError(
@@ -219,9 +217,7 @@ class Strategy:
         Raises:
             UsageError: An argument is below 1.
         """
-        for name, value in (("n_times", n_times), ("gap", gap)):
-            if value < 1:
-                raise UsageError(f"{name} must be at least 1, got {value}")
+        check_least(1, n_times=n_times, gap=gap)
         return _root_above(self.squared_norm(n_times, gap))
 
     def encode(self, counts: np.ndarray, first: int = 0) -> np.ndarray:
@@ -258,7 +254,7 @@ class Strategy:
 
         In 1 / units. Its bits do not depend on what was asked for before.
         """
-        _check_length(length)
+        check_least(1, length=length)
         if not self.is_normalised:
             return _lag_weights(self, length)[step::-1]
         if length == 1:
@@ -293,7 +289,7 @@ class Strategy:
 
         In those of one measured value's noise: the norm of a row of B.
         """
-        _check_length(length)
+        check_least(1, length=length)
         return _error_factors(self, length)
 
     def check_step(self, step: int) -> None:
@@ -333,11 +329,6 @@ def with_best_strategy(
         except UsageError:  # if more than the width is wrong, the next attempt raises the error
             pass
     return make(Strategy(horizon, length))
-
-
-def _check_length(length: int | None) -> None:
-    if length is not None and length < 1:
-        raise UsageError(f"length must be at least 1 step, or None for totals, got {length}")
 
 
 def _root_above(squared: int) -> Fraction:

@@ -15,7 +15,7 @@ from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import check_least
 
 MIN_BINS = 4
 """The fewest that can be asked for."""
@@ -93,8 +93,7 @@ def time_borders(n_bins: int, n_ticks: int, second: int = 1) -> np.ndarray:
     Raises:
         UsageError: They are fewer.
     """
-    if n_bins < MIN_BINS:
-        raise UsageError(f"n_duration_bins must be at least {MIN_BINS}, got {n_bins}")
+    check_least(MIN_BINS, n_duration_bins=n_bins)
     # A range is whole days, so it is longer than a second unless it is made up.
     second = min(second, n_ticks)
     below, above = (float(elementary.log(np.array([x]))[0]) for x in (second, n_ticks / second))

@@ -44,7 +44,7 @@ from tracecloak.examination.measure.registry import INTERNAL
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.plan import resolve, source_of
 from tracecloak.pipelines.configuration.shared_keys import require_files
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import check_least
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import Key
 from tracecloak.schemas.published.manifest import Guarantee
@@ -385,8 +385,7 @@ def attack(
         UsageError: There are fewer than 16 releases, or the log cannot be bounded as the method
             asks.
     """
-    if n_releases < _FEWEST_RELEASES:
-        raise UsageError(f"releases must be at least {_FEWEST_RELEASES}, got {n_releases}")
+    check_least(_FEWEST_RELEASES, releases=n_releases)
     keys = releases.fresh_keys() if keys is None else keys
     log = TraceBatch.concat(traces) if traces else None
     pairs = synthetic_pairs(method, params)

@@ -12,7 +12,7 @@ from pathlib import Path
 from tracecloak.pipelines.commands.flags import add_reading_flags, add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import UsageError, check_least
 
 _MAX_RECORDS = 1_000_000
 
@@ -38,8 +38,7 @@ def run(given: Given) -> int:
     flags = dict(given.flags)
     given_records = flags.pop("max_records", None)
     max_records = _MAX_RECORDS if given_records is None else given_records
-    if max_records < 1:
-        raise UsageError(f"max_records must be at least 1, got {max_records}")
+    check_least(1, max_records=max_records)
     path = _place(flags.pop("output", None), flags.pop("key_store", None), flags["log"])
     source = source_of(load_log(flags))
     with showing_progress(given.form):

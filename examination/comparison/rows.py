@@ -25,7 +25,7 @@ from typing import Any, Self
 import numpy as np
 
 from tracecloak.examination.measure.mining import Baseline, ModelQuality, PatientMiner
-from tracecloak.schemas.errors import GuaranteeError, TracecloakError, UsageError
+from tracecloak.schemas.errors import GuaranteeError, TracecloakError, UsageError, check_least
 from tracecloak.schemas.models import ProcessTree
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -64,10 +64,8 @@ def check_runs(
     Raises:
         UsageError: One of them is out of range, or a name comes twice.
     """
-    if repetitions < 1:
-        raise UsageError(f"repetitions must be at least 1, got {repetitions}")
-    if mined < 0:
-        raise UsageError(f"mine must be at least 0, got {mined}")
+    check_least(1, repetitions=repetitions)
+    check_least(0, mine=mined)
     if max_minutes is not None and not 0 < max_minutes <= 10**6:
         raise UsageError(f"max_minutes must be above 0 and at most 10^6, got {max_minutes:g}")
     for what, given in names.items():

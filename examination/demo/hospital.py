@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from tracecloak.schemas.arrays.hashing import mix
-from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.errors import TracecloakError, UsageError, check_least
 from tracecloak.schemas.events.events import CASE_ID, RELEASED_SCHEMA, TIMESTAMP, released_schema
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, unpacked
 
@@ -265,10 +265,8 @@ def hospital_log(n_cases: int, batch_cases: int = 20_000) -> Iterator[pa.RecordB
     Raises:
         UsageError: `n_cases` is negative or `batch_cases` is not positive.
     """
-    if n_cases < 0:
-        raise UsageError(f"the number of cases must be at least 0, got {n_cases}")
-    if batch_cases < 1:
-        raise UsageError(f"the cases in a batch must be at least 1, got {batch_cases}")
+    check_least(0, n_cases=n_cases)
+    check_least(1, batch_cases=batch_cases)
     process = _compile()
     return (
         _cases(process, first, min(batch_cases, n_cases + 1 - first))
@@ -357,9 +355,7 @@ def write_lake(folder: Path, first_day: date, n_days: int = 91, n_cases: int = 3
     Raises:
         UsageError: A number is not positive.
     """
-    for flag, number in (("days", n_days), ("cases", n_cases)):
-        if number < 1:
-            raise UsageError(f"{flag} must be at least 1, got {number}")
+    check_least(1, days=n_days, cases=n_cases)
     first = (first_day - _EPOCH).days
     table = pa.Table.from_batches(_moved(rows, first, n_days) for rows in hospital_log(n_cases))
     times_us = np.asarray(table.column(TIMESTAMP).cast(pa.int64()))

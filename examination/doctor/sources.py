@@ -26,7 +26,13 @@ from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.pipelines.screen.results import quantity
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.schemas.calendar.durations import duration_text
-from tracecloak.schemas.errors import InputSchemaError, RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.errors import (
+    InputSchemaError,
+    RetryLater,
+    TracecloakError,
+    UsageError,
+    check_least,
+)
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, EVENT_INDEX, PUBLISH_TIME, TIMESTAMP
 from tracecloak.schemas.events.timestamps import UNITS_US
 from tracecloak.transforms.formats.messages import MessageFormat
@@ -64,8 +70,7 @@ def check_sample(config: object, n_messages: int, is_private: bool) -> None:
         raise UsageError(
             "sample is for topics of Kafka: Pub/Sub would lease the messages to this command"
         )
-    if n_messages < 1:
-        raise UsageError(f"sample must be at least 1, got {n_messages}")
+    check_least(1, sample=n_messages)
     if not is_private:
         raise UsageError(
             "sample shows numbers of the data: it needs a terminal, tables and no redirection"

@@ -22,7 +22,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numb
 from tracecloak.examination.attack.bounds import clopper_pearson
 from tracecloak.examination.measure.behaviour_measures import Elements, has_resources
 from tracecloak.schemas.arrays.merging import stable_order
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import UsageError, check_least
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import (
     MAX_CODE,
@@ -104,8 +104,7 @@ class Settings:
     most_exact: int = MOST_EXACT
 
     def __post_init__(self) -> None:
-        if self.n_samples < 1:
-            raise UsageError(f"samples must be at least 1, got {self.n_samples}")
+        check_least(1, samples=self.n_samples)
         if list(self.sizes) != sorted({*self.sizes} & {*range(LARGEST_SIZE + 1)}):
             raise UsageError(f"sizes must ascend from 0 to {LARGEST_SIZE}, got {self.sizes}")
 

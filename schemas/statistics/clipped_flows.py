@@ -32,7 +32,7 @@ from tracecloak.schemas.arrays.merging import (
     sum_groups,
 )
 from tracecloak.schemas.arrays.sequences import arcs_of
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import UsageError, check_least
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -122,8 +122,7 @@ class ClippedCells(OfArrays):
         Raises:
             UsageError: A parameter is out of its range.
         """
-        if l2_clip_units < 1:
-            raise UsageError(f"l2_clip_units must be at least 1, got {l2_clip_units}")
+        check_least(1, l2_clip_units=l2_clip_units)
         if not 1 <= units <= MAX_UNITS:
             raise UsageError(f"units must be from 1 to {MAX_UNITS}, got {units}")
         values = cells.clipped(int(l2_clip_units), int(units))
@@ -240,8 +239,7 @@ class ClippedFlows(ClippedCells):
         Raises:
             UsageError: A parameter is out of its range.
         """
-        if l2_clip_units < 2:
-            raise UsageError(f"l2_clip_units must be at least 2, got {l2_clip_units}")
+        check_least(2, l2_clip_units=l2_clip_units)
         return cls.from_cases(cells_of_flows(traces, bin_edges_us), l2_clip_units, units)
 
     def arcs(

@@ -33,7 +33,7 @@ from tracecloak.schemas.arrays.merging import (
     ranges,
     sum_groups,
 )
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import check_least
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -73,8 +73,7 @@ class KFollows(OfArrays):
         Raises:
             UsageError: `max_distance` is below 1.
         """
-        if max_distance is not None and max_distance < 1:
-            raise UsageError(f"max_distance must be at least 1, got {max_distance}")
+        check_least(1, max_distance=max_distance)
         if traces.n_cases == 0:
             return cls.merge(())
         # Codes with START and END around each case, and how many come after each.

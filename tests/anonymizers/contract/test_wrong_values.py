@@ -167,7 +167,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "no cell": (lambda: of_distinct_cells(0), "n_cells must be at least 1"),
     "no event": (lambda: of_directly_follows(0), "max_trace_length must be at least 1, got 0"),
     "no clip": (lambda: of_clipped(0, 1, is_pure=False), "l2_clip must be at least 1, got 0"),
-    "a clip of one step": (lambda: of_clipped_flows(1), "at least 2 lattice units"),
+    "a clip of one step": (lambda: of_clipped_flows(1), "l2_clip must be at least 2"),
     **{
         f"a part: {said}": (lambda given=given: Spend("p", *given), said)
         for given, said in (

@@ -378,9 +378,9 @@ def test_a_unit_that_changes_more_pays_for_its_norm(length: int | None) -> None:
     [
         ({"delta": Fraction(0)}, r"needs delta above 0; .*length 1"),
         ({"n_cells": 10**8}, "n_cells: 100000000 cells in 20 steps are more than"),
-        ({"case_norm": 0}, "case_norm must be a whole number of at least 1, got 0"),
-        ({"n_cells": 0}, "n_cells must be a whole number"),
-        ({"units": 0}, "units must be a whole number"),
+        ({"case_norm": 0}, "case_norm must be at least 1, got 0"),
+        ({"n_cells": 0}, "n_cells must be at least 1"),
+        ({"units": 0}, "units must be at least 1"),
         ({"horizon": 0}, "horizon must be 1 to"),
         ({"epsilon": 1.0}, "epsilon must be an exact number"),
         ({"epsilon": Fraction(1, 10**9), "delta": Fraction(1, 10**9)}, "the noise would have a"),
