@@ -37,10 +37,8 @@ from tracecloak.pipelines.budget import opening
 from tracecloak.pipelines.configuration import config, flags, plan, shared_keys
 from tracecloak.pipelines.embedded import read, reserving
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.database import Database, LedgerError, LedgerUnavailable
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.pipelines.outcomes import lineage
 from tracecloak.pipelines.release.querying import QueryExtension
 from tracecloak.pipelines.runners.flags import refuse_unknown
@@ -107,11 +105,6 @@ def patched(owner: Any, name: str, value: Any, call: Callable[[], Any]) -> Any:
         return call()
 
 
-def told_past() -> None:
-    with LedgerSnapshot._told(like(_path="/keys/past")):
-        raise sqlite3.OperationalError("disk I/O error")
-
-
 def kept_positions(folder: Path) -> None:
     keys = [like(resolve=lambda: release_key(1))] * 2
     of_epoch = {"config": like(runner="Local"), "keys": keys, "product": like(released=None)}
@@ -175,7 +168,6 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
     (lambda f: patched(os, "write", lambda descriptor, line: len(line) - 1,
                        lambda: lineage._append(b"{}\n", str(f / "lineage"))),
      OSError, "the disk is full"),
-    (lambda f: told_past(), KeyStoreError, "/keys/past, cannot be used: disk I/O error"),
     (lambda f: refuse_unknown(["word"], []), UsageError, "unknown argument 'word'"),
     (lambda f: stream_config(f, vocabulary=written(f / "v.txt", " \n")), UsageError, "has no name"),
     (lambda f: load_stream(written(f / "s.yaml", '{"log_params": {"epsilon": 1}}'), stream_keys(f)),

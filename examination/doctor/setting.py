@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +13,6 @@ from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.ledger.cache import LedgerCache, lost_text
 from tracecloak.pipelines.ledger.database import LedgerError, place_of
 from tracecloak.pipelines.ledger.ledger import Ledger, NoLedger
-from tracecloak.pipelines.ledger.snapshot import VERSION
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.files import absolute, is_on_this_machine
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, beside
@@ -122,26 +119,10 @@ class Setting:
             url = ledger_url(config.ledger, self.store)
             return Ledger(url, accounts_of(config), _PATIENCE_SECONDS)
         except NoLedger as error:
-            memory = LedgerCache(self.store, place_of(url))
-            seen = memory.head() if self.reads_copies and self.store.names(memory.file) else None
+            seen = LedgerCache(self.store, place_of(url)).head()
             return error if seen is None else LedgerError(lost_text(place_of(url), seen))
         except TracecloakError as error:
             return error
-
-    @property
-    def reads_copies(self) -> bool:
-        """Whether the copies of ledgers in the key store are as this version keeps them.
-
-        Others are brought over when they are opened, which would write.
-        """
-        if self.store.names("ledgers/*.jsonl"):
-            return False
-        for name in self.store.names("ledgers/*.db"):
-            uri = f"{(self.store.path / name).absolute().as_uri()}?mode=ro"
-            with closing(sqlite3.connect(uri, uri=True)) as copy:
-                if copy.execute("PRAGMA user_version").fetchone() != (VERSION,):
-                    return False
-        return True
 
     @cached_property
     def days(self) -> tuple[Day, ...]:

@@ -13,7 +13,6 @@ import contextlib
 import functools
 import re
 import shutil
-import sqlite3
 import tempfile
 import weakref
 from collections.abc import Iterator
@@ -40,7 +39,7 @@ _ROWS = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 # All that a store needs again: no locks, and no index that is made anew of the book.
-_FILES = ("*.secret", "generation", "releases/*.*", "ledgers/*.db")
+_FILES = ("*.secret", "generation", "releases/*.*", "ledgers/*.json*")
 # The advisory lock of the database: a number that nobody else takes.
 _LOCK = 0x7472_6163_6B65_7973
 # The server notices within two minutes that a machine is gone, and frees its lock.
@@ -167,7 +166,11 @@ class _WorkingCopy:
         """Writes what differs from the database, all or nothing; RetryLater: it could not."""
         session = self.lock()
         paths = [path for pattern in _FILES for path in self.folder.glob(pattern)]
-        files = {str(p.relative_to(self.folder)): _content(p) for p in paths if p.suffix != ".lock"}
+        files = {
+            str(path.relative_to(self.folder)): path.read_bytes()
+            for path in paths
+            if path.suffix != ".lock"
+        }
         changed = [n for n in files | self._saved if files.get(n) != self._saved.get(n)]
         with self._explained(), session.begin():
             session.execute(_ROWS.delete().where(_ROWS.c.name.in_(changed)))
@@ -193,11 +196,6 @@ class _WorkingCopy:
                 f"process or does not answer ({type(error).__name__}); check that its login owns "
                 "it, and run again later"
             ) from None
-
-
-def _content(path: Path) -> bytes:
-    """Returns what is in a file, of a database as of its last transaction."""
-    return sqlite3.connect(path).serialize() if path.suffix == ".db" else path.read_bytes()
 
 
 # A second copy in one process would wait for the lock of the first.

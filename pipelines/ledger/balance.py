@@ -14,7 +14,7 @@ both numbers bounds each window's loss, so it bounds them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
@@ -58,19 +58,45 @@ class Balance:
 
 
 class Cost(NamedTuple):
-    """What charges of one window cost together.
+    """What a charge costs.
 
     Attributes:
         epsilon: None: there is no finite one.
         delta: None: there is none, as where epsilon is not finite.
-        place: (Scope, label) of the window; empty: none, or they add up as if of none.
-        n: How many charges it stands for.
+        place: (Scope, label) of the window; empty: none, or it adds up as if of none.
     """
 
     epsilon: Fraction | None
     delta: Fraction | None
     place: tuple[str, str] = ("", "")
-    n: int = 1
+
+
+class Total(NamedTuple):
+    """What charges of one window cost together.
+
+    Attributes:
+        n: How many there are.
+        n_boundless: How many of them have no finite epsilon, and add nothing to it.
+        epsilon: Sum of the others.
+        delta: Sum of all that have one.
+    """
+
+    n: int = 0
+    n_boundless: int = 0
+    epsilon: Fraction = Fraction(0)
+    delta: Fraction = Fraction(0)
+
+    def plus(self, cost: Cost, sign: int) -> Total:
+        """Returns it with a further charge; sign -1: without one that it has."""
+        epsilon, delta = cost.epsilon or 0, cost.delta or 0
+        return Total(
+            self.n + sign, self.n_boundless + sign * (cost.epsilon is None),
+            self.epsilon + sign * epsilon, self.delta + sign * delta,
+        )  # fmt: skip
+
+
+# By scope and label; what adds up is under empty texts.
+Sums = Mapping[str, Mapping[str, Total]]
 
 
 @dataclass(frozen=True)
@@ -79,13 +105,18 @@ class Spent:
 
     Attributes:
         closed: What those cost that count for ever.
-        still_open: What the others cost.
+        still_open: What the others cost, each.
         kinds: The units and adjacencies of all.
     """
 
-    closed: tuple[Cost, ...]
+    closed: Sums
     still_open: tuple[Cost, ...]
     kinds: frozenset[tuple[str, str]]
+
+    @property
+    def all(self) -> Sums:
+        """What all of them cost."""
+        return added(self.closed, self.still_open)
 
 
 @dataclass
@@ -170,18 +201,17 @@ def balance_of(spent: Spent, name: str, account: Account | None) -> Balance:
         name: The account's name.
         account: Its caps; None: it has none.
     """
-    costs = (*spent.closed, *spent.still_open)
-    epsilon, delta = total_of(costs)
+    sums = [total for labels in spent.all.values() for total in labels.values()]
     # What would be free again if all that is open were given back.
     open_epsilon, open_delta = increase(spent.closed, spent.still_open)
+    epsilon, delta = total_of(spent.all)
     caps = (None, None) if account is None else (account.epsilon_cap, account.delta_cap)
     remaining_epsilon, is_above = _left(caps[0], epsilon)
     # If no finite epsilon holds, then no delta below 1 holds with a finite epsilon either.
     remaining_delta, is_delta_above = _left(caps[1], None if epsilon is None else delta)
     return Balance(
-        name, epsilon, delta, open_epsilon, open_delta, sum(cost.n for cost in costs),
-        sum(cost.n for cost in spent.still_open), remaining_epsilon, remaining_delta,
-        is_above or is_delta_above,
+        name, epsilon, delta, open_epsilon, open_delta, sum(total.n for total in sums),
+        len(spent.still_open), remaining_epsilon, remaining_delta, is_above or is_delta_above,
     )  # fmt: skip
 
 
@@ -199,30 +229,25 @@ def paid_place(window: WindowCharge | None) -> tuple[str, str]:
     return ("", "") if window is None or window.adds_up else window.place
 
 
-def sums_of_windows(costs: Iterable[Cost]) -> dict[str, dict[str, tuple[Fraction, Fraction]]]:
-    """Returns the sums of epsilons and of deltas by scope and by label.
-
-    What has no window is under empty texts, and what is not finite adds nothing.
-    """
-    scopes: dict[str, dict[str, tuple[Fraction, Fraction]]] = {}
-    for epsilon, delta, (scope, label), _ in costs:
-        entries = scopes.setdefault(scope, {})
-        before = entries.get(label, (Fraction(0), Fraction(0)))
-        entries[label] = before[0] + (epsilon or 0), before[1] + (delta or 0)
-    return scopes
+def added(sums: Sums, costs: Iterable[Cost], sign: int = 1) -> Sums:
+    """Returns sums with further charges; sign -1: without charges that they have."""
+    merged = dict(sums)
+    for cost in costs:
+        scope, label = cost.place
+        labels = dict(merged.get(scope, {}))
+        total = labels.pop(label, Total()).plus(cost, sign)
+        merged[scope] = {**labels, label: total} if total.n else labels
+    return {scope: labels for scope, labels in merged.items() if labels}
 
 
-def total_of(costs: Iterable[Cost]) -> tuple[Fraction | None, Fraction]:
+def total_of(sums: Sums) -> tuple[Fraction | None, Fraction]:
     """Returns what charges cost together: (epsilon; None if one of them is not finite, delta)."""
-    costs = tuple(costs)
-    epsilon = delta = Fraction(0)
-    for windows in sums_of_windows(costs).values():
-        epsilon += max(one for one, _ in windows.values())
-        delta += max(one for _, one in windows.values())
-    return None if any(cost.epsilon is None for cost in costs) else epsilon, delta
+    (epsilon, delta), windows = _numbers(sums), sums.values()
+    is_finite = not any(total.n_boundless for labels in windows for total in labels.values())
+    return epsilon if is_finite else None, delta
 
 
-def increase(before: Iterable[Cost], further: Iterable[Cost]) -> tuple[Fraction | None, Fraction]:
+def increase(before: Sums, further: Iterable[Cost]) -> tuple[Fraction | None, Fraction]:
     """Returns how much more further charges cost beside others, of which some may not be finite.
 
     That is their whole epsilon and delta, but for windows: one within the dearest of its scope adds
@@ -235,8 +260,16 @@ def increase(before: Iterable[Cost], further: Iterable[Cost]) -> tuple[Fraction 
     Returns:
         (Epsilon, None if one of these is not finite; delta).
     """
-    finite = [cost for cost in before if cost.epsilon is not None]
-    epsilon, delta = total_of((*finite, *further))
-    less_epsilon, less_delta = total_of(finite)
-    more = None if epsilon is None else epsilon - (less_epsilon or 0)
-    return more, delta - less_delta
+    further = tuple(further)
+    (less_epsilon, less_delta), (epsilon, delta) = map(_numbers, (before, added(before, further)))
+    is_finite = all(cost.epsilon is not None for cost in further)
+    return epsilon - less_epsilon if is_finite else None, delta - less_delta
+
+
+def _numbers(sums: Sums) -> tuple[Fraction, Fraction]:
+    """Returns (epsilon, delta) of what is finite: of each scope that of its dearest window."""
+    every = [labels.values() for labels in sums.values()]
+    return (
+        sum((max(total.epsilon for total in totals) for totals in every), Fraction(0)),
+        sum((max(total.delta for total in totals) for totals in every), Fraction(0)),
+    )

@@ -1,36 +1,46 @@
-"""What a key store keeps of the ledgers that it pays with: a copy of the entries it saw.
+"""What a key store keeps of the ledgers that it pays with: the entries that it saw.
 
 A ledger that is restored from an old backup has a sound chain, and has forgotten what was spent
 since. So has a key store that is restored, of its keys and receipts. Each is told by the other:
 
-* Next to the keys is a copy of all entries that this key store read (`pipelines.ledger.snapshot`).
-  The ledger must have the last of them. It may have more: other key stores write into it, and a run
-  can be cut off between the ledger and the copy. A ledger that has it not is restored, cut off, or
-  written anew. So is one at another place that begins with the same entry: it is a copy of that
-  ledger, and an older one. A key store that has made reservations and has no copy lost it.
+* Next to the keys is a copy of all entries that this key store saw. The ledger must have the last
+  of them. It may have more: other key stores write into it, and a run can be cut off between the
+  ledger and the copy. A ledger that has it not is restored, cut off, or written anew. So is one at
+  another place that begins with the same entry: it is a copy of that ledger, and an older one. A
+  key store that has made reservations and has no copy lost it.
 * Every reservation notes which key store made it, and as which of its reservations. The key store
   counts them, and counts before the ledger notes. One that has counted less than the ledger notes
   is restored, or used in two places.
 
 Neither is noticed where both are restored from backups of one moment: keep them apart.
+
+The copy is a file of JSON lines, to which lines are added and nothing else, and `accept` and
+`verify` alone read all of it. Beside it is what follows from the entries up to one of them
+(`pipelines.ledger.snapshot`), so that a run reads what came since; without that, it reads all.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.caps import awaited_stores, awaited_text
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 
-# The files of the copies of all ledgers, and those that earlier versions made: JSON lines.
-_ALL, _OF_EARLIER_VERSIONS = "ledgers/*.db", "ledgers/*.jsonl"
 _ACCEPT = "`tracecloak ledger accept [CONFIG] --by NAME --reason TEXT` records what happened"
+# What follows from the entries is written after so many more.
+_N_ENTRIES = 64
+# No entry is longer.
+_LONGEST = 1 << 20
+# What this process knows of ledgers, by their copies, and up to which entry that is written.
+_KNOWN: dict[Path, tuple[LedgerSnapshot, int]] = {}
 
 
 @dataclass(frozen=True)
@@ -41,13 +51,11 @@ class Copy:
         name: Of the file that has it.
         first_hash: Of the first entry, which tells one ledger from another.
         head: The last entry.
-        declares: Whether it declares accounts.
     """
 
     name: str
     first_hash: str
     head: Entry
-    declares: bool
 
 
 class LedgerCache:
@@ -64,23 +72,73 @@ class LedgerCache:
         self._place = place
         self._name = f"ledgers/{hashlib.sha256(place.encode()).hexdigest()[:32]}"
 
-    def kept(self, read: Callable[[], Sequence[Entry]]) -> LedgerSnapshot:
-        """Opens the copy, which whoever calls closes; it is made where there is none.
+    @property
+    def file(self) -> str:
+        """The file of the copy of this ledger."""
+        return f"{self._name}.jsonl"
+
+    @property
+    def _path(self) -> Path:
+        return self.store.path.absolute() / self.file
+
+    def known(self) -> LedgerSnapshot:
+        """Returns what this key store knows of the ledger without reading it; maybe nothing.
+
+        Raises:
+            KeyStoreError: The key store cannot be read.
+        """
+        if self._path not in _KNOWN:
+            past = LedgerSnapshot.read(self.store.read(f"{self._name}.json"))
+            _KNOWN[self._path] = past, past.seq
+        return _KNOWN[self._path][0]
+
+    def begin(self, past: LedgerSnapshot) -> None:
+        """Makes the copy, before anything is paid, where there is none.
 
         Where it is lost, none is begun, so that everybody is told until `accept`.
 
         Args:
-            read: Returns all entries of the ledger; called where there is no copy.
+            past: What the ledger says.
 
         Raises:
-            LedgerError: The ledger cannot be read.
             KeyStoreError: The key store cannot be used.
         """
-        if self.file not in self._names():
-            with contextlib.closing(LedgerSnapshot.of(read())) as whole:
-                if self.has_lost_copy(whole):
-                    return LedgerSnapshot(None)
-        return LedgerSnapshot(self.store.touch(self.file))
+        if not self._path.exists() and not self.has_lost_copy(past):
+            self.store.touch(self.file)
+
+    def keep(self, past: LedgerSnapshot, entries: Sequence[Entry]) -> None:
+        """Takes in what was read of a ledger, where the copy is not lost.
+
+        Args:
+            past: What it says. If it is not sound, nothing is kept.
+            entries: Those that the copy lacks, or has from another process meanwhile.
+
+        Raises:
+            KeyStoreError: The key store cannot be written.
+        """
+        if past.faults:
+            return
+        if entries and self._path.exists():
+            with self.store.locked(f"{self._name}.lock"), self.store.in_use():
+                self._append(entries)
+        _, n_written = _KNOWN.get(self._path, (past, 0))
+        if past.seq >= n_written + _N_ENTRIES:
+            self.store.write(f"{self._name}.json", past.to_json())
+            n_written = past.seq
+        _KNOWN[self._path] = past, n_written
+
+    def _append(self, entries: Sequence[Entry]) -> None:
+        head = self.head()
+        n_seen = 0 if head is None else head.seq
+        rest = [entry for entry in entries if entry.seq > n_seen]
+        if rest and rest[0].seq == n_seen + 1:
+            with self._path.open("r+b") as stream:
+                # Who was cut off left a part of a line.
+                stream.seek(-len(self._tail(self.file)[-1]), os.SEEK_END)
+                stream.truncate()
+                stream.write(_lines(rest).encode())
+                stream.flush()
+                os.fsync(stream.fileno())
 
     def head(self) -> Entry | None:
         """Returns the last entry that this key store saw; None: it saw none.
@@ -88,22 +146,33 @@ class LedgerCache:
         Raises:
             KeyStoreError: The key store cannot be read.
         """
-        return next((copy.head for copy in self.copies() if copy.name == self.file), None)
+        return next((copy.head for copy in self.copies(self.file)), None)
 
-    def copies(self) -> list[Copy]:
-        """Returns what this key store saw of all its ledgers.
+    def copies(self, which: str = "ledgers/*.jsonl") -> list[Copy]:
+        """Returns what this key store saw of its ledgers.
+
+        Args:
+            which: Files of copies, as a glob; by default all.
 
         Raises:
             KeyStoreError: The key store cannot be read.
         """
         copies = []
-        for name in self._names():
-            with contextlib.closing(self.opened(name)) as past:
-                first, head = past.at(1), past.head
-                if first is not None and head is not None:
-                    declares = any(one.action == "account" for one in past.declarations())
-                    copies.append(Copy(name, first.hash, head, declares))
+        for name in sorted(self.store.names(which)):
+            with self.store.in_use(), (self.store.path / name).open("rb") as stream:
+                line = stream.readline()
+            if line.endswith(b"\n"):
+                first, last = self._entry(name, line), self._entry(name, self._tail(name)[-2])
+                copies.append(Copy(name, first.hash, last))
         return copies
+
+    def seen(self, name: str) -> list[Entry]:
+        """Returns all entries of a copy, by the name of its file.
+
+        Raises:
+            KeyStoreError: The key store cannot be read.
+        """
+        return [self._entry(name, line) for line in (self.store.read(name) or "").split("\n")[:-1]]
 
     def accept(self, entries: Sequence[Entry]) -> None:
         """Makes the copy what a ledger says, whatever the copy has, and counts on from there.
@@ -114,9 +183,11 @@ class LedgerCache:
         Raises:
             KeyStoreError: The key store cannot be written.
         """
-        with contextlib.closing(LedgerSnapshot(self.store.touch(self.file))) as past:
-            past.replace(entries)
-            self.store.next_generation(at_least=self.noted(past))
+        past = LedgerSnapshot.of(entries)
+        self.store.write(self.file, _lines(entries))
+        self.store.write(f"{self._name}.json", past.to_json())
+        _KNOWN[self._path] = past, past.seq
+        self.store.next_generation(at_least=self.noted(past))
 
     def differs_from(self, entries: Sequence[Entry]) -> bool:
         """Returns whether the copy, and what follows from it, is anything but what a ledger says.
@@ -127,10 +198,10 @@ class LedgerCache:
         Raises:
             KeyStoreError: The key store cannot be read.
         """
-        if self.file not in self._names():
-            return False
-        with contextlib.closing(self.opened(self.file)) as past:
-            return past.differs_from(entries)
+        seen = self.seen(self.file)
+        known = LedgerSnapshot.read(self.store.read(f"{self._name}.json"))
+        follows = LedgerSnapshot.of(entries[: known.seq]).to_json()
+        return seen != [*entries[: len(seen)]] or known.to_json() != follows
 
     def complaints(self, past: LedgerSnapshot, copies: Sequence[Copy]) -> list[str]:
         """Returns what ledger and key store do not agree on, a sentence each.
@@ -159,14 +230,9 @@ class LedgerCache:
                 f"reservations, and it counts {self.store.generation()}. It was restored from an "
                 f"older backup, or is used in two places. Nothing is released until {_ACCEPT}"
             )
-        if awaited := awaited_stores(past.declarations()):
+        if awaited := awaited_stores(past.declared):
             complaints.append(awaited_text(self._place, awaited))
         return complaints
-
-    @property
-    def file(self) -> str:
-        """The file of the copy of this ledger."""
-        return f"{self._name}.db"
 
     def has_lost_copy(self, past: LedgerSnapshot) -> bool:
         """Returns whether this key store paid with a ledger of which it has no copy any more.
@@ -176,22 +242,21 @@ class LedgerCache:
         Args:
             past: What the ledger says.
         """
-        if self.file in self._names():
+        if self._path.exists():
             return False
-        copies, first = self.copies(), past.at(1)
-        if first is not None and any(copy.first_hash == first.hash for copy in copies):
+        copies = self.copies()
+        if any(copy.first_hash == past.first_hash for copy in copies):
             return False  # it was moved
         return self.noted(past) > 0 or (not copies and self.store.generation() > 0)
 
     def lost(self, past: LedgerSnapshot, copies: Sequence[Copy]) -> list[Copy]:
         """Returns the copies that know more of the ledger than it does; the last knows most."""
-        first = past.at(1)
         lost = [
             copy
             for copy in copies
-            if (copy.name == self.file or (first is not None and copy.first_hash == first.hash))
+            if (copy.name == self.file or copy.first_hash == past.first_hash)
             and ((there := past.at(copy.head.seq)) is None or there.hash != copy.head.hash)
-            and not _is_accepted(past.declarations(), copy.head, copy.name == self.file)
+            and not _is_accepted(past.declared, copy.head, copy.name == self.file)
         ]
         return sorted(lost, key=lambda copy: copy.head.seq)
 
@@ -200,23 +265,24 @@ class LedgerCache:
         identity = self.store.identity(makes=False)
         return past.reserved_by(identity) if identity else 0
 
-    def opened(self, name: str) -> LedgerSnapshot:
-        """Opens a copy by the name of its file; whoever calls closes it."""
-        return LedgerSnapshot(self.store.path / name)
+    def _tail(self, name: str) -> list[bytes]:
+        """Returns the last lines of a copy; the very last is empty, or a part of one."""
+        with self.store.in_use(), (self.store.path / name).open("rb") as stream:
+            stream.seek(max(stream.seek(0, os.SEEK_END) - _LONGEST, 0))
+            return stream.read().split(b"\n")
 
-    def _names(self) -> list[str]:
-        self._take_over()
-        return sorted(self.store.names(_ALL))
+    def _entry(self, name: str, line: str | bytes) -> Entry:
+        try:
+            return Entry(**json.loads(line))
+        except (ValueError, TypeError):
+            raise KeyStoreError(
+                f"the key store's copy of the ledger, {self.store.path / name}, is damaged; "
+                "restore the key store from a backup"
+            ) from None
 
-    def _take_over(self) -> None:
-        """Takes over the copies that an earlier version of tracecloak made."""
-        for name in self.store.names(_OF_EARLIER_VERSIONS):
-            # Who was cut off left a part of a line.
-            lines = (self.store.read(name) or "").split("\n")[:-1]
-            path = self.store.touch(name.removesuffix("jsonl") + "db")
-            with contextlib.closing(LedgerSnapshot(path)) as past:
-                past.add([Entry(**json.loads(line)) for line in lines])
-            self.store.remove(name)
+
+def _lines(entries: Sequence[Entry]) -> str:
+    return "".join(f"{json.dumps(asdict(entry))}\n" for entry in entries)
 
 
 def lost_text(place: str, head: Entry, is_here: bool = True) -> str:

@@ -372,7 +372,7 @@ def check_caps(past: LedgerSnapshot, reservation: Reservation, in_file: Account 
             others are, or the release's epsilon does not add up with the account's.
         BudgetExhausted: The sum of epsilons or of deltas would exceed a cap.
     """
-    declarations, dataset = past.declarations(), reservation.dataset
+    declarations, dataset = past.declared, reservation.dataset
     owner = None if dataset is None else bound_datasets(declarations).get(dataset)
     if owner not in (None, reservation.account):
         raise UsageError(
@@ -381,14 +381,13 @@ def check_caps(past: LedgerSnapshot, reservation: Reservation, in_file: Account 
         )
     for account in (check_declared(declarations, reservation.account), in_file):
         if account is not None:
-            spent = past.spent(reservation.account, reservation.window)
-            check_affordable(spent, reservation, account)
+            check_affordable(past.spent(reservation.account), reservation, account)
 
 
 def added_by(spent: Spent, reservation: Reservation) -> tuple[Fraction | None, Fraction]:
     """Returns how much more an account has spent once it paid for a release; see `increase`."""
     asked = Cost(reservation.epsilon, reservation.delta, paid_place(reservation.window))
-    return increase((*spent.closed, *spent.still_open), [asked])
+    return increase(spent.all, [asked])
 
 
 def check_affordable(spent: Spent, reservation: Reservation, account: Account) -> None:

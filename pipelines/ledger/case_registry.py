@@ -169,9 +169,9 @@ class CaseRegistry:
         # Earlier claims are taken in before the ledger is locked; under the lock, only those made
         # since.
         release = output, release_id, key_fingerprint
-        with self._past() as past:
-            for scope in {window.scope for window, _ in _charged(past, *release)}:
-                self._check_known(past, scope)
+        past = self._past()
+        for scope in {window.scope for window, _ in _charged(past, *release)}:
+            self._check_known(past, scope)
 
         def freeze(past: LedgerSnapshot, window: WindowCharge) -> str:
             self._check_known(past, window.scope)
@@ -181,8 +181,8 @@ class CaseRegistry:
                     "number bounds their cases in all of them; set max_cases_per_individual"
                 )
             by_file = self._asked(past, window.scope, lambda index: index.files_with_same(units))
-            labels = {sha256: past.window_of(window.scope, sha256) for sha256 in by_file}
-            claims = [(label, by_file[one]) for one, label in labels.items() if label is not None]
+            labels = {sha256: label for label, sha256 in past.claims(window.scope)}
+            claims = [(labels[one], units) for one, units in by_file.items() if one in labels]
             to_count = units_to_count(units, window.label, claims, self._max_cases)
             return self._written(*window.place, units.weight - to_count.weight, to_count)
 
@@ -203,15 +203,15 @@ class CaseRegistry:
                 not that of the release's scope.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
         """
-        with self._past() as past:
-            charged = _charged(past, output, release_id, key_fingerprint)
-            live = [(window, claim) for window, claim in charged if claim is not None]
-            if not live:
-                return None
-            window, last_claim = live[-1]
-            sha256 = last_claim.units_sha256
-            assert sha256 is not None  # of a claim in a sound ledger
-            self._check_scope(past, window.scope)
+        past = self._past()
+        charged = _charged(past, output, release_id, key_fingerprint)
+        live = [(window, claim) for window, claim in charged if claim is not None]
+        if not live:
+            return None
+        window, last_claim = live[-1]
+        sha256 = last_claim.units_sha256
+        assert sha256 is not None  # of a claim in a sound ledger
+        self._check_scope(past, window.scope)
         return self._verified_file(window.scope, sha256, window.label)
 
     def check(self, scope: str) -> None:
@@ -224,8 +224,8 @@ class CaseRegistry:
             LedgerError: The ledger cannot be read, or somebody changed what it said.
             KeyStoreError: The index cannot be used.
         """
-        with self._past() as past:
-            self._check_known(past, scope)
+        past = self._past()
+        self._check_known(past, scope)
 
     def verify(self, scope: str) -> int:
         """Compares every file of a scope, and what is known of it, with the ledger.
@@ -239,30 +239,29 @@ class CaseRegistry:
             LedgerError: The ledger cannot be read, or somebody changed what it said.
             KeyStoreError: The index cannot be used.
         """
-        with self._past() as past:
-            self._check_known(past, scope)
-            labels = {sha256: label for label, sha256 in past.claims(scope)}
-            weights = self._asked(past, scope, UnitIndex.weights)
-            for files in self._read(scope, labels):
-                every = CountedUnits.merge([file.units for file in files.values()])
-                indexed = self._asked(past, scope, partial(UnitIndex.files_with_same, units=every))
-                for sha256, file in files.items():
-                    in_file = indexed.get(sha256, CountedUnits.merge(()))
-                    if weights.get(sha256, 0) != file.units.weight or not np.array_equal(
-                        in_file.digests, file.units.digests
-                    ):
-                        raise CaseRegistryError(
-                            f"the key store's index of the book, {self._index}, differs from what "
-                            f"window {file.label} counted; remove it, and the next release makes "
-                            "it anew. Releases since may have counted units twice"
-                        )
+        past = self._past()
+        self._check_known(past, scope)
+        labels = {sha256: label for label, sha256 in past.claims(scope)}
+        weights = self._asked(past, scope, UnitIndex.weights)
+        for files in self._read(scope, labels):
+            every = CountedUnits.merge([file.units for file in files.values()])
+            indexed = self._asked(past, scope, partial(UnitIndex.files_with_same, units=every))
+            for sha256, file in files.items():
+                in_file = indexed.get(sha256, CountedUnits.merge(()))
+                if weights.get(sha256, 0) != file.units.weight or not np.array_equal(
+                    in_file.digests, file.units.digests
+                ):
+                    raise CaseRegistryError(
+                        f"the key store's index of the book, {self._index}, differs from what "
+                        f"window {file.label} counted; remove it, and the next release makes "
+                        "it anew. Releases since may have counted units twice"
+                    )
         return len(labels)
 
-    @contextlib.contextmanager
-    def _past(self) -> Iterator[LedgerSnapshot]:
-        with self._ledger.past() as past:
-            self._ledger.check_sound(past)
-            yield past
+    def _past(self) -> LedgerSnapshot:
+        past = self._ledger.past()
+        self._ledger.check_sound(past)
+        return past
 
     def _asked(
         self, past: LedgerSnapshot, scope: str, ask: Callable[[UnitIndex], _Answer]
@@ -270,16 +269,10 @@ class CaseRegistry:
         """Returns an answer of the index, which has all claims of a scope by then."""
 
         def asked(index: UnitIndex) -> _Answer:
-            seq, entry_hash = index.complete_to(scope)
-            last = past.at(seq)
-            # Of a ledger that goes on from that entry only what came since can be new.
-            since = seq if last is not None and last.hash == entry_hash else 0
-            changed = {sha256: label for label, sha256 in past.claims(scope, since)}
-            new = {name: label for name, label in changed.items() if not index.has(name)}
+            there = index.files()
+            new = {sha256: label for label, sha256 in past.claims(scope) if sha256 not in there}
             for files in self._read(scope, new):
                 index.take_in({sha256: file.units for sha256, file in files.items()})
-            if changed and past.head is not None:
-                index.note_complete(scope, past.head.seq, past.head.hash)
             return ask(index)
 
         assert self._ledger.memory is not None  # whoever claims units has a key store
@@ -300,7 +293,7 @@ class CaseRegistry:
                 f"has key {self._key_fingerprint}; set book_key to that of the reservation"
             )
         digits = scope[:_SCOPE_DIGITS]  # before characters that are none
-        other = past.other_claims(scope, digits, f"{digits}~")
+        other = past.other_claims(scope, digits)
         if other is not None:
             raise CaseRegistryError(
                 f"windows of this schedule were counted under book key {_key_of(other)}, not "

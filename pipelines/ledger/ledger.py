@@ -19,15 +19,16 @@ process reads and decides again. So a cap holds for any number of processes on a
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from tracecloak.pipelines.ledger.balance import Balance, ChargeState, balance_of
-from tracecloak.pipelines.ledger.cache import LedgerCache, lost_text
+from tracecloak.pipelines.ledger.cache import Copy, LedgerCache, lost_text
 from tracecloak.pipelines.ledger.caps import (
     Account,
     both_bounds,
@@ -38,6 +39,7 @@ from tracecloak.pipelines.ledger.caps import (
 )
 from tracecloak.pipelines.ledger.database import (
     CASES,
+    MAKE_INDEX,
     TABLE,
     Database,
     LedgerError,
@@ -124,10 +126,10 @@ class Ledger:
                 lambda connection: is_there(self._database, connection), writes=False
             ):
                 return
-        copies = [] if self.memory is None else self.memory.copies()
-        own = "" if self.memory is None else self.memory.file
-        others = [copy for copy in copies if copy.name != own]
-        seen = next((copy.head for copy in copies if copy.name == own), None)
+        seen, others = None, []
+        if self.memory is not None:
+            seen = self.memory.head()
+            others = [copy for copy in self.memory.copies() if copy.name != self.memory.file]
         if seen is not None and not after_loss:
             raise LedgerError(lost_text(self.place, seen))
         if seen is None and not new:
@@ -136,7 +138,7 @@ class Ledger:
                 "ledger or key_store, or begin an empty ledger with `tracecloak ledger begin`, or "
                 "with new_ledger at the first release"
             )
-        if not self._may_begin_beside_caps and any(copy.declares for copy in others):
+        if not self._may_begin_beside_caps and any(map(self._declares, others)):
             raise UsageError(
                 f"{self.place} does not exist, and caps of another ledger of this key store would "
                 "not hold in a fresh one: correct ledger, or have the privacy officer begin it"
@@ -150,14 +152,20 @@ class Ledger:
                 "%s does not contain what this key store spent in another ledger", self.place
             )
 
+    def _declares(self, copy: Copy) -> bool:
+        """Returns whether a copy has the caps of an account."""
+        assert self.memory is not None
+        return any(entry.action == "account" for entry in self.memory.seen(copy.name))
+
     def make_tables(self) -> None:
-        """Makes the tables that are not there.
+        """Makes the tables, and the index, that are not there.
 
         Raises:
             LedgerError: This user may not.
         """
         for table in (TABLE, CASES):
             self._database.make(table)
+        self._database.transact(lambda one: one.execute(MAKE_INDEX), writes=True)
 
     def __repr__(self) -> str:
         return f"Ledger({self.place})"
@@ -201,7 +209,7 @@ class Ledger:
             self.check_sound(past)
             if is_charged(past.states(reservation.output, reservation.release_id), reservation):
                 return []
-            check_answered(past.declarations(), self.place)
+            check_answered(past.declared, self.place)
             check_caps(past, reservation, self.accounts.get(reservation.account))
             details = reservation.facts()
             if self.memory is not None:
@@ -362,8 +370,7 @@ class Ledger:
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        with self.past() as past:
-            return past.states(output, release_id, key_fingerprint)
+        return self.past().states(output, release_id, key_fingerprint)
 
     def state(self, output: str, release_id: str, key_fingerprint: str) -> Action | None:
         """Returns what happened last to a release under a key; None: it was never reserved.
@@ -404,8 +411,7 @@ class Ledger:
         if self.memory is None:
             return []
         copies = self.memory.copies()
-        with self.past() as past:
-            return self.memory.complaints(past, copies)
+        return self.memory.complaints(self.past(), copies)
 
     def check_remembered(self) -> None:
         """Makes sure that neither the ledger nor its key store has forgotten anything.
@@ -416,36 +422,44 @@ class Ledger:
         if complaints := self.complaints():
             raise LedgerError(". ".join(complaints))
 
-    @contextlib.contextmanager
-    def past(self) -> Iterator[LedgerSnapshot]:
-        """Yields what the ledger says, with what came since it was read last.
+    def past(self) -> LedgerSnapshot:
+        """Returns what the ledger says, with what came since it was read last.
 
         Raises:
             LedgerError: The ledger cannot be read.
             KeyStoreError: The key store cannot be used.
         """
-        with self._kept() as kept:
-            yield self._database.transact(lambda one: self._read(one, kept), writes=False)
+        past, lacking = self._database.transact(self._read, writes=False)
+        self._keep(past, lacking)
+        past.reads = self._ask
+        return past
 
-    @contextlib.contextmanager
-    def _kept(self) -> Iterator[LedgerSnapshot]:
-        """Yields what the key store knows of the ledger; without one, nothing is known of it."""
-        kept = LedgerSnapshot(None) if self.memory is None else self.memory.kept(self.entries)
-        with contextlib.closing(kept):
-            yield kept
+    def _ask(self, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
+        return self._database.transact(lambda one: read_entries(one, *conditions), writes=False)
 
-    def _read(self, connection: sa.Connection, kept: LedgerSnapshot) -> LedgerSnapshot:
-        """Returns what the ledger says: what was kept with what is new, if that goes on from it.
+    def _keep(self, past: LedgerSnapshot, lacking: Sequence[Entry]) -> None:
+        if self.memory is not None:
+            self.memory.keep(past, lacking)
 
-        If it does not, or what is new is not sound, then all is read, and nothing of it is kept.
+    def _read(self, connection: sa.Connection) -> tuple[LedgerSnapshot, list[Entry]]:
+        """Returns what the ledger says, and which entries the key store's copy lacks.
+
+        What is known counts as far as the ledger goes on from it; else all is read.
         """
-        head = kept.head
-        entries = read_entries(connection, 1 if head is None else head.seq)
-        new = entries if head is None else entries[1:]
-        if (head is None or entries[:1] == [head]) and not kept.problems(new):
-            kept.add(new)
-            return kept
-        return LedgerSnapshot.of(entries if head is None else read_entries(connection))
+        known, seen = LedgerSnapshot(), None
+        if self.memory is not None:
+            known, seen = self.memory.known(), self.memory.head()
+        n_seen = 0 if seen is None else seen.seq
+        entries = read_entries(connection, TABLE.c.seq >= min(known.seq, n_seen))
+        if not known.is_in(entries):
+            known = LedgerSnapshot()
+            entries = read_entries(connection)
+        new = [entry for entry in entries if entry.seq > known.seq]
+        past = known.after(new, functools.partial(read_entries, connection))
+        if self.memory is not None:
+            self.memory.begin(past)
+        goes_on = seen is None or seen in entries
+        return past, [entry for entry in entries if entry.seq > n_seen] if goes_on else []
 
     def release_entries(self, output: str, release_id: str) -> list[Entry]:
         """Returns the entries about a release, under whatever key, without its steps.
@@ -453,8 +467,7 @@ class Ledger:
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        with self.past() as past:
-            return past.release_entries(output, release_id)
+        return self.past().release_entries(output, release_id)
 
     def entries(self) -> list[Entry]:
         """Reads all entries, however many, and returns them in their order.
@@ -472,9 +485,9 @@ class Ledger:
                 per different units.
             LedgerError: The ledger cannot be read, or a number in it is no decimal.
         """
-        with self.past() as past:
-            self.check_sound(past)
-            return self.balance_in(past, account)
+        past = self.past()
+        self.check_sound(past)
+        return self.balance_in(past, account)
 
     def balance_in(self, past: LedgerSnapshot, account: str) -> Balance:
         """Returns the balance after entries that were read before, sound or not.
@@ -500,7 +513,7 @@ class Ledger:
             LedgerError: A number in the ledger is no decimal.
         """
         with self._no_decimal_is_unsound(past):
-            declared = declared_accounts(past.declarations()).get(account)
+            declared = declared_accounts(past.declared).get(account)
         return both_bounds(declared, self.accounts.get(account))
 
     @contextlib.contextmanager
@@ -526,20 +539,20 @@ class Ledger:
     def append(self, steps: Callable[[LedgerSnapshot], list[Step]]) -> list[Entry]:
         """Appends what the ledger's past asks for, and returns what was appended."""
 
-        def append(connection: sa.Connection) -> tuple[LedgerSnapshot, list[Entry]]:
-            past = self._read(connection, kept)
+        def append(connection: sa.Connection) -> tuple[LedgerSnapshot, list[Entry], list[Entry]]:
+            past, lacking = self._read(connection)
+            if not self.is_shared:  # nobody but its owner can make it elsewhere
+                connection.execute(MAKE_INDEX)
             last, appended = past.head, []
             for action, columns, details in steps(past):
                 last = Entry.after(last, action, columns, details)
                 connection.execute(sa.insert(TABLE).values(asdict(last)))
                 appended.append(last)
-            return past, appended
+            return past, lacking, appended
 
-        with self._kept() as kept:
-            past, appended = self._database.transact(append, writes=True)
-            # The ledger comes first: if a run ends in between, the ledger is ahead of the copy.
-            if past is kept:
-                kept.add(appended)
+        # The ledger comes first: if a run ends in between, the ledger is ahead of the copy.
+        past, lacking, appended = self._database.transact(append, writes=True)
+        self._keep(past, [*lacking, *appended])
         return appended
 
 

@@ -249,20 +249,20 @@ def note_cases(ledger: Ledger, entry: Entry, data: bytes) -> None:
         data: The file that the run wrote.
     """
     try:
-        with ledger.past() as past:
-            release_entries = past.release_entries(*entry.keyed_release[:2])
-            reserved = next(e for e in release_entries if e.charge == entry.charge)
-            erased = (e for e in past.declarations() if e.action == "erase")
-            if any(_is_erased_by(e, reserved) for e in erased):
-                return
+        past = ledger.past()
+        release_entries = past.release_entries(*entry.keyed_release[:2])
+        reserved = next(e for e in release_entries if e.charge == entry.charge)
+        erased = (e for e in past.declared if e.action == "erase")
+        if any(_is_erased_by(e, reserved) for e in erased):
+            return
         shared = NotedCases(ledger.url).note(entry, WrittenSketch.parse(data))
-        with ledger.past() as past:
-            releases = "; ".join(
-                f"{share_text(share)} with release {noted.release_id} in {noted.output} (account "
-                f"{noted.account}, "
-                f"{epsilon_of(past.release_entries(noted.output, noted.release_id), noted)})"
-                for noted, share in shared
-            )
+        past = ledger.past()
+        releases = "; ".join(
+            f"{share_text(share)} with release {noted.release_id} in {noted.output} (account "
+            f"{noted.account}, "
+            f"{epsilon_of(past.release_entries(noted.output, noted.release_id), noted)})"
+            for noted, share in shared
+        )
     except (LedgerError, OSError, ValueError) as error:
         reason = str(error) if isinstance(error, LedgerError) else type(error).__name__
         told = "the cases of release %s were not noted, and will not be recognised: %s"

@@ -7,7 +7,6 @@ Nothing is given back: charges of the copy count as spent again, and declaration
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -194,7 +193,7 @@ class OfficersLedger(Ledger):
         def steps(past: LedgerSnapshot) -> list[Step]:
             self.check_sound(past)
             if action == "dataset":
-                check_declared(past.declarations(), columns["account"])
+                check_declared(past.declared, columns["account"])
             return [(action, {**NO_COLUMNS, **columns}, facts)]
 
         self.append(steps)
@@ -236,7 +235,7 @@ class OfficersLedger(Ledger):
                 ends["lost"] = {"seq": copy.head.seq, "hash": copy.head.hash}
             if (noted := memory.noted(past)) > memory.store.generation():
                 ends |= {"store": memory.store.identity(), "generation": noted}
-            awaited, store = awaited_stores(past.declarations()), memory.store.identity()
+            awaited, store = awaited_stores(past.declared), memory.store.identity()
             answers = self._answers(awaited, store, lost_stores)
             if awaited and not answers and len(complaints) == 1:
                 raise UsageError(f"this key store paid nothing with it before. {complaints[0]}")
@@ -279,8 +278,7 @@ def recovered_steps(
     while that was forgotten, one unit may be in two windows: so it adds up from then on.
     """
     entries, lost = past.entries(), memory.lost(past, copies)
-    with contextlib.closing(memory.opened(lost[-1].name if lost else memory.file)) as copy:
-        seen = copy.entries()
+    seen = memory.seen(lost[-1].name if lost else memory.file)
     declared = _declarations(entries)
     states, known = charge_states(seen), charge_states(entries)
     overtaken = _scopes_claimed_since(known, states)

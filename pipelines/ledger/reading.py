@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.ledger.balance import ChargeState, counting, paid_place, sums_of_windows
+from tracecloak.pipelines.ledger.balance import ChargeState, Sums, counting, paid_place
 from tracecloak.pipelines.ledger.cache import differs_text
 from tracecloak.pipelines.ledger.caps import accounts_that_paid, bound_datasets, declared_accounts
 from tracecloak.pipelines.ledger.entries import Entry
@@ -178,7 +178,7 @@ def _account_facts(
         "delta_cap": None if account is None else account.delta_cap,
         **asdict(balance),
         "releases_like_the_last_left": left,
-        "windows": [_numbers_as_text(scope) for scope in scopes_of(paid)],
+        "windows": [_numbers_as_text(scope) for scope in scopes_of(past.spent(name).all)],
     }
 
 
@@ -206,38 +206,33 @@ def _account_text(entries: Sequence[Entry], facts: dict[str, Any]) -> str:
     return head + "".join(f"  {line}\n" for line in lines)
 
 
-def scopes_of(paid: Sequence[ChargeState]) -> list[dict[str, Any]]:
+def scopes_of(sums: Sums) -> list[dict[str, Any]]:
     """Returns what the windows of each scope add to an account, in the order of their first charge.
 
     Args:
-        paid: The charges of the account that count; those that add up as if they were of no window
-            are left out.
+        sums: What the charges of the account cost; what adds up as if of no window is left out.
 
     Returns:
         Of each scope its name, see `entries.WindowCharge`; how many windows and charges of these
         count; the largest of the windows' sums of epsilon, None: one has no finite one, and of
-        delta; and the label of the window that has each, the first one reserved of several.
-
-    Raises:
-        UsageError: A number is no decimal.
+        delta; and the label of the window that has each, one of several.
     """
-    costs, scopes = [state.cost for state in paid], []
-    for scope, sums in sums_of_windows(costs).items():
+    scopes = []
+    for scope, totals in sums.items():
         if not scope:
             continue
-        own = [cost for cost in costs if cost.place[0] == scope]
-        boundless = [cost.place[1] for cost in own if cost.epsilon is None]
-        dearest = boundless[0] if boundless else max(sums, key=lambda label: sums[label][0])
-        by_delta = max(sums, key=lambda label: sums[label][1])
-        delta = sums[by_delta][1]
+        boundless = [label for label, total in totals.items() if total.n_boundless]
+        dearest = boundless[0] if boundless else max(totals, key=lambda one: totals[one].epsilon)
+        by_delta = max(totals, key=lambda label: totals[label].delta)
+        delta = totals[by_delta].delta
         scopes.append({
             "scope": scope,
-            "n_windows": len(sums),
-            "n_releases": len(own),
-            "epsilon": None if boundless else sums[dearest][0],
+            "n_windows": len(totals),
+            "n_releases": sum(total.n for total in totals.values()),
+            "epsilon": None if boundless else totals[dearest].epsilon,
             "epsilon_window": dearest,
             "delta": delta,
-            "delta_window": dearest if sums[dearest][1] == delta else by_delta,
+            "delta_window": dearest if totals[dearest].delta == delta else by_delta,
         })  # fmt: skip
     return scopes
 

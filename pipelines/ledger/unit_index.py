@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -24,7 +24,6 @@ import numpy as np
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
-from tracecloak.pipelines.ledger.snapshot import whole_change
 
 _Answer = TypeVar("_Answer")
 
@@ -34,8 +33,6 @@ _SCHEMA = f"""
     CREATE TABLE files (file INTEGER PRIMARY KEY, sha256 TEXT NOT NULL UNIQUE);
     CREATE TABLE units (word INTEGER NOT NULL, rest BLOB NOT NULL, file INTEGER NOT NULL,
         PRIMARY KEY (word, rest, file)) WITHOUT ROWID;
-    CREATE TABLE complete (scope TEXT PRIMARY KEY, seq INTEGER NOT NULL, hash TEXT NOT NULL)
-        WITHOUT ROWID;
     PRAGMA user_version = {_VERSION};
 """
 _DAMAGED = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -74,19 +71,9 @@ class UnitIndex:
         """Ends it; one in memory is gone."""
         self._database.close()
 
-    def complete_to(self, scope: str) -> tuple[int, str]:
-        """Returns up to which entry of a ledger all claims of a scope are here.
-
-        Returns:
-            Its number and its hash; 0 and an empty text where that is not known.
-        """
-        asked = "SELECT seq, hash FROM complete WHERE scope = ?"
-        return self._database.execute(asked, (scope,)).fetchone() or (0, "")
-
-    def has(self, sha256: str) -> bool:
-        """Returns whether a file was taken in."""
-        asked = "SELECT 1 FROM files WHERE sha256 = ?"
-        return self._database.execute(asked, (sha256,)).fetchone() is not None
+    def files(self) -> set[str]:
+        """Returns the SHA-256 of the files that were taken in."""
+        return {sha256 for (sha256,) in self._database.execute("SELECT sha256 FROM files")}
 
     def take_in(self, files: Mapping[str, CountedUnits]) -> None:
         """Takes in files that are not here, all or none of them.
@@ -114,12 +101,6 @@ class UnitIndex:
                 "INSERT INTO units VALUES (?, ?, ?)", zip(*columns, strict=True)
             )
 
-    def note_complete(self, scope: str, seq: int, entry_hash: str) -> None:
-        """Notes that all claims of a scope up to an entry of the ledger are here."""
-        self._database.execute(
-            "INSERT OR REPLACE INTO complete VALUES (?, ?, ?)", (scope, seq, entry_hash)
-        )
-
     def files_with_same(self, units: CountedUnits) -> dict[str, CountedUnits]:
         """Returns what files have of the same cases or individuals as some units.
 
@@ -143,6 +124,18 @@ class UnitIndex:
         """Returns how many units each file has that has any; reads all of the index."""
         asked = "SELECT sha256, count(*) FROM units JOIN files USING (file) GROUP BY file"
         return dict(self._database.execute(asked).fetchall())
+
+
+@contextlib.contextmanager
+def whole_change(database: sqlite3.Connection) -> Iterator[None]:
+    """Does all of the block or nothing of it, and lets nobody else write meanwhile."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        database.execute("ROLLBACK")
+        raise
+    database.execute("COMMIT")
 
 
 def index_name(folder: str) -> str:

@@ -70,10 +70,8 @@ def warn_of_overlaps(reservation: Reservation, ledger: Ledger) -> None:
         reservation: Of the release that is made.
         ledger: Who pays.
     """
-    with ledger.past() as past:
-        entries = past.entries()
     places, window = [], reservation.window
-    for state in charge_states(entries).values():
+    for state in charge_states(ledger.entries()).values():
         entry, other = state.last, state.window
         is_own = entry.keyed_release[:2] == (reservation.output, reservation.release_id)
         is_syntactic = False
@@ -344,8 +342,7 @@ def _write_statement(run: Run, path: str, warnings: tuple[str, ...]) -> None:
     spent: Fraction | None = None
     with contextlib.suppress(UsageError):  # a ledger that was begun anew has no such account
         spent = ledger.balance(payer).spent_epsilon
-    with ledger.past() as past:
-        account = ledger.account_in(past, payer)
+    account = ledger.account_in(ledger.past(), payer)
     cap, tally = None if account is None else account.epsilon_cap, run.dead_letter.told()
     from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
 

@@ -204,9 +204,9 @@ class NotedSteps:
             KeyStoreError: The key store cannot be read.
         """
         ledger = ledger or self.gate.ledger()
-        with ledger.past() as past:
-            ledger.check_sound(past)
-            decided = past.last_decided(self.gate.keyed_release)
+        past = ledger.past()
+        ledger.check_sound(past)
+        decided = past.last_decided(self.gate.keyed_release)
         noted = self.gate.store().last_step(self.gate.output, self.gate.release_id)
         return max((step for step in (decided, noted) if step is not None), default=None)
 

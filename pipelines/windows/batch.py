@@ -212,10 +212,9 @@ def calendar_of(
     scope = known_scope(plan, store)
     by_label: dict[str, list[Entry]] = {}
     if ledger is not None and scope is not None:
-        with ledger.past() as past:
-            for label, entry in past.charged(scope):
-                if entry.action != "void":
-                    by_label.setdefault(label, []).append(entry)
+        for label, entry in ledger.past().charged(scope):
+            if entry.action != "void":
+                by_label.setdefault(label, []).append(entry)
     output = absolute(plan.keys.output)
     days = []
     for window in windows:

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,14 @@ from tracecloak.pipelines.ledger import reading
 from tracecloak.pipelines.ledger.balance import (
     Cost,
     Spent,
+    added,
     balance_of,
     charges,
     counting,
     paid_place,
 )
-from tracecloak.pipelines.ledger.database import LedgerError
+from tracecloak.pipelines.ledger.cache import _KNOWN, LedgerCache
+from tracecloak.pipelines.ledger.database import TABLE, LedgerError, read_entries
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
@@ -72,8 +75,13 @@ class World:
 
     @property
     def copy(self) -> Path:
-        (copy,) = (self.folder / "keys").glob("ledgers/*.db")
+        (copy,) = (self.folder / "keys").glob("ledgers/*.jsonl")
         return copy
+
+    def as_another_process(self) -> Ledger:
+        """Opens the ledger as a process does that read nothing of it yet."""
+        _KNOWN.clear()
+        return self.opened()
 
 
 @pytest.fixture
@@ -241,18 +249,13 @@ def _interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def _interrupted_at_new(_: LedgerSnapshot, new: Sequence[Entry]) -> None:
-    if new:
-        raise KeyboardInterrupt
-
-
 def test_a_run_cut_off_between_the_ledger_and_the_copy_alarms_nobody(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = world.opened()
     ledger.reserve(reservation(0))
     with monkeypatch.context() as patch:
-        patch.setattr(LedgerSnapshot, "add", _interrupted_at_new)
+        patch.setattr(LedgerCache, "_append", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             ledger.reserve(reservation(1))
     assert len(ledger.entries()) == 2 and world.opened().complaints() == []
@@ -266,22 +269,17 @@ def test_a_run_cut_off_between_the_ledger_and_the_copy_alarms_nobody(
     assert world.opened().complaints() == []
 
 
-def test_a_copy_of_an_earlier_version_is_taken_over_and_a_line_that_was_cut_off_read_again(
-    world: World,
-) -> None:
+def test_a_copy_goes_on_where_it_was_cut_off(world: World) -> None:
     ledger = world.opened()
-    for number in range(2):
+    for number in range(3):
         ledger.reserve(reservation(number))
-    copy = world.copy
+    copy, text = world.copy, world.copy.read_text()
+    copy.write_text(text[:-40])  # who was cut off left a part of a line
+    assert world.as_another_process().complaints() == []
+    ledger.reserve(reservation(3))
+    lines = copy.read_text().splitlines()
+    assert [Entry(**json.loads(line)) for line in lines] == ledger.entries()
     assert copy.stat().st_mode & 0o077 == 0
-    copy.unlink()
-    lines = [f"{json.dumps(asdict(entry))}\n" for entry in ledger.entries()]
-    copy.with_suffix(".jsonl").write_text("".join(lines)[:-40])
-    assert world.opened().complaints() == []
-    ledger.reserve(reservation(2))
-    assert not copy.with_suffix(".jsonl").exists()
-    with contextlib.closing(LedgerSnapshot(copy)) as past:
-        assert past.entries() == ledger.entries()
 
 
 # The key store forgot
@@ -446,7 +444,7 @@ def each_by_itself(entries: Sequence[Entry]) -> Spent:
     """What the charges of an account cost, as a naive reader finds it."""
     counted = counting(entries, "a")
     return Spent(
-        tuple(one.cost for one in counted if not one.last.is_open),
+        added({}, (one.cost for one in counted if not one.last.is_open)),
         tuple(one.cost for one in counted if one.last.is_open),
         frozenset((one.last.unit, one.last.adjacency) for one in counted),
     )
@@ -471,18 +469,22 @@ def test_it_says_what_all_entries_say_in_whatever_pieces_they_came(
         steps += [(a, of) for a in way if window is not None or a != "claim"]
     entries = chained(*steps)
     ends = sorted(min(cut, len(entries)) for cut in cuts)
-    with contextlib.closing(LedgerSnapshot(None)) as past:
+    with sa.create_engine("sqlite://").begin() as connection:
+        TABLE.create(connection)
+        if entries:
+            connection.execute(sa.insert(TABLE), [asdict(entry) for entry in entries])
+        reads, past = partial(read_entries, connection), LedgerSnapshot()
         for begin, end in zip([0, *ends], [*ends, len(entries)], strict=True):
-            assert past.problems(entries[begin:end]) == []
-            past.add(entries[begin:end])
-        past.add(entries[:2])  # which are there
-        assert past.entries() == entries and not past.differs_from(entries)
+            past = LedgerSnapshot.read(past.to_json()).after(entries[begin:end], reads)
+            assert past.faults == []
+        assert past.entries() == entries
+        assert past.to_json() == LedgerSnapshot.of(entries).to_json()
         expected = balance_of(each_by_itself(entries), "a", account())
         assert balance_of(past.spent("a"), "a", account()) == expected
         assert past.spent("a").kinds == each_by_itself(entries).kinds
         for _, _, window, _ in drawn:  # one more of a window that is there
             more = Cost(Fraction(3), Fraction(0), paid_place(window))
-            whole, short = each_by_itself(entries), past.spent("a", window)
+            whole, short = each_by_itself(entries), past.spent("a")
             assert balance_of(
                 replace(short, still_open=(*short.still_open, more)), "a", None
             ) == balance_of(replace(whole, still_open=(*whole.still_open, more)), "a", None)
@@ -509,21 +511,22 @@ def paid(world: World) -> World:
 
 def test_a_release_reads_only_what_is_new(paid: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a night that takes longer each year."""
-    since: list[int] = []
+    for number in range(4, 70):
+        paid.opened().reserve(reservation(number, "0.01"))
+    n_read: list[int] = []
     read = ledger_module.read_entries
     monkeypatch.setattr(
         ledger_module,
         "read_entries",
-        lambda connection, first=1: since.append(first) or read(connection, first),
+        lambda *asked: n_read.append(len(found := read(*asked))) or found,
     )
-    monkeypatch.setattr(LedgerSnapshot, "entries", None)
-    ledger = paid.opened()
+    ledger = paid.as_another_process()
     ledger.check_remembered()
-    ledger.reserve(reservation(4))
-    ledger.draw("/out", "r4", "k")
-    ledger.commit("/out", "r4", "k")
-    assert spent(ledger) == Fraction("0.5")
-    assert min(since) == 4
+    ledger.reserve(reservation(70, "0.01"))
+    ledger.draw("/out", "r70", "k")
+    ledger.commit("/out", "r70", "k")
+    assert spent(ledger) == Fraction("1.07")
+    assert max(n_read) < 10
 
 
 @pytest.mark.parametrize(
@@ -553,6 +556,34 @@ def test_what_is_changed_in_the_ledger_is_never_believed(
         Ledger(paid.url).reserve(reservation(5))  # which no key store follows
 
 
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("epsilon = '0.01' WHERE seq = 2", None),  # of which the sums know
+        ("action = 'step' WHERE seq = 6", "is not as it was seen"),  # what was drawn was given back
+        ("action = 'commit' WHERE seq = 4", "its hash is not"),
+    ],
+)
+def test_a_process_that_did_not_see_a_change_believes_none(
+    paid: World, change: str, told: str | None
+) -> None:
+    paid.opened().draw("/out", "r0", "k")
+    paid.opened().draw("/out", "r1", "k")
+    for number in range(4, 70):
+        paid.opened().reserve(reservation(number, "0"))
+    execute(paid.file, f"UPDATE tracecloak_ledger SET {change}")
+    ledger = paid.as_another_process()
+    assert spent(ledger) == Fraction("0.4") and ledger.complaints() == []
+    assert not reading.verify(ledger)[1]
+    if told is not None:
+        for number in (1, 3):
+            with contextlib.suppress(LedgerError):
+                assert ledger.void("/out", f"r{number}", "k") is (number == 3)
+        with pytest.raises(LedgerError, match=told):
+            ledger.states("/out", "r1", "k")
+            ledger.states("/out", "r3", "k")
+
+
 def test_entries_that_others_wrote_since_are_checked(paid: World) -> None:
     paid.opened("others").reserve(reservation(7))
     execute(paid.file, "UPDATE tracecloak_ledger SET epsilon = '0.01' WHERE seq = 5")
@@ -574,15 +605,22 @@ def test_a_key_store_that_lost_its_copy_says_so_until_it_is_accepted(paid: World
     paid.opened().reserve(reservation(5))
 
 
-def test_a_copy_that_says_something_else_is_told_and_one_of_another_version_computed_again(
-    paid: World,
-) -> None:
-    execute(paid.copy, "UPDATE charges SET epsilon = '0'")
-    assert paid.opened().complaints() == []
-    text, is_sound = reading.verify(paid.opened())
-    assert not is_sound and "copy of ledger" in text and "accept" in text
-    paid.opened().accept(*OFFICER)
-    assert reading.verify(paid.opened())[1]
-    execute(paid.copy, "DROP TABLE charges", "PRAGMA user_version = 7")
-    assert spent(paid.opened()) == Fraction("0.4")
-    assert reading.verify(paid.opened())[1]
+def test_a_copy_that_says_something_else_is_told(paid: World) -> None:
+    whole = paid.copy.read_text()
+    (follows,) = {paid.opened().memory.known().to_json()}
+    for path, text in (
+        (paid.copy.with_suffix(".json"), follows.replace('"0.1"', '"0"')),
+        (paid.copy, whole.replace('"epsilon": "0.1"', '"epsilon": "0.2"', 1)),
+    ):
+        before = path.read_text() if path.exists() else ""
+        assert text not in (before, follows)
+        path.write_text(text)
+        assert paid.as_another_process().complaints() == []
+        told, is_sound = reading.verify(paid.opened())
+        assert not is_sound and "copy of ledger" in told and "accept" in told
+        paid.opened().accept(*OFFICER)
+        assert reading.verify(paid.as_another_process())[1]
+    before = spent(paid.opened())
+    assert before == Fraction("0.6")  # what the copy says was spent counts, too
+    paid.copy.with_suffix(".json").write_text('{"version": 7}')
+    assert spent(paid.as_another_process()) == before and reading.verify(paid.opened())[1]

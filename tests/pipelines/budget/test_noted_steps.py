@@ -65,9 +65,9 @@ def test_a_step_is_noted_once_and_changes_no_charge(ledger: Ledger) -> None:
     assert [e.action for e in ledger.entries()] == ["reserve", "commit", "step", "step"]
     assert decided_of(ledger.entries(), EPOCH) == {0: ONE, 1: ONE}
     assert decided_of(ledger.entries(), ("/out", "ward@2", "k")) == {}
-    with ledger.past() as past:
-        assert past.last_decided(EPOCH) == 1 and past.decided(EPOCH, 0) == ONE
-        assert past.last_decided(("/out", "ward@2", "k")) is None
+    past = ledger.past()
+    assert past.last_decided(EPOCH) == 1 and past.decided(EPOCH, 0) == ONE
+    assert past.last_decided(("/out", "ward@2", "k")) is None
     assert faults(ledger) == []
     assert ledger.balance("a") == before
     assert ledger.state(*EPOCH) == "commit"

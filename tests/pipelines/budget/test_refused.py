@@ -16,6 +16,7 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import left_out_of
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import case_registry
+from tracecloak.pipelines.ledger.cache import LedgerCache
 from tracecloak.pipelines.ledger.caps import both_bounds
 from tracecloak.pipelines.ledger.case_registry import CaseRegistryError
 from tracecloak.pipelines.ledger.database import LedgerError
@@ -48,8 +49,9 @@ def damaged_decision(folder: Path) -> None:
 
 
 def damaged_copy(folder: Path) -> None:
-    (folder / "copy.db").write_text("no database\n" * 100)
-    LedgerSnapshot(folder / "copy.db")
+    copy = LedgerCache(KeyStore(folder / "keys"), "ledger at a place")
+    copy.store.write(copy.file, "no entry\n" * 1000)
+    copy.head()
 
 
 def not_read_back(folder: Path) -> None:
@@ -67,7 +69,7 @@ REFUSALS: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     ),
     "a key is wrapped by neither": (wrapped_by_neither, UsageError, "by neither"),
     "a decision is damaged": (damaged_decision, KeyStoreError, "is damaged"),
-    "a copy is damaged": (damaged_copy, KeyStoreError, "cannot be used"),
+    "a copy is damaged": (damaged_copy, KeyStoreError, "is damaged"),
     "a number that no ledger wrote": (
         lambda f: ledger_in(f).balance_in(
             LedgerSnapshot.of(

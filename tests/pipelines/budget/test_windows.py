@@ -20,7 +20,7 @@ from tracecloak.pipelines.budget.draw_guard import Unchanged, draw_guard_of
 from tracecloak.pipelines.budget.registry import ledger_state
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import reading
-from tracecloak.pipelines.ledger.balance import balance_of, counting
+from tracecloak.pipelines.ledger.balance import balance_of
 from tracecloak.pipelines.ledger.caps import added_by, check_affordable
 from tracecloak.pipelines.ledger.entries import ActionOnCharge, Entry, Reservation, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
@@ -135,7 +135,8 @@ def test_an_account_has_spent_what_the_worst_unit_has(
             closed += [counted[-1]] if way[-1] not in OPEN else []
     entries = chained(*steps)
     assert problems(entries) == []
-    balance = balance_of(LedgerSnapshot.of(entries).spent("a"), "a", account())
+    spent = LedgerSnapshot.of(entries).spent("a")
+    balance = balance_of(spent, "a", account())
     assert (balance.spent_epsilon, balance.spent_delta) == total(counted)
     assert balance.n_releases == len(counted)
     # Of it open: what there would be less if all that is open were voided.
@@ -143,7 +144,7 @@ def test_an_account_has_spent_what_the_worst_unit_has(
         before = total(closed)
         assert balance.open_epsilon == balance.spent_epsilon - (before[0] or 0)
         assert balance.open_delta == balance.spent_delta - before[1]
-    of_scopes = [SimpleNamespace(**one) for one in scopes_of(counting(entries, "a"))]
+    of_scopes = [SimpleNamespace(**one) for one in scopes_of(spent.all)]
     for one in of_scopes:
         own = [c for c in counted if c[2] and c[2].scope == one.scope and not c[2].adds_up]
         assert (one.epsilon, one.delta) == total(own)
@@ -168,7 +169,7 @@ def test_a_release_fits_where_the_worst_unit_stays_within_the_cap(
             counted.append((one, delta, of))
             steps.append(("reserve", replace(reservation(number, window=of), epsilon=one,
                                              delta=delta)))  # fmt: skip
-    spent = LedgerSnapshot.of(chained(*steps)).spent("a", window)
+    spent = LedgerSnapshot.of(chained(*steps)).spent("a")
     new = replace(reservation(9, window=window), epsilon=epsilon)
     before, after = total(counted), total([*counted, (epsilon, Fraction(0), window)])
     assert before[0] is not None and after[0] is not None
