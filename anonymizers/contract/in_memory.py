@@ -74,15 +74,16 @@ class Step:
     """One step of a method.
 
     Attributes:
-        action: `count` a round on every batch of traces and merge what was counted; `decide` it on
-            that; list the `products` of the decisions; `apply` them to every batch, or `generate`
-            a log from them piece by piece.
+        action: `count` a round on every batch of traces and merge what was counted; `keep` what is
+            needed of each part of that, where it is merged in parts; `decide` on what is kept; list
+            the `products` of the decisions; `apply` them to every batch, or `generate` a log from
+            them piece by piece.
         known: What it depends on beside traces or totals, in the order in which it comes about:
             INPUT_DIGEST once the first round is counted, and the rounds that were decided.
         round: The name of the round that is counted or decided.
     """
 
-    action: Literal["count", "decide", "products", "apply", "generate"]
+    action: Literal["count", "keep", "decide", "products", "apply", "generate"]
     known: tuple[str, ...] = ()
     round: str = ""
 
@@ -93,6 +94,8 @@ def steps(method: Anonymizer, params: Any) -> Iterator[Step]:
     for name in method.rounds(params):
         yield Step("count", known, name)
         known = known or (INPUT_DIGEST,)
+        if method.keeps(name, params):
+            yield Step("keep", known, name)
         yield Step("decide", known, name)
         known = (*known, name)
     yield Step("products", known)
@@ -174,6 +177,10 @@ class MethodRun:
             declared = _declared_only(traces, self.method, self.params)
             counted[INPUT_DIGEST] = InputDigest.from_traces(declared, self.key)
         return counted
+
+    def keep(self, round_name: str, part: Mapping[str, Any], known: Known) -> Mapping[str, Any]:
+        """Returns what is needed of a part of what was counted of all batches."""
+        return self.method.keep(round_name, part, known.decisions, self.params, known.randomness)
 
     def decide(self, round_name: str, totals: Mapping[str, Any], known: Known) -> Decision:
         """Decides a round on what was counted of all batches.
@@ -288,6 +295,8 @@ def execute(
                 if not step.known:
                     digest = totals[INPUT_DIGEST]
                     known = run.known(digest)
+            case "keep":
+                pass  # the totals are in one part here
             case "decide":
                 decision = run.decide(step.round, totals, known)
                 totals = {}  # not held while the next round is counted

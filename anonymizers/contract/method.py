@@ -347,6 +347,26 @@ class Anonymizer(Protocol):
         """Returns what must be counted for a round, by name."""
         ...
 
+    def keeps(self, round_name: str, params: Any) -> bool:
+        """Returns whether `keep` drops something of what is counted for a round."""
+        return False
+
+    def keep(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: Decisions,
+        params: Any,
+        randomness: Randomness,
+    ) -> Mapping[str, Any]:
+        """Returns what `decide` needs of a part of the totals, whatever the other parts are.
+
+        Where noise is keyed by row, a row that its own noise keeps below a threshold is dropped on
+        the worker of its part. Deciding on all that is kept of the parts of the totals, see
+        `OfArrays.split`, must be deciding on the totals. Only called where `keeps` returns True.
+        """
+        return statistics
+
     def decide(
         self,
         round_name: str,
@@ -355,7 +375,7 @@ class Anonymizer(Protocol):
         params: Any,
         randomness: Randomness,
     ) -> Decision:
-        """Decides a round on the totals; pure, and the only place for noise on counts.
+        """Decides a round on the totals; pure, and with `keep` the only place for noise on counts.
 
         Where the guarantee is rigorous nothing in the statistics or the noise may be a reason to
         raise. `Params`, `guarantee` or `spends` refuse what cannot be done, by public numbers.

@@ -62,6 +62,8 @@ class Part:
         round: The round in which it is decided.
         reality: Why epsilon and delta hold for it, in sentences; empty where those of another part
             say it as well.
+        keep: What it needs of a part of its statistics, by name, see `Anonymizer.keep`; None: all.
+            No other part of its round may need these statistics.
         chosen: What of the log's form it chooses, in words, such as a vocabulary that could be
             public instead; empty where it is what the release is about.
     """
@@ -74,6 +76,7 @@ class Part:
     round: str = ""
     reality: str = ""
     chosen: str = ""
+    keep: Callable[[Given], Mapping[str, Any]] | None = None
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,26 @@ class RoundsMethod(contract.Anonymizer):
             if part.round == round_name:
                 counters |= part.counters
         return counters
+
+    def keeps(self, round_name: str, params: Any) -> bool:
+        """Returns whether a part of the round drops something."""
+        return any(part.keep for part in self.parts(params) if part.round == round_name)
+
+    def keep(
+        self,
+        round_name: str,
+        statistics: Mapping[str, Any],
+        decisions: contract.Decisions,
+        params: Any,
+        randomness: Randomness,
+    ) -> Mapping[str, Any]:
+        """Returns what the parts of the round need."""
+        given = Given(statistics, self.known(decisions), self.means(params), randomness)
+        kept = dict(statistics)
+        for part in self.parts(params):
+            if part.round == round_name and part.keep is not None:
+                kept |= part.keep(given)
+        return kept
 
     def decide(
         self,

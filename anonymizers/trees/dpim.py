@@ -334,7 +334,7 @@ def _by_length(variants: VariantHistogram) -> list[VariantHistogram]:
     order = np.argsort(np.diff(variants.offsets), kind="stable")
     ends = sorted({len(order) // 8, len(order) // 4, len(order) // 2, len(order)} - {0})
     pieces = [np.sort(piece) for piece in np.split(order, ends[:-1])]
-    return [VariantHistogram(variants.sequences.take(p), variants.counts[p]) for p in pieces]
+    return [variants.take(p) for p in pieces]
 
 
 @contract.declared("dpim")

@@ -72,6 +72,7 @@ class VariantGenerator(Protocol):
         shares_by_case: Whether j of a unit's m cases cost at most j/m of what its needs have: all
             that it counts are sums over cases, none of which changes more than the others
             (`anonymizers.accounting.composed`).
+        keeps_rows: Whether `keep` drops something.
         takes_whole_cases: Whether its noise and its time do not grow with the largest length: where
             no length is declared, `LONGEST_CASE` is taken for it, and none is bought.
     """
@@ -85,6 +86,7 @@ class VariantGenerator(Protocol):
     has_error_bars: ClassVar[bool] = False
     shares_by_case: ClassVar[bool] = False
     takes_whole_cases: ClassVar[bool] = False
+    keeps_rows: ClassVar[bool] = False
 
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
         """Returns what it has to spend; the shares of what are no choices add up to 1.
@@ -116,6 +118,12 @@ class VariantGenerator(Protocol):
         """
         ...
 
+    def keep(
+        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
+    ) -> VariantHistogram:
+        """Returns of some of the variants those on which the answer to all can depend."""
+        return counted
+
 
 def excess_of_names(generator: VariantGenerator, n_names: int | None) -> str:
     """Returns what is wrong with so many public names, OTHER included; empty if nothing is.
@@ -146,19 +154,22 @@ def variants_part(
     """
     max_units, max_length = params.max_units, params.longest_case
 
-    def decide(given: Given) -> ReleasedVariants:
+    def counted_in(given: Given) -> tuple[VariantHistogram, Domain, Allowances, Randomness]:
         vocabulary = vocabulary_in_effect(params.words, given.decisions)
         domain = Domain(vocabulary, length_in_effect(max_length, given.decisions), max_units)
-        return generator.answer(given.statistics["variants"], domain, given.means, given.randomness)
+        return given.statistics["variants"], domain, given.means, given.randomness
 
     return Part(
         "variants",
         scaled(generator.needs(max_units, max_length), share),
         lambda means: generator.explain(means, max_units),
-        decide,
+        lambda given: generator.answer(*counted_in(given)),
         {"variants": VARIANTS_IN_DOMAIN},
         round_name,
         generator.reality,
+        keep=(lambda given: {"variants": generator.keep(*counted_in(given))})
+        if generator.keeps_rows
+        else None,
     )
 
 
@@ -263,17 +274,27 @@ def stable_variants(
         randomness: The release's.
         prefix: What the purposes begin with.
     """
+    rows, noisy = _above_threshold(counted, allowance, max_units, randomness, prefix)
+    counts = np.rint(noisy / allowance.noise(of_one_cell(max_units)).units).astype(np.int64)
+    return VariantHistogram(counted.sequences.take(rows), np.clip(counts, 1, _MAX_COUNT))
+
+
+def _above_threshold(
+    counted: VariantHistogram,
+    allowance: Allowance,
+    max_units: int,
+    randomness: Randomness,
+    prefix: str,
+) -> tuple[np.ndarray, np.ndarray]:
+    """int64[m], the variants that reach the threshold; int64[m], their counts in noise's units."""
     cells = randomness.identify(f"{prefix}/variant", counted.sequences)
     changed = of_one_cell(max_units)
     noise = allowance.noise(changed)
     noisy = counted.counts * noise.units + noise.draw(
         CellStream(randomness, f"{prefix}/count", cells)
     )
-    is_kept = noisy >= allowance.threshold(changed)
-    counts = np.rint(noisy[is_kept] / noise.units).astype(np.int64)
-    return VariantHistogram(
-        counted.sequences.filter(pa.array(is_kept)), np.clip(counts, 1, _MAX_COUNT)
-    )
+    rows = np.flatnonzero(noisy >= allowance.threshold(changed))
+    return rows, noisy[rows]
 
 
 def released(variants: VariantHistogram, vocabulary: ActivityVocabulary) -> ReleasedVariants:
@@ -288,6 +309,7 @@ class StableVariants(VariantGenerator):
     summary: ClassVar[str] = "variants with noisy counts above a threshold"
     takes_whole_cases: ClassVar[bool] = True
     shares_by_case: ClassVar[bool] = True
+    keeps_rows: ClassVar[bool] = True
     reality: ClassVar[str] = (
         "Exact discrete noise on the number of cases of each variant; the variants of one unit "
         "alone reach the threshold with a probability that delta covers. No variant is invented."
@@ -310,3 +332,12 @@ class StableVariants(VariantGenerator):
             counted, means["variants"], domain.max_units, randomness, self.name
         )
         return released(stable, domain.vocabulary)
+
+    def keep(
+        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
+    ) -> VariantHistogram:
+        """Returns the variants above the threshold, with their exact counts."""
+        allowance = means["variants"]
+        return counted.take(
+            _above_threshold(counted, allowance, domain.max_units, randomness, self.name)[0]
+        )

@@ -292,6 +292,7 @@ class VariantHistogramMethod(CasesOfVariants, PartsMethod):
                 counters,
                 "variants",
                 reality,
+                keep=lambda given: _above_threshold(given, params),
             ),
         )
 
@@ -309,17 +310,28 @@ class VariantHistogramMethod(CasesOfVariants, PartsMethod):
         return True
 
 
-def _noisy_variants(given: Given, params: VariantHistogramParams) -> VariantsDecision:
-    """Adds the noise and applies the threshold."""
+def _noisy_counts(given: Given, params: VariantHistogramParams) -> np.ndarray:
+    """int64[n_variants]: adds the noise."""
     counted: VariantHistogram = given.statistics["variants"]
-    names: ActivityVocabulary = given.statistics["names"]
     cells = given.randomness.identify("variant", counted.sequences)
     stream = CellStream(given.randomness, "variant count", cells)
     if params.noise == "truncated":
         noise = stream.noise.truncated_laplace(stream, *params.scale, params.threshold - 1)
     else:
         noise = draw_laplace(stream, *params.scale)
-    noisy = counted.counts + noise
+    return counted.counts + noise
+
+
+def _above_threshold(given: Given, params: VariantHistogramParams) -> dict[str, Any]:
+    rows = np.flatnonzero(_noisy_counts(given, params) >= params.threshold)
+    return {"variants": given.statistics["variants"].take(rows)}
+
+
+def _noisy_variants(given: Given, params: VariantHistogramParams) -> VariantsDecision:
+    """Adds the noise and applies the threshold."""
+    counted: VariantHistogram = given.statistics["variants"]
+    names: ActivityVocabulary = given.statistics["names"]
+    noisy = _noisy_counts(given, params)
     # Names that only unreleased variants have go no further, nor does their number.
     released = most_frequent_first(
         names.names,

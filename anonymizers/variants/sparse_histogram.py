@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from functools import cached_property
 from itertools import count
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -67,6 +68,8 @@ class SparseHistogram(VariantGenerator):
     at millions of lengths a second.
     """
 
+    keeps_rows: ClassVar[bool] = True
+
     def needs(self, max_units: int, max_length: int | None) -> tuple[Need, ...]:
         """Returns what the counts need."""
         return (Pure("variants", Fraction(1), of_one_cell(max_units)),)
@@ -102,17 +105,14 @@ class SparseHistogram(VariantGenerator):
         holds the true number with probability 0.95.
         """
         thresholds = self.thresholds(domain, means["variants"].epsilon)
-        cells = randomness.identify("sparse-histogram variant", counted.sequences)
-        stream = CellStream(randomness, "sparse-histogram count", cells)
-        noisy = counted.counts + draw_laplace(stream, *thresholds.scale)
-        rows = np.flatnonzero(noisy >= _least(counted, thresholds))
+        rows, noisy = _above_threshold(counted, thresholds, randomness)
         junk, values = _junk(thresholds, randomness)
         is_free = np.asarray(pc.invert(pc.is_in(junk, value_set=counted.sequences)))
         # Variants of the log and made-up ones are sorted together. In two lists, the order of equal
         # counts would show which of them are in the log.
         both = VariantHistogram.from_sequences(
             pa.concat_arrays([counted.sequences.take(pa.array(rows)), junk.filter(is_free)]),
-            np.concatenate([noisy[rows], values[is_free]]),
+            np.concatenate([noisy, values[is_free]]),
         )
         return most_frequent_first(
             domain.vocabulary.names,
@@ -121,6 +121,16 @@ class SparseHistogram(VariantGenerator):
             both.counts,
             laplace_interval(Fraction(*thresholds.scale)),
         )
+
+    def keep(
+        self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
+    ) -> VariantHistogram:
+        """Returns the variants that pass, and those that would have passed without any case."""
+        thresholds = self.thresholds(domain, means["variants"].epsilon)
+        rows, _ = _above_threshold(counted, thresholds, randomness)
+        junk, _ = _junk(thresholds, randomness)
+        is_junk = np.flatnonzero(np.asarray(pc.is_in(counted.sequences, value_set=junk)))
+        return counted.take(np.union1d(rows, is_junk))
 
 
 class Thresholds:
@@ -188,6 +198,17 @@ def _minus_log_of_rest(chance: Interval) -> Interval:
         total = total + power / i
     # The rest is at most power / (i + 1) (p + p² + …), and p / (1 - p) is at most 2 here.
     return Interval(total.low, (total + power).high, chance.digits)
+
+
+def _above_threshold(
+    counted: VariantHistogram, thresholds: Thresholds, randomness: Randomness
+) -> tuple[np.ndarray, np.ndarray]:
+    """int64[m], the variants that pass; int64[m], their noisy numbers of cases."""
+    cells = randomness.identify("sparse-histogram variant", counted.sequences)
+    stream = CellStream(randomness, "sparse-histogram count", cells)
+    noisy = counted.counts + draw_laplace(stream, *thresholds.scale)
+    rows = np.flatnonzero(noisy >= _least(counted, thresholds))
+    return rows, noisy[rows]
 
 
 def _least(counted: VariantHistogram, thresholds: Thresholds) -> np.ndarray:

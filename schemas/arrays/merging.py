@@ -216,10 +216,15 @@ class OfArrays:
         order, n_rows = order_of_small(part_of, n_parts), np.bincount(part_of, minlength=n_parts)
         for number, rows in enumerate(np.split(order, np.cumsum(n_rows)[:-1])):
             if len(rows) or not number:
-                yield (
-                    number,
-                    type(self)(*(_taken(getattr(self, f.name), rows) for f in fields(self))),
-                )
+                yield number, self.take(rows)
+
+    def take(self, rows: np.ndarray) -> Self:
+        """Returns some rows, of a statistic that has keys of rows.
+
+        Args:
+            rows: int64[n], their numbers, ascending.
+        """
+        return type(self)(*(_taken(getattr(self, field.name), rows) for field in fields(self)))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, type(self)) and all(

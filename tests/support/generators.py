@@ -9,6 +9,7 @@ from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.budget import Budget, budget_of
 from tracecloak.anonymizers.variants.generator import Domain
+from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -42,4 +43,8 @@ def answer_of(
 ) -> ReleasedVariants:
     means = budget(generator, epsilon, delta, domain.max_units, domain.max_length).means
     made: ReleasedVariants = generator.answer(counted, domain, means, randomness)
+    if generator.keeps_rows:  # what is kept of parts is enough
+        kept = [generator.keep(part, domain, means, randomness) for _, part in counted.split(3)]
+        again = generator.answer(VariantHistogram.merge(kept), domain, means, randomness)
+        assert encode(again) == encode(made)
     return made

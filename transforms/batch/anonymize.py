@@ -71,15 +71,22 @@ class AnonymizeTraces(beam.PTransform):
                     count = CountStatistics(
                         spec.kinds(name), partial(_count, worker, name), *inputs
                     )
-                    kinds, counted = spec.kinds(name), pvalue.AsIter(traces | name >> count)
+                    kinds, parts = spec.kinds(name), traces | name >> count
                     if not inputs:
-                        known[INPUT_DIGEST] = _known(pipeline, "InputDigest", _digest, counted)
+                        digest = once(pipeline, "InputDigest", _digest, pvalue.AsIter(parts))
+                        digest.element_type = CHUNK
+                        known[INPUT_DIGEST] = pvalue.AsIter(digest)
+                case "keep":
+                    keep = beam.Map(_keep, worker, name, *inputs).with_output_types(Statistics)
+                    parts = parts | f"{name}/Keep" >> keep
                 case "decide":
                     # Side inputs are materialised: they are also the barrier after a decision.
                     first = self._wait_on is not None and len(inputs) == 1
                     waited = [pvalue.AsIter(self._wait_on)] if first else []
-                    sides = worker, name, kinds, counted, *inputs, *waited
-                    known[name] = _known(pipeline, f"{name}/Decide", _decide, *sides)
+                    sides = worker, name, kinds, pvalue.AsIter(parts), *inputs, *waited
+                    decided = once(pipeline, f"{name}/Decide", _decide, *sides)
+                    decided.element_type = CHUNK
+                    known[name] = pvalue.AsIter(decided)
                 case "products":
                     products = once(pipeline, "Products", _products, worker, *inputs)
                     products.element_type = CHUNK
@@ -102,13 +109,6 @@ class AnonymizeTraces(beam.PTransform):
             made = pipeline | "Columns" >> beam.Create(columns).with_output_types(TraceBatch)
             released.append(made)
         return {"traces": released | "Released" >> beam.Flatten(), "products": products}
-
-
-def _known(pipeline: beam.Pipeline, name: str, step: Callable[..., Any], *inputs: Any) -> Any:
-    """Adds a stage whose one value later stages depend on; returns it as a side input."""
-    made = once(pipeline, name, step, *inputs)
-    made.element_type = CHUNK
-    return pvalue.AsIter(made)
 
 
 class _Worker:
@@ -150,6 +150,10 @@ def _count(worker: _Worker, round_name: str, traces: TraceBatch, *inputs: Any) -
 
 def _digest(counted: Iterable[Statistics]) -> Iterator[Chunk]:
     yield from cut(total({INPUT_DIGEST: InputDigest}, counted)[INPUT_DIGEST])
+
+
+def _keep(part: Statistics, worker: _Worker, round_name: str, *inputs: Any) -> Statistics:
+    return Statistics(dict(worker.run.keep(round_name, part.by_name, worker.known(inputs))))
 
 
 def _decide(

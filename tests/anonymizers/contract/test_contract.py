@@ -22,12 +22,13 @@ import pytest
 from tests.support.examples import examples_of, options
 from tests.support.keys import release_key
 from tests.support.paper_log import DAY_US, MINUTE_US, traces_of
-from tests.support.rounds import CONFIG_DIGEST, RELEASE_ID, as_wanted, rows_of, run_rounds
+from tests.support.rounds import CONFIG_DIGEST, RELEASE_ID, Rounds, as_wanted, rows_of, run_rounds
 from tracecloak.anonymizers.accounting.composition import Spend, total
 from tracecloak.anonymizers.contract.in_memory import Anonymised, anonymise, bound
 from tracecloak.anonymizers.contract.method import Anonymizer, Params
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
@@ -211,6 +212,22 @@ def test_rounds_are_the_same_however_they_are_counted_and_decided(
         decided = method.decide(name, statistics, before, params, rounds.by_round[name])
         assert encode(decided) == encode(rounds.decisions[name]), name
         assert {known: encode(value) for known, value in before.items()} == bytes_before
+        if method.keeps(name, params):
+            statistics = kept_of_parts(method, params, name, statistics, before, rounds)
+            decided = method.decide(name, statistics, before, params, rounds.by_round[name])
+            assert encode(decided) == encode(rounds.decisions[name]), name
+
+
+def kept_of_parts(
+    method: Anonymizer, params: Params, name: str, totals: Any, before: Any, rounds: Rounds
+) -> dict[str, Any]:
+    """What is kept of a round's statistics, part by part."""
+    kinds = {what: counter.kind for what, counter in method.requires(name, params).items()}
+    kept = []
+    for _, part in Statistics(dict(totals)).split(16):
+        whole = {what: part.by_name.get(what, kind.merge(())) for what, kind in kinds.items()}
+        kept.append(method.keep(name, whole, before, params, rounds.by_round[name]))
+    return {what: kind.merge([one[what] for one in kept]) for what, kind in kinds.items()}
 
 
 @first_mode
