@@ -24,8 +24,8 @@ _SWITCHES = ("closed_vocabulary", "new_ledger", "publish_on_drain")
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the configuration, of the messages and of the products."""
     from tracecloak.pipelines.configuration.config import Columns
-    from tracecloak.pipelines.configuration.flags import key_help
-    from tracecloak.pipelines.stream.config import log_helps, stream_helps
+    from tracecloak.pipelines.configuration.flags import key_help, parameter_help
+    from tracecloak.pipelines.stream.config import further_fields, stream_helps
 
     parser.usage = "tracecloak stream [positions] [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
     if argv[:1] == [_POSITIONS]:
@@ -44,8 +44,9 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         "and <; may be repeated, as a value can have commas; by default all messages are read",
     )
     group = parser.add_argument_group("parameters of one product alone")
-    for name, text in log_helps().items():
-        add_flag(group, name, text)
+    for name, field in further_fields().items():
+        text = parameter_help(name, field)
+        add_flag(group, name, text.replace("(required)", "(by default none; its product needs it)"))
     add_lineage(parser)
 
 

@@ -31,7 +31,6 @@ from tracecloak.pipelines.configuration.flags import (
     bytes_of,
     form_of,
     given_value,
-    parameter_help,
     read_vocabulary,
     standing,
 )
@@ -413,6 +412,10 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
         kind: Any = STREAM_PRODUCTS.named(self.product)
         return kind(self.params, self.since) if self.since else kind(self.params)
 
+    def made_product(self) -> StepProduct:
+        """Returns `step_product`."""
+        return self.step_product
+
     @cached_property
     def rule(self) -> ClosingRule:
         """When a case closes.
@@ -579,7 +582,7 @@ def load_stream(path: str | None, flags: Mapping[str, object]) -> StreamConfig:
     try:
         config = StreamConfig(**body)
     except pydantic.ValidationError as error:
-        raise usage_error(error, known=stream_keys()) from None
+        raise usage_error(error, known=own_fields) from None
     _ = config.step_product, config.rule, config.layouts  # checked before anything else happens
     return config
 
@@ -615,15 +618,6 @@ def stream_helps() -> dict[str, str]:
         default = f"(default {_DURATIONS[name]})" if name in _DURATIONS else standing(fields[name])
         helps[name] = " ".join(f"{text} {form} {default}".split())
     return helps
-
-
-def log_helps() -> dict[str, str]:
-    """Returns the help of the flags of further parameters of products."""
-    helps = {name: parameter_help(name, field) for name, field in further_fields().items()}
-    return {
-        name: text.replace("(required)", "(by default none; its product needs it)")
-        for name, text in helps.items()
-    }
 
 
 def _own_fields() -> dict[str, FieldInfo]:

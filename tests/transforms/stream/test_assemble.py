@@ -333,15 +333,6 @@ def test_no_case_is_late_because_of_the_order_of_timers(is_reversed: bool) -> No
     assert shard.opened.value is None
 
 
-def test_what_is_published_behind_a_closing_is_no_part_of_it() -> None:
-    """However far messages are read before the watermark passes: with a memory of two seconds."""
-    rule = replace(RULE, tombstone_us=2 * S)
-    sent = [Sent(second, "c", "A", f"e{second}") for second in (1, 30, 60)]
-    at_once, _ = run([sent, *ticking(0, 100)], rule=rule)
-    live, _ = run(in_time(sent, 100), rule=rule)
-    assert at_once == live == [(1, "c", ("A",)), (4, "c", ("A",)), (7, "c", ("A",))]
-
-
 def test_a_case_of_two_individuals_is_one_of_each() -> None:
     layout = MessageFormat(replace(MAPPING, individual_id="person"))
     sent = [
