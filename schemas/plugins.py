@@ -35,17 +35,6 @@ def load(place: str) -> Any:
     return getattr(importlib.import_module(module), attribute)
 
 
-def instance_of(kind: type[T], what: str) -> Callable[[Any], T]:
-    """Returns what makes the value of an entry that must be of a class; see `Plugins`."""
-
-    def checked(loaded: Any) -> T:
-        if not isinstance(loaded, kind):
-            raise TypeError(f"a {what} is a {kind.__qualname__}, not a {type(loaded).__name__}")
-        return loaded
-
-    return checked
-
-
 @functools.cache
 def _entry_points() -> tuple[metadata.EntryPoint, ...]:
     """All that is added to us, in any group: looked for once, as it takes a while."""
@@ -66,6 +55,7 @@ class Plugins(Mapping[str, T], Generic[T]):
         ours: `module:attribute` by name, or the value itself, which is no text.
         make: Makes the value of an entry from what was loaded or given, such as an instance of a
             class; by default the value is that. What it raises is an error of the entry.
+        kind: The class of which the values of others must be; None: any.
         removed: Names that ours had once, each with what to use instead. Nobody is given one again,
             as what was released or kept under it would be taken for something else.
         own_name: The attribute in which an entry says its own name, which must be that of its entry
@@ -84,6 +74,7 @@ class Plugins(Mapping[str, T], Generic[T]):
         make: Callable[[Any], T] = lambda loaded: loaded,
         removed: Mapping[str, str] = MappingProxyType({}),
         own_name: str | None = None,
+        kind: type[T] | None = None,
     ) -> None:
         if again := removed.keys() & ours.keys():
             raise ValueError(f"{what} {min(again)!r} was removed, and no name is given again")
@@ -93,6 +84,7 @@ class Plugins(Mapping[str, T], Generic[T]):
         self.removed = dict(removed)
         self._make = make
         self._own_name = own_name
+        self._kind = kind
         self._made: dict[str, T] = {}
 
     @property
@@ -146,6 +138,8 @@ class Plugins(Mapping[str, T], Generic[T]):
             raise self._taken_error(name, [point.value for point in points])
         try:
             loaded = self._make(points[0].load())
+            if self._kind is not None and not isinstance(loaded, self._kind):
+                raise TypeError(f"it is not a {self._kind.__qualname__}")
             own_name = name if self._own_name is None else getattr(loaded, self._own_name)
         except Exception as error:  # whatever a stranger's module does when it is imported
             raise UsageError(

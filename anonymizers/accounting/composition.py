@@ -181,7 +181,8 @@ class _Exact:
         Raises:
             UsageError: Epsilon or delta is no finite decimal.
         """
-        return {f.name: _text_of(f.name)[0](getattr(self, f.name)) for f in fields(self)}
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {n: _TEXTS[n][0](value) if n in _TEXTS else value for n, value in values.items()}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Self:
@@ -192,7 +193,7 @@ class _Exact:
             KeyError, TypeError, ValueError: The body is no such record.
         """
         names = [f.name for f in fields(cls) if f.name in body or f.name not in _OF_JOINT]
-        return cls(**{name: _text_of(name)[1](body[name]) for name in names})
+        return cls(**{n: _TEXTS[n][1](body[n]) if n in _TEXTS else body[n] for n in names})
 
 
 @dataclass(frozen=True)
@@ -317,11 +318,6 @@ class Spend(_Exact):
 _OF_JOINT = ("blocks", "choices", "instead")
 
 
-def _text_of(name: str) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    """How a field is written in JSON, and how it is read; as it is, unless it is one of these."""
-    return _TEXTS.get(name, (lambda value: value, lambda value: value))
-
-
 def _named_to_json(parts: Iterable[tuple[str, Fraction]]) -> list[dict[str, str]]:
     return [{"what": what, "epsilon": decimal_text(epsilon)} for what, epsilon in parts]
 
@@ -330,12 +326,7 @@ def _named_of_json(parts: Iterable[Mapping[str, str]]) -> tuple[tuple[str, Fract
     return tuple((part["what"], Fraction(part["epsilon"])) for part in parts)
 
 
-def _several(kind: type[_Exact]) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
-    return lambda those: [x.to_json() for x in those], lambda those: tuple(
-        map(kind.from_json, those)
-    )
-
-
+# How fields are written in JSON, and how they are read, which others are as they are.
 _TEXTS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "epsilon": (lambda number: decimal_text(number), Fraction),
     "delta": (lambda number: decimal_text(number), Fraction),
@@ -343,8 +334,11 @@ _TEXTS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "sensitivity": (lambda x: x and str(Fraction(x)), lambda x: x and Fraction(x)),
     "parts": (_named_to_json, _named_of_json),
     "choices": (_named_to_json, _named_of_json),
-    "blocks": _several(Block),
-    "instead": _several(Way),
+    "blocks": (
+        lambda those: [x.to_json() for x in those],
+        lambda x: tuple(map(Block.from_json, x)),
+    ),
+    "instead": (lambda those: [x.to_json() for x in those], lambda x: tuple(map(Way.from_json, x))),
 }
 
 

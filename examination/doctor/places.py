@@ -98,7 +98,7 @@ def check_named_keys(setting: Setting) -> Iterator[CheckResult]:
     if release.schedule is not None:
         from tracecloak.pipelines.release.window import check_book_key
 
-        check_book_key(keys)
+        check_book_key(release)
 
 
 def check_release_id(setting: Setting) -> Iterator[CheckResult]:

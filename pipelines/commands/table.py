@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from tracecloak.pipelines.screen.results import Form
-from tracecloak.schemas.plugins import Plugins, instance_of
+from tracecloak.schemas.plugins import Plugins
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ _OURS = {
     for layer, name, text, more in _ROWS
 }
 COMMANDS: Plugins[CommandEntry] = Plugins(
-    "command", "tracecloak.commands", _OURS, instance_of(CommandEntry, "command"), {"mine": ""}
+    "command", "tracecloak.commands", _OURS, removed={"mine": ""}, kind=CommandEntry
 )
 
 

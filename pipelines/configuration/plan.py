@@ -57,6 +57,8 @@ class ReleasePlan:
         tables: Those of the inputs that are tables of a lake, see `transforms.lakes.tables`.
         schedule: The windows in which the log is released; None: it is one release.
         window: The one that this release is of; None: it is of none, or of which is open yet.
+        book_key: Where the key of the book of counted units is, as the configuration or the
+            environment names it; None: in the key store.
         windows_add_up: Whether several windows cost an individual their sum, and not what the
             dearest costs.
     """
@@ -74,6 +76,7 @@ class ReleasePlan:
     tables: tuple[str, ...]
     schedule: Schedule | None = None
     window: Window | None = None
+    book_key: str | None = None
     windows_add_up: bool = False
 
     def with_keys(self, **values: Any) -> ReleasePlan:
@@ -253,6 +256,7 @@ def resolve(config: ReleaseConfig) -> ReleasePlan:
         source_format=config.source_format,
         tables=config.tables,
         schedule=schedule,
+        book_key=config.book_key or os.environ.get("TRACECLOAK_BOOK_KEY") or None,
         windows_add_up=schedule is not None and windows_add_up(method, params),
     )
 

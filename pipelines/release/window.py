@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import datetime
 import logging
-import os
 import time
 import uuid
 from dataclasses import dataclass, replace
 
 from tracecloak.anonymizers.rigorous.parts_method import windows_sentence
 from tracecloak.pipelines.budget.opening import store_of
-from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.configuration.shared_keys import check_composes
 from tracecloak.pipelines.keys.key_store import KeyStore
@@ -218,7 +216,7 @@ def released_window(plan: ReleasePlan, store: KeyStore, ledger: Ledger) -> Relea
     if schedule is None or window is None:
         return None
     check_composes(plan.method.name, plan.guarantee)
-    key = _book_key(plan.keys, store)
+    key = _book_key(plan, store)
     charge = WindowCharge(_scope(plan, schedule, key), window.label, plan.windows_add_up)
     place = plan.keys.book or str(store.path.absolute() / "book")
     files.require_file_system("book", place)
@@ -234,10 +232,9 @@ def known_scope(plan: ReleasePlan, store: KeyStore) -> str | None:
     Raises:
         UsageError: The key of the book that is named is not there.
     """
-    schedule, keys = plan.schedule, plan.keys
-    if schedule is None or not (_named_key(keys) or store.secrets.of_book.exists()):
+    if plan.schedule is None or not (plan.book_key or store.secrets.of_book.exists()):
         return None
-    return _scope(plan, schedule, _book_key(keys, store))
+    return _scope(plan, plan.schedule, _book_key(plan, store))
 
 
 def _scope(plan: ReleasePlan, schedule: Schedule, key: KeyReference) -> str:
@@ -253,15 +250,16 @@ def _scope(plan: ReleasePlan, schedule: Schedule, key: KeyReference) -> str:
     return scope_of(schedule.digest, schedule.dataset, unit, columns, cap, fingerprint)
 
 
-def check_book_key(keys: ReleaseConfig) -> None:
+def check_book_key(plan: ReleasePlan) -> None:
     """Makes sure that workers elsewhere are told where the key of the book is.
 
     Raises:
         UsageError: They are not.
     """
-    if keys.schedule is not None and not _named_key(keys) and not is_local(keys.runner):
+    runner = plan.keys.runner
+    if plan.schedule is not None and not plan.book_key and not is_local(runner):
         raise UsageError(
-            f"book_key is missing: workers of runner {keys.runner} do not see the key of the "
+            f"book_key is missing: workers of runner {runner} do not see the key of the "
             "book of counted units in this machine's key store; name one that they can read, and "
             "that is never rotated, such as file:gs://BUCKET/keys/book"
         )
@@ -290,18 +288,14 @@ def _left_out_of(plan: ReleasePlan) -> tuple[str, ...]:
     return tuple(one.path for one in decided)
 
 
-def _book_key(keys: ReleaseConfig, store: KeyStore) -> KeyReference:
+def _book_key(plan: ReleasePlan, store: KeyStore) -> KeyReference:
     """Returns where the key of the book is.
 
     Raises:
         UsageError: Workers elsewhere could not find it.
     """
-    if (named := _named_key(keys)) is not None:
-        key = KeyReference(named)
+    if plan.book_key is not None:
+        key = KeyReference(plan.book_key)
         return replace(key, fingerprint=key.resolve().fingerprint)
-    check_book_key(keys)
+    check_book_key(plan)
     return store.book_key()
-
-
-def _named_key(keys: ReleaseConfig) -> str | None:
-    return keys.book_key or os.environ.get("TRACECLOAK_BOOK_KEY")

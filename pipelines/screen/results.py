@@ -266,7 +266,17 @@ def showing_progress(
         if not is_of_operator(form, stream):
             handler.addFilter(OperatorLinesFilter())
         stack.callback(handler.close)
-        stack.enter_context(_shown(handler, with_runner))
+        logger = logging.getLogger("tracecloak")
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+        runner = logging.INFO if with_runner else logging.CRITICAL
+        logging.getLogger("apache_beam").setLevel(runner)
+        # Schedulers find the job by the line in which the runner names it.
+        service = logging.getLogger("apache_beam.runners.dataflow")
+        service.setLevel(logging.INFO)
+        for one in (logger,) if with_runner else (logger, service):
+            one.addHandler(handler)
+            stack.callback(one.removeHandler, handler)
         is_answered = form != "json" and stream.isatty() and sys.stdin.isatty()
         yield (lambda question: _answer(handler, stream, question)) if is_answered else None
 
@@ -292,23 +302,3 @@ def is_of_operator(form: Form, stream: TextIO | None = None) -> bool:
         stream: Where they would be; None: standard error.
     """
     return form == "table" and (stream or sys.stderr).isatty()
-
-
-@contextlib.contextmanager
-def _shown(handler: logging.Handler, with_runner: bool) -> Iterator[None]:
-    logger = logging.getLogger("tracecloak")
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
-    logger.addHandler(handler)
-    runner = logging.INFO if with_runner else logging.CRITICAL
-    logging.getLogger("apache_beam").setLevel(runner)
-    # Schedulers find the job by the line in which the runner names it.
-    service = logging.getLogger("apache_beam.runners.dataflow")
-    service.setLevel(logging.INFO)
-    if not with_runner:
-        service.addHandler(handler)
-    try:
-        yield
-    finally:
-        logger.removeHandler(handler)
-        service.removeHandler(handler)

@@ -336,7 +336,7 @@ def windows_asked(plan: ReleasePlan) -> tuple[Window, ...]:
         UsageError: The schedule has no such window, or workers elsewhere cannot know its book.
     """
     plan.require_names()
-    check_book_key(plan.keys)
+    check_book_key(plan)
     schedule, asked = _schedule_of(plan), plan.keys.window
     if asked != DUE:
         return schedule.ranged(asked or "")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.plugins import Plugins, instance_of, load
+from tracecloak.schemas.plugins import Plugins, load
 
 # Configurations and the help of flags look at the table: it takes no library that reads data.
 if TYPE_CHECKING:
@@ -47,11 +47,6 @@ class Format:
     def log_ending(self) -> str:
         """What follows the name of a log that is written for a release."""
         return self.endings[0] + ("" if self.is_packed else ".gz")
-
-    def open_reader(self, how: SourceFormat, path: str) -> Reader:
-        """Returns the reader of a file."""
-        reader: Reader = load(self.reader)(how, path)
-        return reader
 
     def open_writer(
         self, stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None = None
@@ -117,7 +112,7 @@ FORMATS: Plugins[Format] = Plugins(
             is_of_releases=True,
         ),
     },
-    make=instance_of(Format, "file format"),
+    kind=Format,
 )
 
 
@@ -207,7 +202,8 @@ class SourceFormat:
         """Returns the reader of a file, of one of a table as that sees it; see `SourceFile`."""
         if seen is not None:
             return cast("Reader", seen.reader(self.goes_on))
-        return FORMATS.named(self.name_of(path)).open_reader(self, path)
+        reader: Reader = load(FORMATS.named(self.name_of(path)).reader)(self, path)
+        return reader
 
     def has_xes_names(self, path: str) -> bool:
         """Returns whether the default column names are those of XES."""

@@ -11,7 +11,7 @@ from typing import cast
 import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError, RetryLater, TracecloakError, UsageError
-from tracecloak.schemas.plugins import Plugins, instance_of, load
+from tracecloak.schemas.plugins import Plugins, load
 from tracecloak.transforms.files import absolute, is_on_this_machine, require_file_system
 from tracecloak.transforms.formats.registry import CSV_KEYS, SourceFormat
 from tracecloak.transforms.inputs.listing import Listed
@@ -157,7 +157,7 @@ TABLES: Plugins[TableKind] = Plugins(
             "tracecloak.transforms.lakes.iceberg:append",
         ),
     },
-    make=instance_of(TableKind, "kind of table"),
+    kind=TableKind,
 )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tracecloak.schemas.plugins import Plugins, instance_of, load
+from tracecloak.schemas.plugins import Plugins, load
 from tracecloak.schemas.published.figures import ReleasedProduct
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ PRODUCTS: Plugins[ProductKind] = Plugins(
             "tracecloak.transforms.models.tree_forms:forms_of_tree",
         ),
     },
-    make=instance_of(ProductKind, "kind of product"),
+    kind=ProductKind,
 )
 
 

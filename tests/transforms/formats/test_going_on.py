@@ -24,7 +24,7 @@ from tracecloak.transforms.formats.avro import AvroReader
 from tracecloak.transforms.formats.base import Reader
 from tracecloak.transforms.formats.csv import CsvReader
 from tracecloak.transforms.formats.parquet import ParquetReader
-from tracecloak.transforms.formats.registry import FORMATS, SourceFormat
+from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.formats.xes import XesReader
 
 Read = tuple[list[tuple[str | None, ...]], list[int], list[int]]
@@ -44,7 +44,7 @@ def read(
 def test_every_format_of_ours_goes_on_where_it_is_told_to() -> None:
     for name in ("xes", "csv", "parquet", "avro", "jsonl"):
         for goes_on in (False, True):
-            made: Any = FORMATS.named(name).open_reader(SourceFormat(goes_on=goes_on), f"a.{name}")
+            made: Any = SourceFormat(name, goes_on=goes_on).reader_of(f"a.{name}")
             assert made.goes_on is goes_on
 
 
