@@ -31,7 +31,6 @@ from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.transforms.formats.base import RawBatch, missing_columns
 from tracecloak.transforms.formats.pieces import (
     Divider,
-    MissingColumns,
     QuotedScanner,
     TextDivider,
 )
@@ -178,30 +177,23 @@ class CsvReader:
 
         return TextDivider(self, scanners, codec == "utf-8", int(self.header is True), _SEP_LINE)
 
-    def read_piece(
-        self,
-        text: BinaryIO,
-        names: Sequence[str] | None,
-        wanted: Sequence[str],
-        required: Collection[str],
-        batch_rows: int,
-        tell: Callable[[MissingColumns], None],
-    ) -> Iterator[RawBatch]:
-        """Yields the records of a part of a file, as `read` does of a file.
+    def of_piece(
+        self, names: Sequence[str] | None, required: Collection[str], tell: Callable[[Any], None]
+    ) -> CsvReader:
+        """Returns what reads a part of a file: its begin, or a blank line and some of its records.
 
         Args:
-            text: The part: the file's begin, or a blank line and some of its records.
-            names: The columns that the file declares; None: the text begins where the file does.
-            wanted: See `Reader.read`.
+            names: The columns that the file declares; None: the part is its begin.
             required: See `Reader.read`.
-            batch_rows: See `Reader.read`.
-            tell: See `TextDivider.of_piece`.
+            tell: Of no use where files declare their columns.
+
+        Raises:
+            InputSchemaError: As of `check`.
         """
         if names is None:
-            return self.read(text, wanted, required, batch_rows)
+            return self
         self.check(names, required)
-        headless = replace(self, header=tuple(names))
-        return headless.read(text, wanted, required, batch_rows)
+        return replace(self, header=tuple(names))
 
     def check(self, found: Sequence[str], required: Collection[str]) -> None:
         """Makes sure that the header line has each required column once; see `DeclaringReader`."""

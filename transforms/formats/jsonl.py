@@ -21,7 +21,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, BinaryIO, cast
 
@@ -84,11 +84,14 @@ class JsonLinesReader:
             document ends within an object or array.
         order: See `SourceFormat`.
         is_document: Whether an object can have several lines, or a line several.
+        tell: Takes, in the place of an error, which required columns no record has; None: of a
+            part of a file nobody asks.
     """
 
     goes_on: bool = False
     order: str | None = None
     is_document: bool = False
+    tell: Callable[[MissingColumns], None] | None = None
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         """Returns None: each record has its own keys."""
@@ -111,11 +114,17 @@ class JsonLinesReader:
         A wanted column that has no value in a batch is left out of it unless it is required. A file
         without any line has no records, and lacks no column.
         """
-        lacks: list[MissingColumns] = []
         objects = _ObjectsAsLines(stream)
-        lines = cast(BinaryIO, objects) if self.is_document else stream
-        yield from self.read_piece(lines, None, wanted, required, batch_rows, lacks.append)
-        error = MissingColumns.merge(lacks).error()
+        text = cast(BinaryIO, objects) if self.is_document else stream
+        lines = _Lines(wanted, required, self.order)
+        for block in _blocks(text, batch_rows):
+            yield from lines.batches(block)
+        lacks = MissingColumns(frozenset(lines.unseen), tuple(lines.keys), lines.n_records > 0)
+        if self.tell is not None:
+            if lines.unseen:
+                self.tell(lacks)
+            return
+        error = lacks.error()
         if objects.is_open:
             error = InputSchemaError(
                 "the JSON is damaged or cut off: it ends within an object or array"
@@ -132,21 +141,11 @@ class JsonLinesReader:
             return None
         return TextDivider(self, lambda: [LineScanner(LINE_BYTES)], has_bom=True)
 
-    def read_piece(
-        self,
-        text: BinaryIO,
-        names: Sequence[str] | None,
-        wanted: Sequence[str],
-        required: Collection[str],
-        batch_rows: int,
-        tell: Callable[[MissingColumns], None],
-    ) -> Iterator[RawBatch]:
-        """Yields the records of a text; see `CsvReader.read_piece`."""
-        lines = _Lines(wanted, required, self.order)
-        for block in _blocks(text, batch_rows):
-            yield from lines.batches(block)
-        if lines.unseen:
-            tell(MissingColumns(frozenset(lines.unseen), tuple(lines.keys), lines.n_records > 0))
+    def of_piece(
+        self, names: object, required: object, tell: Callable[[MissingColumns], None]
+    ) -> JsonLinesReader:
+        """Returns what reads a part of a file; see `TextDivider.piece_reader`."""
+        return replace(self, tell=tell)
 
 
 class _ObjectsAsLines:

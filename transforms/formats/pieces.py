@@ -240,9 +240,9 @@ class _PieceReader:
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
     ) -> Iterator[RawBatch]:
         names = (self.column_names(stream) or ()) if self.piece.begin else None
-        first = self.piece.first_record
-        text = cast(BinaryIO, _Window(stream, self.piece))
-        batches = self.inner.read_piece(text, names, wanted, required, batch_rows, self.tell)
+        reader = self.inner.of_piece(names, required, self.tell)
+        first, text = self.piece.first_record, cast(BinaryIO, _Window(stream, self.piece))
+        batches = reader.read(text, wanted, required, batch_rows)
         for batch in batches:
             yield replace(batch, records=batch.records + first, malformed=batch.malformed + first)
 
