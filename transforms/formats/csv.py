@@ -34,7 +34,7 @@ from tracecloak.transforms.formats.pieces import (
     QuotedScanner,
     TextDivider,
 )
-from tracecloak.transforms.formats.registry import SourceFormat, unpacked
+from tracecloak.transforms.formats.registry import CSV_KEYS, SourceFormat, unpacked
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
 
@@ -660,13 +660,7 @@ def _decodes_text(encoding: str) -> bool:
 
 def reader(how: SourceFormat, path: str) -> CsvReader:
     """Returns the reader of a file of this format; an ending of its name stands for tabs."""
-    return CsvReader(
-        delimiter=how.delimiter or ("\t" if unpacked(path)[0].endswith(".tsv") else None),
-        encoding=how.encoding,
-        quote_char=how.quote_char,
-        header=how.header or True,
-        goes_on=how.goes_on,
-        escape_char=how.escape_char,
-        comment=how.comment,
-        skip_lines=how.skip_lines,
-    )
+    given = {name: getattr(how, name) for name in (*CSV_KEYS, "goes_on")}
+    is_tabbed = unpacked(path)[0].endswith(".tsv")
+    given |= {"delimiter": how.delimiter or ("\t" if is_tabbed else None)}
+    return CsvReader(**given | {"header": how.header or True})

@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
@@ -101,19 +102,10 @@ _FIRST_US = int(np.datetime64("0001-01-01", "us").astype(np.int64))
 _LAST_US = int(np.datetime64("9999-12-31T23:59:59.999999", "us").astype(np.int64))
 
 
-@dataclass(frozen=True)
-class XesAttribute:
-    """An attribute of the log, with attributes of its own.
-
-    Attributes:
-        key: Its key, a name of XML; the writer declares the extension of a standard prefix.
-        value: A text, a whole number of 64 bits or a finite float.
-        children: Nested attributes; their keys differ.
-    """
-
-    key: str
-    value: str | int | float
-    children: tuple[XesAttribute, ...] = ()
+Attributes = Mapping[str, Any]
+"""Attributes of a log by their keys, names of XML; the writer declares the extension of a standard
+prefix. A value is a text, a whole number of 64 bits or a finite float, or one of these in a pair
+with attributes of its own."""
 
 
 class XesWriter:
@@ -121,7 +113,7 @@ class XesWriter:
 
     Args:
         stream: Where the bytes go, UTF-8.
-        log_attributes: The attributes of the log, such as its privacy metadata; their keys differ.
+        log_attributes: The attributes of the log, such as its privacy metadata.
         schema: Of the rows: `released_schema` with starts of events, and with attributes of
             string, int64 or float64.
 
@@ -132,7 +124,7 @@ class XesWriter:
     def __init__(
         self,
         stream: BinaryIO,
-        log_attributes: Sequence[XesAttribute] = (),
+        log_attributes: Attributes = MappingProxyType({}),
         schema: pa.Schema = RELEASED_SCHEMA,
     ) -> None:
         self._stream = stream
@@ -154,7 +146,7 @@ class XesWriter:
             for prefix, (name, uri) in _EXTENSIONS.items()
             if prefix in used
         ]
-        attributes = [line for a in log_attributes for line in _lines(a, "\t")]
+        attributes = _lines(log_attributes, "\t")
         stream.write("".join([_HEAD, *declared, globals_, *attributes]).encode())
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -300,20 +292,19 @@ def _stamps(times: pa.Array) -> pa.Array:
     return pc.replace_substring(text, " ", "T")
 
 
-def _keys(attributes: Sequence[XesAttribute]) -> Iterator[str]:
-    for attribute in attributes:
-        yield attribute.key
-        yield from _keys(attribute.children)
+def _keys(attributes: Attributes) -> Iterator[str]:
+    for key, value in attributes.items():
+        yield key
+        yield from _keys(value[1] if isinstance(value, tuple) else {})
 
 
-def _lines(attribute: XesAttribute, indent: str) -> Iterator[str]:
-    key, value = _escape(attribute.key), _escape(str(attribute.value))
-    end, kind = ">" if attribute.children else "/>", _TYPES[type(attribute.value)]
-    yield f'{indent}<{kind} key="{key}" value="{value}"{end}\n'
-    for child in attribute.children:
-        yield from _lines(child, indent + "\t")
-    if attribute.children:
-        yield f"{indent}</{kind}>\n"
+def _lines(attributes: Attributes, indent: str) -> Iterator[str]:
+    for key, of_key in attributes.items():
+        value, inner = of_key if isinstance(of_key, tuple) else (of_key, {})
+        kind, text = _TYPES[type(value)], _escape(str(value))
+        yield f'{indent}<{kind} key="{_escape(key)}" value="{text}"{"" if inner else "/"}>\n'
+        yield from _lines(inner, indent + "\t")
+        yield from [f"{indent}</{kind}>\n"] if inner else []
 
 
 # --- a release in XES -----------------------------------------------------------------------------
@@ -321,29 +312,32 @@ def _lines(attribute: XesAttribute, indent: str) -> Iterator[str]:
 
 def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> XesWriter:
     """Returns what writes rows of the schema, with what is said of the release as attributes."""
-    return XesWriter(stream, () if about is None else release_attributes(about), schema)
+    return XesWriter(stream, {} if about is None else release_attributes(about), schema)
 
 
-def release_attributes(about: Mapping[str, Any]) -> list[XesAttribute]:
+def release_attributes(about: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the log attributes that say what was done: the privacy extension's and our own.
 
     Args:
         about: A manifest as JSON values (`schemas.published.manifest`).
     """
     guarantee, method = about["guarantee"], about["method"]
-    anonymizers = tuple(
-        XesAttribute(
-            f"privacy:anonymizer{i}",
+    anonymizers = {
+        f"privacy:anonymizer{i}": (
             method,
-            (
-                XesAttribute("privacy:operation_type", operation["type"]),
-                XesAttribute("privacy:level", operation["level"]),
-                XesAttribute("privacy:target", operation["target"]),
-            ),
+            {
+                "privacy:operation_type": operation["type"],
+                "privacy:level": operation["level"],
+                "privacy:target": operation["target"],
+            },
         )
         for i, operation in enumerate(about["operations"], 1)
-    )
-    texts: dict[str, str] = {
+    }
+    ends = {of: guarantee[of] for of in ("epsilon", "delta") if guarantee[of] is not None}
+    return {
+        "concept:name": about["release_id"],
+        "privacy:anonymizations": (method, anonymizers),
+        "tracecloak:method_version": about["method_version"],
         "tracecloak:release_id": about["release_id"],
         "tracecloak:method": method,
         "tracecloak:guarantee": guarantee["kind"],
@@ -352,16 +346,5 @@ def release_attributes(about: Mapping[str, Any]) -> list[XesAttribute]:
         "tracecloak:adjacency": guarantee["adjacency"],
         "tracecloak:not_covered": " ".join(guarantee["not_covered"]),
         "tracecloak:config_digest": about["config_digest"],
+        **{f"tracecloak:{of}": float(value) for of, value in ends.items()},
     }
-    numbers = {
-        f"tracecloak:{name}": guarantee[name]
-        for name in ("epsilon", "delta")
-        if guarantee[name] is not None
-    }
-    return [
-        XesAttribute("concept:name", about["release_id"]),
-        XesAttribute("privacy:anonymizations", method, anonymizers),
-        XesAttribute("tracecloak:method_version", about["method_version"]),
-        *(XesAttribute(key, value) for key, value in texts.items()),
-        *(XesAttribute(key, float(value)) for key, value in numbers.items()),
-    ]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +16,6 @@ from tests.support.xes_schema import schema_problems
 from tracecloak.schemas.events.events import RELEASED_SCHEMA, released_schema
 from tracecloak.transforms.formats.xes import XesReader
 from tracecloak.transforms.formats.xes_writer import (
-    XesAttribute,
     XesWriter,
     sanitise,
     xes_columns,
@@ -26,19 +25,17 @@ Row = tuple[str, str, int]  # case, activity, microseconds since 1970
 
 FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
 
-OPERATION = (
-    XesAttribute("privacy:operation_type", "suppression"),
-    XesAttribute("privacy:level", "event"),
-    XesAttribute("privacy:target", "concept:name"),
-)
-METADATA = (
-    XesAttribute("concept:name", 'released "log"'),
-    XesAttribute(
-        "privacy:anonymizations", "", (XesAttribute("privacy:anonymizer1", "", OPERATION),)
-    ),
-    XesAttribute("tracecloak:epsilon", 1e-9),
-    XesAttribute("tracecloak:k", 20),
-)
+OPERATION = {
+    "privacy:operation_type": "suppression",
+    "privacy:level": "event",
+    "privacy:target": "concept:name",
+}
+METADATA = {
+    "concept:name": 'released "log"',
+    "privacy:anonymizations": ("", {"privacy:anonymizer1": ("", OPERATION)}),
+    "tracecloak:epsilon": 1e-9,
+    "tracecloak:k": 20,
+}
 
 TYPES = {
     "org:resource": pa.string(),
@@ -114,7 +111,7 @@ EXPECTED = """\
 
 def written(
     batches: Iterable[pa.RecordBatch],
-    attributes: Sequence[XesAttribute] = METADATA,
+    attributes: Mapping[str, Any] = METADATA,
     schema: pa.Schema = RELEASED_SCHEMA,
 ) -> bytes:
     stream = io.BytesIO()
@@ -161,7 +158,7 @@ def test_a_log_without_times_has_the_numbers_of_its_events():
     schema = released_schema({"event_index": pa.int64()})
     rows = [("1", "register", 1), ("1", "pay & <close>", 2), ("2", "register", 1)]
     columns = [pa.array(list(column)) for column in zip(*rows, strict=True)]
-    data = written([pa.RecordBatch.from_arrays(columns, schema=schema)], (), schema)
+    data = written([pa.RecordBatch.from_arrays(columns, schema=schema)], {}, schema)
     assert b"date" not in data and b"time" not in data
     assert data.count(b'<int key="event_index" value="1"/>') == 2
     names = ["case:concept:name", "concept:name", "event_index"]
@@ -188,7 +185,7 @@ def test_missing_values_are_refused(column):
 
 def test_a_type_that_xes_has_not_is_refused():
     with pytest.raises(ValueError, match="attribute 'x' has type bool"):
-        XesWriter(io.BytesIO(), (), released_schema({"x": pa.bool_()}))
+        XesWriter(io.BytesIO(), {}, released_schema({"x": pa.bool_()}))
 
 
 # --- text ---
@@ -227,7 +224,7 @@ def test_lexical_forms():
         ("int", -(2**63), "-9223372036854775808"), ("float", 0.1, "0.1"),
         ("float", 1e300, "1e+300"),
     ):  # fmt: skip
-        data = written([], [XesAttribute("x", value)])
+        data = written([], {"x": value})
         assert f'\t<{kind} key="x" value="{text}"/>\n' in data.decode()
 
 
