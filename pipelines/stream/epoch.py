@@ -31,7 +31,7 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.flags import LOCAL, is_durable
 from tracecloak.pipelines.runners.on_beam import version
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.services import RUNNERS, step_sinks, table_sinks
+from tracecloak.pipelines.stream.services import step_sinks, table_sinks
 from tracecloak.schemas.calendar.durations import duration_text
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
@@ -46,7 +46,7 @@ from tracecloak.transforms.files import (
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.publish.release_folder import STATEMENT_NAME, ReleaseFolder, check_places
-from tracecloak.transforms.publish.statement import publishable_statement
+from tracecloak.transforms.publish.statement import publishable_statement, sentences
 from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream.step_sinks import (
     FileSink,
@@ -526,7 +526,7 @@ def _write_manifest(epoch: Epoch) -> None:
             **({"vocabulary_since": config.since} if config.since else {}),
             "explained": list(explained(config)),
             "runner": config.runner,
-            "runner_facts": list(RUNNERS.get(config.runner, ())),
+            "runner_facts": [*sentences("runner_facts.txt.j2", runner=config.runner).values()],
         },
     }
     has_counts = not config.step_product.released.has_log

@@ -35,7 +35,6 @@ from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, paid_epoch
 from tracecloak.pipelines.stream.local_run import run_local, stop_on_signal, watched
 from tracecloak.pipelines.stream.services import (
     READ_BY,
-    RUNNERS,
     check_sources,
     is_begun,
     step_sinks,
@@ -352,11 +351,9 @@ def require_runs(runner: str) -> None:
     Raises:
         UsageError: It runs none.
     """
-    if runner not in RUNNERS:
-        known = [name for name in RUNNERS if name != FED]
-        raise UsageError(
-            f"runner must be {' or '.join(known)}: no other runs a stream, got {runner!r}"
-        )
+    if runner not in (*READ_BY, FED):
+        known = " or ".join(READ_BY)
+        raise UsageError(f"runner must be {known}: no other runs a stream, got {runner!r}")
 
 
 def require_checkpoints(runner: str, options: PipelineOptions) -> None:
