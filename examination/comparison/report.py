@@ -34,6 +34,7 @@ from tracecloak.examination.comparison.original import (
 from tracecloak.examination.comparison.rows import Row, code_version, quartiles
 from tracecloak.examination.measure.registry import MEASURES, Figures
 from tracecloak.transforms.pages.page import Page, rendered
+from tracecloak.transforms.publish.statement import promise_in_short
 
 # ---
 # The results of a comparison as JSON: what was run, on which logs, and the quartiles of figures.
@@ -396,7 +397,7 @@ def _apart() -> Iterator[tuple[str, str, str]]:
         if name in compared:
             continue
         try:
-            promise = method.guarantee(method.Params(**method.examples[0])).short
+            promise = promise_in_short(method.guarantee(method.Params(**method.examples[0])))
         except pydantic.ValidationError:  # of another distribution, without an example
             promise = method.guarantee_kind
         yield name, method.summary, promise

@@ -82,7 +82,11 @@ def release_rows(
             counted on the input.
     """
     from tracecloak.schemas.published.manifest import SIGNATURE_NAMES
-    from tracecloak.transforms.publish.statement import came_out_in_words, caution
+    from tracecloak.transforms.publish.statement import (
+        came_out_in_words,
+        caution,
+        promise_in_short,
+    )
 
     is_new, held = not outcome.was_released_before, outcome.came_out
     folder, method, params, keys = outcome.folder.final, plan.method, plan.params, plan.keys
@@ -104,7 +108,7 @@ def release_rows(
             yield "advice", advice
     if "cut" in said:
         yield "watch out", said["cut"]
-    yield "promise", plan.guarantee.short
+    yield "promise", promise_in_short(plan.guarantee)
     if warning := caution(plan.guarantee):
         yield "caution", warning
     payer = keys.account if outcome.balance is None else outcome.balance.account

@@ -103,26 +103,6 @@ class Guarantee:
         return ORDERED_BY_NAME if ORDERED_BY_NAME in self.not_covered else ""
 
     @property
-    def short(self) -> str:
-        """What holds, in a line for a screen."""
-        if self.kind == "syntactic":
-            return f"{self.claim} No epsilon holds."
-        if self.epsilon is None:
-            return "No finite epsilon holds: what was published about the method is not kept."
-        epsilon, delta = (
-            f"{Decimal(repr(float(value or 0))).normalize():f}"
-            for value in (self.epsilon, self.delta)
-        )
-        holds = f"epsilon {epsilon} and delta {delta} hold for {_UNITS[self.unit]}"
-        if self.adjacency == "replace_one":
-            holds += " that is replaced by another"
-        if self.population != "input":
-            holds += f", in {_POPULATIONS[self.population]}"
-        if self.kind == "published":
-            return f"Not what was published, but {holds}."
-        return f"Differential privacy: {holds}."
-
-    @property
     def sentence(self) -> str:
         """One sentence for the file of a privacy officer."""
         change = (

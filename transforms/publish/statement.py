@@ -178,7 +178,8 @@ _OPTIONS: dict[str, Any] = {
     "trim_blocks": True,
     "lstrip_blocks": True,
 }
-_WORDS = jinja2.Environment(**_OPTIONS)
+# No value makes a line of its own.
+_WORDS = jinja2.Environment(**_OPTIONS, finalize=lambda value: str(value).replace("\n", " "))
 
 
 def in_words(manifest: ReleaseManifest) -> dict[str, str]:
@@ -191,6 +192,14 @@ def in_words(manifest: ReleaseManifest) -> dict[str, str]:
         times=[times for part in manifest.spends for _, _, times in noise_of(part)],
         hidden_starts=SUPPRESSED_STARTS,
     )
+
+
+def promise_in_short(guarantee: Guarantee) -> str:
+    """Returns what holds, in a line for a screen."""
+    epsilon, delta = (
+        decimal_text(exact(number or 0.0)) for number in (guarantee.epsilon, guarantee.delta)
+    )
+    return sentences("short.txt.j2", guarantee=guarantee, epsilon=epsilon, delta=delta)["short"]
 
 
 def came_out_in_words(held: Yield | None, params: Mapping[str, Any]) -> dict[str, str]:
@@ -211,7 +220,7 @@ def came_out_in_words(held: Yield | None, params: Mapping[str, Any]) -> dict[str
 
 def sentences(template: str, **context: Any) -> dict[str, str]:
     """Returns the texts of a template whose lines are `name: text`, by their names."""
-    lines = _WORDS.get_template(template).render(context).splitlines()
+    lines = _WORDS.get_template(template).render(context).split("\n")
     return {name: text.strip() for name, _, text in (line.partition(":") for line in lines)}
 
 

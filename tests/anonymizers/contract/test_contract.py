@@ -33,6 +33,7 @@ from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import Guarantee
+from tracecloak.transforms.publish.statement import promise_in_short
 
 # So many combinations of the named values of parameters are all tried, of more so many at random.
 _COMBINATIONS = 60
@@ -173,7 +174,8 @@ def test_no_epsilon_that_is_said_is_below_the_one_that_holds(method: Anonymizer)
         if promise.epsilon is None or promise.kind == "syntactic":
             continue
         held = Fraction(repr(promise.epsilon))
-        said = [promise.sentence, promise.short, promise.reality, *promise.not_covered, *explained]
+        short = promise_in_short(promise)
+        said = [promise.sentence, short, promise.reality, *promise.not_covered, *explained]
         found = [one or other for text in said for one, other in _HELD.findall(text)]
         if promise.kind == "published":
             found += _IN_ALL.findall(promise.reality)

@@ -24,6 +24,7 @@ from tracecloak.schemas.published.manifest import (
     Yield,
     at_most,
 )
+from tracecloak.transforms.publish.statement import promise_in_short
 
 SCHEMA = json.loads((Path(schemas.__path__[0]) / "files" / "manifest.schema.json").read_text())
 
@@ -58,12 +59,12 @@ OUTPUTS = [OutputFile("log/part-1", "b" * 64, 7), OutputFile("dfg.json", "a" * 6
 
 def test_a_promise_about_replacing_says_so_in_a_line_too():
     of_dpim = replace(PUBLISHED, unit="case", epsilon=2.5, delta=0.0)
-    assert of_dpim.short == (
+    assert promise_in_short(of_dpim) == (
         "Not what was published, but epsilon 2.5 and delta 0 hold for any one case that is "
         "replaced by another."
     )
     added = replace(of_dpim, adjacency="add_remove")
-    assert "replaced" not in added.short
+    assert "replaced" not in promise_in_short(added)
 
 
 @given(st.decimals("1e-300", 1000, allow_nan=False) | st.decimals("1e-7", 60))
