@@ -37,7 +37,7 @@ from tracecloak.transforms.inputs.databases import (
     query_text,
     write_result,
 )
-from tracecloak.transforms.inputs.remote_files import _expression_of_beam
+from tracecloak.transforms.inputs.listing import expression
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.inputs.stores import AzureStore, S3Store, _ObjectReader
 from tracecloak.transforms.keys.signing import new_pair
@@ -147,7 +147,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a query in a file that is not there": (lambda: query_text("@none.sql"), UsageError,
         "cannot be read .FileNotFoundError"),
     "a query of nothing": (lambda: query_text(" \n"), UsageError, "query is empty"),
-    "a pattern that no store understands": (lambda: _expression_of_beam("x://[z-a]", "x://[z-a]"),
+    "a pattern that no store understands": (lambda: expression("x://[z-a]", "x://[z-a]"),
         UsageError, "cannot be listed"),
     "a pattern of any length": (lambda: match_files(["x" * 100_000]), UsageError,
         "has over 4,096 characters"),

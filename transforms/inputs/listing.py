@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tracecloak.schemas.errors import InputSchemaError
+from tracecloak.schemas.errors import InputSchemaError, UsageError
 
 _HIDDEN = re.compile(r"(?:^|/)(?:_|\.(?!\.?(?:/|$)))")
 
@@ -22,6 +22,37 @@ def first_wildcard(pattern: str) -> int | None:
     """Returns where a pattern has its first wildcard; None: it has none."""
     wildcard = re.search(r"[*?[]", pattern)
     return None if wildcard is None else wildcard.start()
+
+
+# What stands for other characters in a pattern: as in Beam, ? is any one, a slash too.
+_WILDCARD = re.compile(r"\*\*|\*|\?|\[!?+\]?+[^\]]*+\]")
+
+
+def expression(pattern: str, whole: str) -> re.Pattern[str]:
+    """Returns what the whole paths fit that a pattern matches.
+
+    Args:
+        pattern: The input, for the error.
+        whole: The pattern, with what lies in folders.
+
+    Raises:
+        UsageError: It is none, such as of [z-a].
+    """
+    text, end = "", 0
+    for wildcard in _WILDCARD.finditer(whole):
+        text += re.escape(whole[end : wildcard.start()])
+        end = wildcard.end()
+        sign = wildcard[0]
+        if sign.startswith("["):
+            inside = sign[1:-1].replace("\\", r"\\")
+            mark = {"!": "^", "^": r"\^"}.get(inside[0])
+            text += f"[{inside}]" if mark is None else f"[{mark}{inside[1:]}]"
+        else:
+            text += {"**": ".*", "*": r"[^/\\]*", "?": "."}[sign]
+    try:
+        return re.compile(text + re.escape(whole[end:]), re.DOTALL)
+    except re.error as error:
+        raise UsageError(f"log {pattern!r} cannot be listed: {error}") from None
 
 
 def bucket_and_name(path: str) -> tuple[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Sequence
 
 from tracecloak.schemas.errors import TracecloakError, UsageError
@@ -12,6 +11,7 @@ from tracecloak.transforms.inputs.listing import (
     Listed,
     Listing,
     Table,
+    expression,
     first_wildcard,
     is_skipped,
     patterns_of_markers,
@@ -54,11 +54,11 @@ def list_remote_files(pattern: str) -> Listing:
     if whole.endswith("/"):  # what lies in the folders that match
         whole += "*"
     listed = whole if first is None else f"{pattern[:first]}**"
-    test = _expression_of_beam(pattern, whole)
+    test = expression(pattern, whole)
     listing = Listing(folder, is_root_seen=listed == f"{folder}/**")
     for path, one in match_remote_files(pattern, [listed]):
         listing.note(path)
-        is_file = test.match(path) and not path.endswith("/")
+        is_file = test.fullmatch(path) and not path.endswith("/")
         if is_file and not is_skipped(path, folder, whole):
             listing.files[path] = one
     return listing
@@ -97,12 +97,3 @@ def match_remote_files(
         raise UsageError(
             f"log {pattern!r} cannot be listed: {class_of(error)}; correct the path or credentials"
         ) from None
-
-
-def _expression_of_beam(pattern: str, whole: str) -> re.Pattern[str]:
-    from apache_beam.io.filesystem import FileSystem
-
-    try:
-        return re.compile(FileSystem.translate_pattern(whole))
-    except re.error as error:  # such as [z-a]
-        raise UsageError(f"log {pattern!r} cannot be listed: {error}") from None

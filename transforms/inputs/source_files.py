@@ -30,6 +30,7 @@ from tracecloak.transforms.inputs.listing import (
     Listing,
     Table,
     check_no_table,
+    expression,
     first_wildcard,
     is_skipped,
     parent_folders,
@@ -178,8 +179,6 @@ _LONGEST_PATTERN = 4096
 _PARTITION = re.compile(r"(?<=/)[^/=]+=[^/]*|^[^/=]+=[^/]*")
 # What Hive and Spark write where the value is null, or empty text.
 _NULL = ("__HIVE_DEFAULT_PARTITION__", "")
-# What stands for other characters in a pattern: as in Beam, ? is any one, a slash too.
-_WILDCARD = re.compile(r"\*\*|\*|\?|\[!?+\]?+[^\]]*+\]")
 
 
 @dataclass(frozen=True)
@@ -329,10 +328,7 @@ def _listed_here(pattern: str) -> Listing:
         first = len(pattern) - 2
     elif pattern.endswith(("/", "\\")):  # what lies in the folders that match
         pattern += "*"
-    try:
-        test = re.compile(_expression(pattern), re.DOTALL)
-    except re.error as error:  # such as [z-a]
-        raise UsageError(f"log {pattern!r} cannot be listed: {error}") from None
+    test = expression(pattern, pattern)
     folder = os.path.dirname(pattern[:first])
     listing = Listing(folder.rstrip("/"))
 
@@ -387,21 +383,6 @@ def _tables_here(folders: Sequence[str]) -> dict[str, Table | None]:
             marks += [f"{folder}/metadata/{name}" for name in os.listdir(f"{folder}/metadata")]
         tables[folder] = next(filter(None, map(table_of_marker, marks)), None)
     return tables
-
-
-def _expression(pattern: str) -> str:
-    expression, end = "", 0
-    for wildcard in _WILDCARD.finditer(pattern):
-        expression += re.escape(pattern[end : wildcard.start()])
-        end = wildcard.end()
-        sign = wildcard[0]
-        if sign.startswith("["):
-            inside = sign[1:-1].replace("\\", r"\\")
-            mark = {"!": "^", "^": r"\^"}.get(inside[0])
-            expression += f"[{inside}]" if mark is None else f"[{mark}{inside[1:]}]"
-        else:
-            expression += {"**": ".*", "*": r"[^/\\]*", "?": "."}[sign]
-    return expression + re.escape(pattern[end:])
 
 
 def open_source(file: SourceFile) -> BinaryIO:

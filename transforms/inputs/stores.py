@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +11,7 @@ from itertools import islice
 from typing import Any, BinaryIO, TypeAlias, cast
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
-from tracecloak.transforms.inputs.listing import Listed, bucket_and_name, first_wildcard
+from tracecloak.transforms.inputs.listing import Listed, bucket_and_name, expression, first_wildcard
 
 # --- Object stores by their own clients: what is listed there, and the bytes of one version. ------
 
@@ -98,16 +97,16 @@ def listed_by_store(patterns: Sequence[str], limit: int | None) -> Iterator[tupl
     Raises:
         Exception: Whatever the store's client raises.
     """
-    from apache_beam.io.filesystem import FileSystem
-
     for pattern in patterns:
         store, first = _store_of(pattern), first_wildcard(pattern)
         if first is None:
             one = store.looked_up(pattern)
             yield from [] if one is None else [(pattern, one)]
         else:
-            test = re.compile(FileSystem.translate_pattern(pattern))
-            yield from islice((e for e in store.listed(pattern[:first]) if test.match(e[0])), limit)
+            test = expression(pattern, pattern)
+            yield from islice(
+                (e for e in store.listed(pattern[:first]) if test.fullmatch(e[0])), limit
+            )
 
 
 def read_version(path: str, version: str, begin: int, end: int) -> bytes:
