@@ -330,7 +330,12 @@ class Dafsa:
 
     @classmethod
     def from_variants(cls, variants: VariantHistogram) -> Dafsa:
-        """Merges the equal subtrees of the variants' prefix tree, level by level."""
+        """Merges the equal subtrees of the variants' prefix tree, level by level.
+
+        Equal subtrees can be those of any two variants, so all distinct variants are in one place.
+        It takes at most 180 bytes for each of their events while it is built, which is 2.2 KB for a
+        variant of 12 events, and 30 bytes once it is there, its variants not counted.
+        """
         trie = Trie.from_variants(variants)
         n_children = np.bincount(trie.parents[1:], minlength=len(trie.parents))
         child_offsets = offsets_of(n_children)

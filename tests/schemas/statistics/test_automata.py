@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Mapping
 
 import numpy as np
@@ -19,6 +20,7 @@ from tests.support.logs import (
     trace_batch,
     variant_counts,
 )
+from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.statistics.variants import Dafsa, Trie, VariantHistogram
 
 # Table 1 of the Amun paper: six cases of four variants.
@@ -117,6 +119,19 @@ def test_cases_follow_their_own_paths(log):
     before = np.concatenate([[0], automaton.targets[transition[:-1]]]) if len(log) else []
     expected = np.where(traces.is_first, 0, before)
     assert automaton.sources[transition].tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(("n", "length", "n_names"), [(5_000, 12, 20), (1, 50_000, 3)])
+def test_an_automaton_takes_no_more_than_its_documentation_says(n, length, n_names):
+    codes = np.random.default_rng(0).integers(0, n_names, n * length).astype(np.int32)
+    sequences = encode_sequences(np.arange(0, len(codes) + 1, length), codes)
+    variants = VariantHistogram.from_sequences(sequences, np.ones(n, np.int64))
+    assert len(variants.codes) == len(codes)
+    tracemalloc.start()
+    automaton = Dafsa.from_variants(variants)
+    built, peak = (n_bytes / len(codes) for n_bytes in tracemalloc.get_traced_memory())
+    tracemalloc.stop()
+    assert automaton.n_transitions > 0 and built <= 30 and 50 <= peak <= 180
 
 
 def test_a_case_that_the_automaton_does_not_accept_is_refused():
