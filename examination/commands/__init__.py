@@ -1,1 +1,1 @@
-"""The commands of examination, which the table of all commands names."""
+"""The commands of examination, which the table of all commands names, and their flags."""
