@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pydantic
@@ -41,7 +41,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
 from tracecloak.anonymizers.rigorous import names
 from tracecloak.anonymizers.rigorous.bought import recode_to_selected, vocabulary_in_effect
-from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Budget, Need, Sums, budget_of
+from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Budget, Sums, budget_of
 from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE, Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMethod, budget_of_parts
@@ -78,9 +78,9 @@ class PrivateDfgParams(names.ListedParams):
             raise ValueError("delta 0 needs a public max_trace_length")
         if self.delta == 0 and self.l2_clip is not None:
             raise ValueError("l2_clip is for delta above 0; with delta 0 leave it out")
-        if self.n_words is not None:
-            if excess := names.excess_of_pairs(self.n_words, self.n_bins):
-                raise ValueError(excess)
+        most = names.most_names_of_pairs(self.n_bins)
+        if excess := names.excess_of_names(self.n_words, most, self.n_bins):
+            raise ValueError(excess)
         self.check_names()
         return self
 
@@ -294,12 +294,8 @@ class PrivateDfg(PartsMethod):
     ) -> contract.Products:
         """Returns the graph, its figures, and the durations if they were asked for."""
         released: graph_kinds.GraphDecision = decisions["edges"]
-        products: dict[str, Any] = {"dfg": released.graph}
-        if released.figures is not None:
-            products["figures"] = released.figures
-        if released.durations is not None:
-            products["durations"] = released.durations
-        return contract.Products(products)
+        products = vars(released) | {"dfg": released.graph}
+        return contract.Products({n: one for n, one in products.items() if one is not None})
 
 
 def edges_part(params: PrivateDfgParams) -> Part:
@@ -308,16 +304,12 @@ def edges_part(params: PrivateDfgParams) -> Part:
     counters: dict[str, contract.Counter] = {
         name: Flows(params, name) for name in ("edges", "durations") if name in shares
     }
-    needs: list[Need] = [
-        clipped_need(name, shares[name], clip, changed, params.units)
-        for name, changed in (
-            ("edges", params.sensitivity),
-            ("edges beyond", params.sensitivity_beyond),
-            ("durations", params.sensitivity),
-            ("durations beyond", params.sensitivity_beyond),
-        )
-        if name in shares
-    ]
+    changed = {True: params.sensitivity_beyond, False: params.sensitivity}
+    needs = tuple(
+        clipped_need(name, share, clip, changed["beyond" in name], params.units)
+        for name, share in shares.items()
+        if "clip" not in name
+    )
 
     def sentence(means: Allowances) -> str:
         noise = means["edges"].noise(params.sensitivity(clip or UNITS), params.units)
@@ -357,7 +349,7 @@ def edges_part(params: PrivateDfgParams) -> Part:
         figures += median_times(None if params.is_whole else arcs, bins, graph, durations)
         return graph_kinds.GraphDecision(graph, durations, ReleasedFigures.from_noisy(figures))
 
-    return Part("edges", tuple(needs), sentence, decide, counters, "edges", _reality(params))
+    return Part("edges", needs, sentence, decide, counters, "edges", _reality(params))
 
 
 def _reality(params: PrivateDfgParams) -> str:

@@ -21,7 +21,7 @@ from tracecloak.anonymizers.noise.sums import noisy_sums, note
 from tracecloak.anonymizers.rigorous.bought import LENGTHS_OF_CASES, length_part, vocabulary_part
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Budget, Sums
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE
-from tracecloak.anonymizers.rigorous.names import GroupedParams
+from tracecloak.anonymizers.rigorous.names import GroupedParams, excess_of_names
 from tracecloak.anonymizers.rigorous.params import (
     LONGEST_CASE,
     VOCABULARY_SHARE,
@@ -39,7 +39,6 @@ from tracecloak.anonymizers.times.time_bins import MIN_BINS, MOST_BINS, TimeBins
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange, time_range_part
 from tracecloak.anonymizers.variants.generator import (
     VariantGenerator,
-    excess_of_names,
     variants_part,
 )
 from tracecloak.schemas.calendar.working_time import Granularity, WorkingCalendar
@@ -240,7 +239,8 @@ class PrivateLogParams(GroupedParams):
             raise ValueError("budget_split leaves too little for the variants: raise their weight")
         if self.n_words is not None and self.is_timed:
             n_names = 1 if self.detail.is_of_all else self.n_words
-            if excess := step_durations.excess_of_durations(n_names, self.most_bins):
+            most = step_durations.most_names_of_durations(self.most_bins)
+            if excess := excess_of_names(n_names, most, self.most_bins):
                 raise ValueError(excess)
             if self.handed_over:
                 from tracecloak.anonymizers.logs.attributes import excess_of_handovers
@@ -248,8 +248,8 @@ class PrivateLogParams(GroupedParams):
                 for attribute in self.handed_over:
                     if excess := excess_of_handovers(attribute, self.n_words):
                         raise ValueError(excess)
-        if excess := excess_of_names(self.generator, self.n_words):
-            raise ValueError(excess)
+        if excess := excess_of_names(self.n_words, self.generator.most_names):
+            raise ValueError(f"{self.generator.name}: {excess}")
         self.check_names()
         return self
 

@@ -22,7 +22,11 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Sums, budget_of
-from tracecloak.anonymizers.rigorous.names import excess_of_pairs, possible_pairs
+from tracecloak.anonymizers.rigorous.names import (
+    excess_of_names,
+    most_names_of_pairs,
+    possible_pairs,
+)
 from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMethod
 from tracecloak.schemas.events.events import ActivityVocabulary
@@ -144,7 +148,7 @@ class PairQueryParams(NamesParams):
                 "budget honest needs a public vocabulary and a public max_trace_length: without "
                 "them there is nothing finite to divide epsilon by"
             )
-        if self.n_words is not None and (excess := excess_of_pairs(self.n_words, 1)):
+        if excess := excess_of_names(self.n_words, most_names_of_pairs(1)):
             raise ValueError(excess)
         return self
 

@@ -29,24 +29,20 @@ def most_names_of_pairs(n_bins: int) -> int:
     return math.isqrt(MAX_CELLS // n_bins) - 2
 
 
-def excess_of_pairs(n_names: int, n_bins: int) -> str:
-    """Returns what is wrong with so many names, OTHER included, and bins; empty if nothing is."""
-    if n_names <= most_names_of_pairs(n_bins):
-        return ""
-    return too_many_names(most_names_of_pairs(n_bins), n_bins)
-
-
-def too_many_names(most_names: int, n_bins: int = 1) -> str:
-    """Returns what to do about more names than can be counted by; not how many there are.
+def excess_of_names(n_names: int | None, most: int | None, n_bins: int = 1) -> str:
+    """Returns what to do about too many names, not how many there are; empty if they are not.
 
     Args:
-        most_names: That can be, OTHER included.
+        n_names: That there are, OTHER included; None: they are bought, and no more are kept.
+        most: That can be counted by; None: any number.
         n_bins: Bins for each pair of them.
     """
+    if n_names is None or most is None or n_names <= most:
+        return ""
     bins = "" if n_bins == 1 else f" with {n_bins} duration bins"
     fewer = "" if n_bins == 1 else " or fewer bins (n_duration_bins)"
     return (
-        f"noise is drawn for every possible pair, of {most_names:,} activities at most{bins}, "
+        f"noise is drawn for every possible pair, of {most:,} activities at most{bins}, "
         f"{OTHER} included; give a smaller vocabulary{fewer}"
     )
 
@@ -60,7 +56,7 @@ def possible_pairs(vocabulary: ActivityVocabulary, n_bins: int) -> np.ndarray:
     Raises:
         UsageError: There are too many.
     """
-    if excess := excess_of_pairs(len(vocabulary), n_bins):
+    if excess := excess_of_names(len(vocabulary), most_names_of_pairs(n_bins), n_bins):
         raise UsageError(excess)
     n_codes = vocabulary.end + 1
     pair = np.arange(n_codes**2, dtype=np.int64)

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.rigorous.names import excess_of_pairs
+from tracecloak.anonymizers.rigorous.names import excess_of_names, most_names_of_pairs
 from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE, RigorousParams, guarantee_of
 from tracecloak.anonymizers.streams.continual import ContinualNoise, continual_noise
 from tracecloak.anonymizers.streams.matrix_mechanism import (
@@ -79,7 +79,7 @@ class StreamParams(RigorousParams, ABC):
         self.check_product()
         if self.view != "window" and self.horizon > MAX_HORIZON:
             raise ValueError(f"horizon must be at most {MAX_HORIZON} steps for sums over steps")
-        if self.n_words and (excess := excess_of_pairs(self.n_words, 1)):
+        if excess := excess_of_names(self.n_words, most_names_of_pairs(1)):
             raise ValueError(excess)
         if self.view != "window" and 2 * self.n_cells * self.horizon > _MAX_KEPT:
             raise ValueError(

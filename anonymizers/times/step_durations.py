@@ -40,7 +40,7 @@ from tracecloak.anonymizers.rigorous.bought import (
 )
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances
 from tracecloak.anonymizers.rigorous.clips import clip_part, clipped_need, norm_grid
-from tracecloak.anonymizers.rigorous.names import MAX_CELLS, too_many_names
+from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times import case_classes, time_bins
 from tracecloak.anonymizers.times.time_range import LogTime
@@ -78,13 +78,6 @@ def n_cells_of(n_names: int, n_bins: int, n_places: int = 0) -> int:
 def most_names_of_durations(n_bins: int) -> int:
     """Returns how many names, OTHER included, a vocabulary can have at so many bins."""
     return (math.isqrt(4 * (MAX_CELLS // n_bins) + 1) - 1) // 2
-
-
-def excess_of_durations(n_names: int, n_bins: int) -> str:
-    """Returns what is wrong with so many names, OTHER included, and bins; empty if nothing is."""
-    if n_names <= most_names_of_durations(n_bins):
-        return ""
-    return too_many_names(most_names_of_durations(n_bins), n_bins)
 
 
 def whole_norm(max_trace_length: int) -> int:

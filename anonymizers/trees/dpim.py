@@ -26,7 +26,7 @@ from tracecloak.anonymizers.contract.method import NamesParams
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream
-from tracecloak.anonymizers.rigorous.names import excess_of_pairs
+from tracecloak.anonymizers.rigorous.names import excess_of_names, most_names_of_pairs
 from tracecloak.anonymizers.rigorous.params import Exact, drawable, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, RoundsMethod, step
 from tracecloak.anonymizers.rigorous.parts_method import Part as BudgetPart
@@ -99,7 +99,7 @@ class DpimParams(NamesParams):
                     "size_bounds must be two numbers from 1 up, the smaller first, got "
                     f"{list(self.size_bounds)}"
                 )
-        if self.n_words is not None and (excess := excess_of_pairs(self.n_words, 1)):
+        if excess := excess_of_names(self.n_words, most_names_of_pairs(1)):
             raise ValueError(excess)
         return self
 

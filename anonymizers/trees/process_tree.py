@@ -29,7 +29,7 @@ from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous import bought
 from tracecloak.anonymizers.rigorous.budget import Allowances, Budget, Choice, Need, Sums
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm_grid, ranks_need
-from tracecloak.anonymizers.rigorous.names import ListedParams, excess_of_pairs, most_names_of_pairs
+from tracecloak.anonymizers.rigorous.names import ListedParams, excess_of_names, most_names_of_pairs
 from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, PartsMethod, budget_of_parts
 from tracecloak.anonymizers.rigorous.parts_method import Part as BudgetPart
@@ -208,7 +208,7 @@ class ProcessTreeParams(ListedParams):
     def _check(self) -> ProcessTreeParams:
         if self.min_size > self.max_size:
             raise ValueError("min_size must be at most max_size")
-        if self.n_words is not None and (excess := excess_of_pairs(self.n_words, 1)):
+        if excess := excess_of_names(self.n_words, most_names_of_pairs(1)):
             raise ValueError(excess)
         self.check_names()
         return self

@@ -32,7 +32,6 @@ from tracecloak.anonymizers.rigorous.budget import (
     least_cases,
     scaled,
 )
-from tracecloak.anonymizers.rigorous.names import too_many_names
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.arrays.merging import ranges
 from tracecloak.schemas.events.events import EVENT_INDEX, ActivityVocabulary
@@ -123,19 +122,6 @@ class VariantGenerator(Protocol):
     ) -> VariantHistogram:
         """Returns of some of the variants those on which the answer to all can depend."""
         return counted
-
-
-def excess_of_names(generator: VariantGenerator, n_names: int | None) -> str:
-    """Returns what is wrong with so many public names, OTHER included; empty if nothing is.
-
-    Args:
-        generator: Makes the variants.
-        n_names: Or None: they are bought, and no more are kept.
-    """
-    most = generator.most_names
-    if n_names is None or most is None or n_names <= most:
-        return ""
-    return f"{generator.name}: {too_many_names(most)}"
 
 
 def variants_part(

@@ -23,7 +23,7 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import MeasureRecorder
 from tracecloak.anonymizers.rigorous.bought import length_part, vocabulary_part
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, Sums, budget_of
-from tracecloak.anonymizers.rigorous.names import GroupedParams, ListedParams
+from tracecloak.anonymizers.rigorous.names import GroupedParams, ListedParams, excess_of_names
 from tracecloak.anonymizers.rigorous.params import (
     LENGTH_SHARE,
     LONGEST_CASE,
@@ -36,7 +36,6 @@ from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMetho
 from tracecloak.anonymizers.variants.generator import (
     VariantGenerator,
     VariantsDecision,
-    excess_of_names,
     fitting,
     log_of,
     variants_part,
@@ -210,8 +209,8 @@ class VariantLog(CasesOfVariants, PartsMethod):
             UsageError: The generator cannot count by so many public names.
         """
         generator = self.generator(params)
-        if excess := excess_of_names(generator, params.n_words):
-            raise UsageError(excess)
+        if excess := excess_of_names(params.n_words, generator.most_names):
+            raise UsageError(f"{generator.name}: {excess}")
         bought = params.bought_parts(generator.most_names)
         return (*bought, variants_part(generator, params, params.variants_share))
 

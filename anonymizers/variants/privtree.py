@@ -24,6 +24,7 @@ from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.budget import Allowances, Need, Pure
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator
+from tracecloak.schemas.arrays.hashing import mix
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
@@ -262,8 +263,6 @@ _MAX_WALKED = 1 << 22
 _LONGEST_WALK = 1 << 14
 
 _CODES = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
 @declared("privtree")
@@ -418,10 +417,7 @@ _RECENT = 3
 
 def _mix(values: np.ndarray) -> np.ndarray:
     """A public bijection of 64 bits whose values look random (splitmix64); it protects nothing."""
-    values = values * _CODES
-    values = (values ^ (values >> np.uint64(30))) * _MIX_1
-    values = (values ^ (values >> np.uint64(27))) * _MIX_2
-    return values ^ (values >> np.uint64(31))
+    return mix(values * _CODES)
 
 
 class _Continuations:

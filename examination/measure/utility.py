@@ -299,8 +299,7 @@ def half_difference(starts: np.ndarray, classes: np.ndarray) -> float | None:
     ordered = classes[np.argsort(starts, kind="stable")]
     n = int(ordered.max()) + 1
     halves = [np.bincount(half, minlength=n) for half in (ordered[:middle], ordered[middle:])]
-    first, second = (half / half.sum() for half in halves)
-    return float(np.abs(first - second).sum() / 2)
+    return total_variation(*halves)
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,7 +29,7 @@ from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgPara
 from tracecloak.anonymizers.noise.sums import variance_of
 from tracecloak.anonymizers.rigorous.bought import NAME_UNITS, VocabularyDecision, changed_names
 from tracecloak.anonymizers.rigorous.budget import UNITS
-from tracecloak.anonymizers.rigorous.names import excess_of_pairs
+from tracecloak.anonymizers.rigorous.names import excess_of_names, most_names_of_pairs
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
@@ -400,7 +400,7 @@ def test_of_a_bought_vocabulary_so_many_names_are_kept_as_noise_can_be_drawn_for
     kept = decided.vocabulary.names.to_pylist()
     assert len(kept) == most and OTHER in kept
     assert set(names[-20:]) < set(kept)  # the most frequent, whatever their names
-    assert excess_of_pairs(len(kept), params.n_bins) == ""
+    assert not excess_of_names(len(kept), most_names_of_pairs(params.n_bins), params.n_bins)
     assert f"the {most - 1:,} most frequent at most" in METHOD.explain(params)[0]
 
 

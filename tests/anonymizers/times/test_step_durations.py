@@ -24,7 +24,7 @@ from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.clips import norm_grid
-from tracecloak.anonymizers.rigorous.names import MAX_CELLS
+from tracecloak.anonymizers.rigorous.names import MAX_CELLS, excess_of_names
 from tracecloak.anonymizers.times import case_spans, step_durations, time_bins
 from tracecloak.anonymizers.times.case_classes import NO_CLASSES, CaseClasses
 from tracecloak.anonymizers.times.fitted_times import StepSums, decide_step_sums, ranks_of
@@ -35,7 +35,6 @@ from tracecloak.anonymizers.times.step_durations import (
     count_durations,
     count_norms,
     decide_durations,
-    excess_of_durations,
     most_names_of_durations,
     n_cells_of,
 )
@@ -231,9 +230,9 @@ def test_without_noise_the_shares_are_those_of_the_log_and_unseen_pairs_take_the
 
 
 def test_a_vocabulary_with_too_many_cells_is_refused_before_anything_is_drawn():
-    assert excess_of_durations(1000, 16) == ""
+    assert excess_of_names(1000, most_names_of_durations(16), 16) == ""
     assert n_cells_of(1500, 16) > MAX_CELLS
-    assert "fewer bins" in excess_of_durations(1500, 16)
+    assert "fewer bins" in excess_of_names(1500, most_names_of_durations(16), 16)
     for n_bins in (4, 5, time_bins.MOST_BINS, 200):
         most = most_names_of_durations(n_bins)
         assert n_cells_of(most, n_bins) <= MAX_CELLS < n_cells_of(most + 1, n_bins)
