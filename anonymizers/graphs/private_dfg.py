@@ -294,7 +294,8 @@ class PrivateDfg(PartsMethod):
     ) -> contract.Products:
         """Returns the graph, its figures, and the durations if they were asked for."""
         released: graph_kinds.GraphDecision = decisions["edges"]
-        products = vars(released) | {"dfg": released.graph}
+        products: dict[str, Any] = {"dfg": released.graph, "figures": released.figures}
+        products["durations"] = released.durations
         return contract.Products({n: one for n, one in products.items() if one is not None})
 
 

@@ -20,13 +20,13 @@ from tracecloak.anonymizers.trees.cuts import cases_with_pair
 from tracecloak.examination.comparison.contenders import Released
 from tracecloak.examination.comparison.rows import Row
 from tracecloak.examination.experiments.paper import Cell, Log, Paper, figures_of, perspectives_of
-from tracecloak.examination.linkage.logs import FEW_NUMBERS, number_of, sensitive_columns
+from tracecloak.examination.linkage.logs import FEW_NUMBERS, sensitive_columns
 from tracecloak.examination.measure.behaviour_measures import RESOURCE, edges_of
 from tracecloak.examination.measure.mining import BASELINES, sequence_entropy
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.declarations import MAX_VALUES
+from tracecloak.schemas.events.declarations import MAX_VALUES, numbers_of
 from tracecloak.schemas.statistics.background_knowledge import Perspective, TimeUnit
 
 # --- `tracecloak experiment tlkc` -----------------------------------------------------------------
@@ -158,7 +158,7 @@ def declaration(log: Log, name: str) -> dict[str, Any]:
     values = pc.unique(log.traces.attributes[name].cast(pa.string())).to_pylist()
     texts = sorted(text for text in values if text)
     column = log.columns[name]
-    numbers = [number_of(text) for text in texts] if name != RESOURCE else []
+    numbers = numbers_of(pa.array(texts if name != RESOURCE else [], pa.string())).tolist()
     if len(numbers) > FEW_NUMBERS and all(map(math.isfinite, numbers)):
         is_whole = all(number == int(number) for number in numbers)
         low, high = min(numbers), max(numbers)
@@ -173,7 +173,8 @@ def declaration(log: Log, name: str) -> dict[str, Any]:
 
 def _weight(name: str, text: str) -> float:
     """Returns a number, whose range the method knows."""
-    if math.isnan(number := number_of(text)):
+    [number] = numbers_of(pa.array([text])).tolist()
+    if math.isnan(number):
         raise UsageError(f"{name} must be a number from 0 to 1, got {text!r}")
     return number
 

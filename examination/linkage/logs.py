@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.schemas.events.declarations import numbers_of
 from tracecloak.schemas.events.events import is_case_attribute
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, has_times
@@ -126,7 +126,7 @@ def linked(
     labels = [np.zeros((log.n_cases, len(sensitive)), np.int64) for log in logs]
     for k, name in enumerate(sensitive):
         texts = [texts_of(log, name) for log in logs]
-        numbers = [_numbers(column) for column in texts]
+        numbers = [numbers_of(column) for column in texts]
         originals = numbers[0][~np.isnan(numbers[0])]
         is_numeric = len(originals) == len(texts[0]) - texts[0].null_count
         if is_numeric and len(np.unique(originals)) > FEW_NUMBERS:
@@ -155,18 +155,3 @@ def texts_of(log: TraceBatch, name: str) -> pa.Array:
     if values is None:
         return pa.nulls(log.n_cases, pa.string())
     return values.take(pa.array(log.offsets[:-1])).cast(pa.string())
-
-
-def _numbers(texts: pa.Array) -> np.ndarray:
-    """float64[n], NaN for what is none."""
-    coded = texts.dictionary_encode()
-    values = np.array([number_of(text) for text in coded.dictionary.to_pylist()] + [np.nan])
-    return values[np.asarray(pc.fill_null(coded.indices, len(values) - 1))]
-
-
-def number_of(text: str) -> float:
-    """Returns what a text writes as a number; NaN for what is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
