@@ -104,16 +104,14 @@ def _coded(events: pa.RecordBatch, name: str) -> tuple[np.ndarray, pa.StringArra
 
 
 # ---
-# What a stream publishes of one step: exact counts, then noise, as functions without a pipeline.
-# The noise is that of `anonymizers.streams.continual`. Of the steps before, only the exact counts
-# and what was measured of them with noise are needed; the caller keeps both and gives them to
-# `publish`. RunningStream: a stream in one place, as a function of its messages and of how far they
-# are read.
+# The loop of a stream, as functions of values: its messages are taken, cases close, the cases of a
+# step are counted, the step is decided, and the stream goes on or refuses. The noise is that of
+# `anonymizers.streams.continual`. Of the steps before, only the exact counts and what was measured
+# of them with noise are needed; the caller keeps both. Whoever keeps the state, and what goes into
+# it afterwards, can go on from there, and gets the same releases.
 #
-# Batches of messages and moments up to which all of them are there go in, releases of steps come
-# out. The state is a value: whoever keeps it, and what goes into it afterwards, can go on from
-# there, and gets the same releases. `transforms.stream.beam_stages` and `assemble` do the same on
-# Beam, with the same bytes.
+# RunningStream is for a stream in one place. On Beam `transforms.stream.beam_stages` has the parts
+# of the state in shards, and calls the same functions: the bytes are the same.
 #
 # Not here: where messages come from, where the state is kept, and the clock.
 

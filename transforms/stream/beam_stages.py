@@ -350,17 +350,9 @@ class _Assemble(beam.DoFn):
         for state in (opened, waiting, book, counted):
             state.clear()
 
-    def _closed(
-        self,
-        moment_us: int,
-        next_step: int,
-        opened: Any,
-        waiting: Any,
-        book: Any,
-        timer: Any,
-        counted: Any,
-    ) -> Iterable[TimestampedValue]:
+    def _closed(self, moment_us: int, next_step: int, *state: Any) -> Iterable[TimestampedValue]:
         """The cases of the steps that end by a moment; what of them is too late is dropped."""
+        opened, waiting, book, timer, counted = state
         before = self._cases(opened, waiting, counted if self.rule.cap is not None else None)
         after, steps, n_late = before.close(moment_us, self.rule, next_step)
         self._late.inc(n_late)

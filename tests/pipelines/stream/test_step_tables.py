@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.pipelines.stream.test_local_killed import KILLED, run_once
+from tests.pipelines.stream.test_killed import KILLED, run_once
 from tests.support.lake_tables import all_rows, iceberg_settings, in_order, opened, use_catalogue
 from tests.support.local_streams import run_script
 from tests.support.releasing import ROOT, fix_key
@@ -63,7 +63,7 @@ def test_a_table_gets_the_rows_of_every_step(
     use_catalogue(monkeypatch, tmp_path)
     table = table_in(tmp_path, kind)
     config = stream_config(tmp_path, horizon=5, output_table=table, **STREAMS[name])
-    run_once(config, tmp_path, is_topic=True)
+    run_once(config, tmp_path, "topic")
     assert in_order(all_rows(table)) == in_files(config)
     assert len(all_rows(table)) or "variants" in name  # of which none is above the threshold
     assert n_commits(table) == 5
@@ -94,7 +94,7 @@ def die(folder: str, table: str, when: str, step: int) -> None:
         fix_key(patch)
         patch.setattr(TableSink, "send", send)
         config = stream_config(Path(folder), horizon=5, output_table=table, **STREAMS["log"])
-        run_once(config, Path(folder), is_topic=True)
+        run_once(config, Path(folder), "topic")
 
 
 @pytest.mark.slow

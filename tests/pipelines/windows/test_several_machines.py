@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import pytest
 import sqlalchemy as sa
 
-from tests.pipelines.stream.test_local_killed import LASTING, hooked, run_once
+from tests.pipelines.stream.test_killed import LASTING, hooked, run_once
 from tests.pipelines.windows.test_releases_of_windows import Lake
 from tests.support.ledgers import begun_at_once, windowed
 from tests.support.postgres import database, server
@@ -248,7 +248,7 @@ def check_stream(folder: Path, url: str, n_rounds: int, seed: int) -> int:
 
     def work(number: int) -> Callable[[], int]:
         def run() -> int:
-            run_once(configs[number], folder, is_topic=True)
+            run_once(configs[number], folder, "topic")
             return 0
 
         return run

@@ -1,4 +1,4 @@
-"""A stream on one machine that is killed goes on where it was: the same bytes, one spend."""
+"""A stream that is killed goes on where it was: the same bytes, one spend, on both executors."""
 
 from __future__ import annotations
 
@@ -15,9 +15,19 @@ import pytest
 
 from tests.support.local_streams import NAME, Script, state_files
 from tests.support.releasing import counting_charges, fix_key, key_files
-from tests.support.stream_runs import STREAMS, Happening, made, script, steps_of, stream_config
+from tests.support.stream_runs import (
+    STREAMS,
+    Happening,
+    made,
+    script,
+    steps_of,
+    stream_config,
+    stream_of,
+)
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.stream import epoch as epochs
+from tracecloak.pipelines.stream import run as running
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch, stop_on_signal
@@ -57,14 +67,20 @@ class Appending:
             stream.write(json.dumps([released.key[-1], released.to_json().decode()]) + "\n")
 
 
-def run_once(config: StreamConfig, folder: Path, is_topic: bool) -> None:
-    """Runs the stream from where it is to its end."""
+def run_once(config: StreamConfig, folder: Path, source: str) -> None:
+    """Runs the stream from where it is to its end; on Beam's runner here it begins anew."""
+    topic = Appending(folder / "topic")
+    if source == "Beam":
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (epochs, running):
+                patch.setattr(module, "step_sinks", lambda _: [topic])
+            running.run_stream(config, messages=stream_of(script()))
+        return
 
     def opening(positions: Mapping[str, Any], _: bytes) -> Script:
-        return Script(script(), positions) if is_topic else Acknowledged(script(), folder)
+        return Script(script(), positions) if source == "topic" else Acknowledged(script(), folder)
 
     with paid_epoch(config) as epoch, stop_on_signal() as stop:
-        topic = Appending(folder / "topic")
         run_epoch(epoch, opening, NAME, [topic], stop, lambda: float(1 << 40))
 
 
@@ -72,7 +88,7 @@ def run_once(config: StreamConfig, folder: Path, is_topic: bool) -> None:
 # key, and the state behind it.
 LASTING: Sequence[tuple[Any, Sequence[str]]] = (
     (LocalState, ("create", "write", "sent", "_put_head")),
-    (step_sinks, ("rename",)), (Appending, ("send",)), (Ledger, ("note_step",)),
+    (step_sinks, ("rename", "write_sealed")), (Appending, ("send",)), (Ledger, ("note_step",)),
     (KeyStore, ("note_step", "commit", "remove")),
     (Script, ("let_go",)), (Acknowledged, ("let_go",)),
 )  # fmt: skip
@@ -101,7 +117,7 @@ def hooked(
             around(owner, name)
 
 
-def killed_at(config: StreamConfig, folder: Path, number: int, is_topic: bool) -> bool:
+def killed_at(config: StreamConfig, folder: Path, number: int, source: str) -> bool:
     """Runs the stream in a process that is killed when so much has passed; whether it was."""
     child = os.fork()
     if child == 0:
@@ -115,7 +131,7 @@ def killed_at(config: StreamConfig, folder: Path, number: int, is_topic: bool) -
         try:
             with pytest.MonkeyPatch.context() as patch:
                 hooked(patch, passed)
-                run_once(config, folder, is_topic)
+                run_once(config, folder, source)
             os._exit(0)
         except BudgetExhausted:  # it was killed when all was done
             os._exit(0)
@@ -136,7 +152,7 @@ def topic_of(folder: Path) -> dict[int, set[str]]:
     return found
 
 
-def check_kills(tmp_path: Path, name: str, is_topic: bool, every: int, horizon: int) -> int:
+def check_kills(tmp_path: Path, name: str, source: str, every: int, horizon: int) -> int:
     """Kills a stream at every so manieth place, and again at another one; how many it were."""
     changes = {**STREAMS[name], "horizon": horizon}
     whole = tmp_path / made(tmp_path, "undisturbed")[0]
@@ -144,7 +160,7 @@ def check_kills(tmp_path: Path, name: str, is_topic: bool, every: int, horizon: 
     seen: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         hooked(patch, seen.append)
-        run_once(config, whole, is_topic=True)
+        run_once(config, whole, source)
     expected, sent = steps_of(config), topic_of(whole)
     numbers = range(min(every, 3), len(seen) + 1, every)
     for number in numbers:
@@ -152,13 +168,13 @@ def check_kills(tmp_path: Path, name: str, is_topic: bool, every: int, horizon: 
         folder.mkdir()
         config = stream_config(folder, **changes)
         n_kills = 0
-        while killed_at(config, folder, number, is_topic):
+        while killed_at(config, folder, number, source):
             before = steps_of(config)
             assert all(expected[path] == data for path, data in before.items()), number
             n_kills += 1
             if n_kills == 2:  # and then it is left alone
                 with contextlib.suppress(BudgetExhausted):  # it was killed when all was done
-                    run_once(config, folder, is_topic)
+                    run_once(config, folder, source)
                 break
         assert steps_of(config) == expected, number
         assert topic_of(folder) == sent, number
@@ -173,22 +189,23 @@ EVERY_PLACE = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 @pytest.mark.parametrize(
-    ("name", "is_topic", "every", "horizon"),
+    ("name", "source", "every", "horizon"),
     [
-        ("dfg totals", True, 19, 3),
-        pytest.param("dfg totals", False, 19, 5, marks=pytest.mark.slow),
+        ("dfg totals", "topic", 19, 3),
+        ("dfg totals", "Beam", 13, 3),
+        pytest.param("dfg totals", "subscription", 19, 5, marks=pytest.mark.slow),
         *(
-            pytest.param(name, is_topic, 1, 5, marks=EVERY_PLACE)
+            pytest.param(name, source, 1, 5, marks=EVERY_PLACE)
             for name in KILLED
-            for is_topic in (True, False)
+            for source in ("topic", "subscription", "Beam")
         ),
     ],
 )
 def test_it_goes_on_after_kills_as_if_there_were_none(
-    tmp_path: Path, name: str, is_topic: bool, every: int, horizon: int
+    tmp_path: Path, name: str, source: str, every: int, horizon: int
 ) -> None:
-    """Its source has positions, or acknowledges messages."""
+    """Its source has positions, acknowledges messages, or gives a runner of Beam all again."""
     with pytest.MonkeyPatch.context() as patch:
         fix_key(patch)
-        n_killed = check_kills(tmp_path, name, is_topic, every, horizon)
-    assert n_killed > (50 if every == 1 else 5)
+        n_killed = check_kills(tmp_path, name, source, every, horizon)
+    assert n_killed > (50 if every == 1 else 3)
