@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -29,12 +30,14 @@ from tracecloak.anonymizers.noise.randomness import (
     uniform,
 )
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.merging import distinct_counts, ranges, stable_order
+from tracecloak.schemas.arrays.merging import distinct_counts, ranges, stable_order, sum_groups
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.variants import Dafsa
 
 # Beyond this the draws alone take gigabytes, and next to nothing is left of the log.
 _MAX_MOVES = 100_000_000
+# So many turns are looked at together.
+_TURNS = 1 << 12
 # Laplace noise is drawn in these parts of 1 where it is rounded up.
 _PARTS = 2**20
 
@@ -126,30 +129,97 @@ def draw_moves(
     # Of each turn the variants that are picked, and how often.
     turn_of = np.repeat(np.arange(len(needy)) * len(counts), wanted)
     keys, times = distinct_counts(turn_of + variants[places])
-    begins = np.searchsorted(keys, np.arange(len(needy) + 1) * len(counts)).tolist()
-    picked, times = (keys % max(len(counts), 1)).tolist(), times.tolist()
-
-    starts, path = dafsa.variants.offsets.tolist(), dafsa.path.data
-    added, picks = np.zeros(dafsa.n_transitions, np.int64), [0] * len(counts)
-    # Variants are short: their transitions are counted faster one by one than as an array.
-    credits = added.data
+    begins = np.searchsorted(keys, np.arange(len(needy) + 1) * len(counts))
+    turns = _Turns(dafsa, needy, wanted, begins, keys % max(len(counts), 1), times)
     if of_authors:
-        turns = _least_given_first(needy, wanted, chances, added)
+        for turn in _least_given_first(needy, wanted, chances, turns.added):
+            turns.take(np.array([turn]))
     else:
         # Each transition gets an exponential clock whose rate is its frequency. The clock that
         # rings first belongs to each with a probability in proportion to its frequency, so sorting
         # the clocks draws an order by weight.
         order = np.argsort(-elementary.log(chances) / frequency[needy], kind="stable")
-        goals = zip(order.tolist(), needy[order].tolist(), wanted[order].tolist(), strict=True)
-        turns = (turn for turn, transition, goal in goals if credits[transition] < goal)
-    for turn in turns:
-        for i in range(begins[turn], begins[turn + 1]):
-            variant, n = picked[i], times[i]
-            picks[variant] += n
-            # An automaton without cycles: a variant takes a transition once.
-            for transition in path[starts[variant] : starts[variant + 1]]:
-                credits[transition] += n
-    return np.array(picks, np.int64)
+        for begin in range(0, len(order), _TURNS):
+            turns.take(order[begin : begin + _TURNS])
+    return turns.picks
+
+
+@dataclass(frozen=True, eq=False)
+class _Turns:
+    """The turns of one pass, one for each needy transition, and what those taken so far gave.
+
+    Attributes:
+        dafsa: The automaton.
+        needy: int64[n_turns], the transition of each turn.
+        wanted: int64[n_turns], its need.
+        begins: int64[n_turns+1], CSR offsets of the turns into `picked` and `times`.
+        picked: int64[n_picks], variants.
+        times: int64[n_picks], how often the turn picks each.
+    """
+
+    dafsa: Dafsa
+    needy: np.ndarray
+    wanted: np.ndarray
+    begins: np.ndarray
+    picked: np.ndarray
+    times: np.ndarray
+
+    @cached_property
+    def added(self) -> np.ndarray:
+        """int64[n_transitions], what each transition was credited."""
+        return np.zeros(self.dafsa.n_transitions, np.int64)
+
+    @cached_property
+    def picks(self) -> np.ndarray:
+        """int64[n_variants], how often each variant was picked."""
+        return np.zeros(self.dafsa.variants.n_variants, np.int64)
+
+    def take(self, turns: np.ndarray) -> None:
+        """Takes turns in their order, but for those whose need is met by their turn."""
+        left = self.wanted[turns] - self.added[self.needy[turns]]
+        turns, left = turns[left > 0], left[left > 0]
+        n_picks = self.begins[turns + 1] - self.begins[turns]
+        pick = ranges(self.begins[turns], n_picks)
+        variant, n = self.picked[pick], self.times[pick]
+        picker = np.repeat(np.arange(len(turns)), n_picks)
+        # An automaton without cycles: a variant takes a transition once.
+        offsets = self.dafsa.variants.offsets
+        lengths = offsets[variant + 1] - offsets[variant]
+        transition = self.dafsa.path[ranges(offsets[variant], lengths)]
+        giver, given = np.repeat(picker, lengths), np.repeat(n, lengths)
+        place = np.full(self.dafsa.n_transitions, -1)
+        place[self.needy[turns]] = np.arange(len(turns))
+        taker = place[transition]
+        is_later = taker > giver
+        is_taken = _taken(left, giver[is_later], taker[is_later], given[is_later])
+        np.add.at(self.picks, variant, np.where(is_taken[picker], n, 0))
+        np.add.at(self.added, transition, np.where(is_taken[giver], given, 0))
+
+
+def _taken(left: np.ndarray, giver: np.ndarray, taker: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """bool[n_turns]: which turns are taken, as each is whose need earlier ones have not met.
+
+    What a turn gets is at least what those give that are taken for sure, and at most that and what
+    those give that are open still. The first open one is decided by either, so all are in the end.
+
+    Args:
+        left: int64[n_turns], need at the first of the turns.
+        giver: int64[n], a turn that would give.
+        taker: int64[n], the later turn that would get it.
+        given: int64[n], how much.
+    """
+    is_taken, is_open = np.zeros(len(left), bool), np.ones(len(left), bool)
+    sure = np.zeros(len(left), np.int64)
+    while is_open.any():
+        most = sure + sum_groups(taker, given, len(left))
+        now = is_open & (most < left)
+        is_taken |= now
+        comes = now[giver]
+        sure += sum_groups(taker[comes], given[comes], len(left))
+        is_open &= ~now & (sure < left)
+        stays = is_open[giver] & is_open[taker]
+        giver, taker, given = giver[stays], taker[stays], given[stays]
+    return is_taken
 
 
 def _least_given_first(
