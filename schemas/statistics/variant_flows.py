@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.merging import ranges, sum_groups
+from tracecloak.schemas.arrays.merging import joined, ranges, sum_groups
 from tracecloak.schemas.arrays.sequences import arcs_of
 from tracecloak.schemas.statistics.clipped_flows import CaseCells
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -25,6 +26,8 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 # Positions up to here have a bin each; beyond, a bin begins at this ratio to the one before.
 _SINGLE_POSITIONS = 12
 _BIN_RATIO = 1.2
+# Vectors of variants are made of so many events at once.
+_PIECE_EVENTS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -141,13 +144,16 @@ class VariantFlows(CaseCells):
             variants: Codes below `cells.n_names`, lengths within those of `cells.blocks`.
             cells: The cells.
         """
-        row, position, sources, targets = _arcs(variants, variants.codes, cells.n_names)
-        pair = sources * cells.side + targets
-        is_inner = (position > 0) & cells.has_whole
-        keys = np.concatenate([pair + cells.blocks[position] * cells.side**2, pair[is_inner]])
-        rows = np.concatenate([row, row[is_inner]])
-        vectors = CaseCells.of(rows, keys, variants.n_variants, cells.size)
-        return cls(**vars(vectors), cases=variants.counts)
+        begins, n_variants = variants.offsets[:-1], variants.n_variants
+        firsts = np.flatnonzero(np.diff(begins // _PIECE_EVENTS, prepend=-1))
+        columns: tuple[list[np.ndarray], ...] = ([], [], [], [])
+        for first, end in pairwise([*firsts.tolist(), n_variants]):
+            piece = _flows_between(variants, first, end, cells)
+            arrays = (piece.rows + first, piece.keys, piece.counts, piece.squares)
+            for column, array in zip(columns, arrays, strict=True):
+                column.append(array)
+        rows, keys, counts, squares = (joined(column, np.int64) for column in columns)
+        return cls(rows, keys, counts, squares, cells.size, variants.counts)
 
     def sums(self, cells: FlowCells, clip_units: int, units: int) -> np.ndarray:
         """Returns int64[n_possible], sums over the cases of their clipped vectors, lattice steps.
@@ -167,23 +173,40 @@ class VariantFlows(CaseCells):
         return self._added(self.counts, cells, 1)
 
     def _added(self, values: np.ndarray, cells: FlowCells, units: int) -> np.ndarray:
-        sums = sum_groups(self.keys, values * self.cases[self.rows], cells.size)
+        weighted = self.cases[self.rows]
+        weighted *= values
+        sums = sum_groups(self.keys, weighted, cells.size)
         sums[cells.cases] = units * self.cases.sum()
         return sums[cells.possible]
 
 
-def _arcs(variants: VariantHistogram, codes: np.ndarray, end: int) -> tuple[np.ndarray, ...]:
+def _flows_between(variants: VariantHistogram, first: int, end: int, cells: FlowCells) -> CaseCells:
+    """The vectors of the variants from number `first` to before `end`, as if there were no others.
+
+    What it takes beside them is so little that it comes from the cache.
+    """
+    offsets = variants.offsets[first : end + 1]
+    codes = variants.codes[offsets[0] : offsets[-1]]
+    row, position, sources, targets = _arcs(offsets - offsets[0], codes, cells.n_names)
+    pair = sources * cells.side + targets
+    is_inner = (position > 0) & cells.has_whole
+    keys = np.concatenate([pair + cells.blocks[position] * cells.side**2, pair[is_inner]])
+    rows = np.concatenate([row, row[is_inner]])
+    return CaseCells.of(rows, keys, end - first, cells.size)
+
+
+def _arcs(offsets: np.ndarray, codes: np.ndarray, end: int) -> tuple[np.ndarray, ...]:
     """int64[n] four times: variant, position, source and target of each arc; `end` has both ends.
 
     Args:
-        variants: The variants.
-        codes: int32[n_positions], in place of those of the variants.
+        offsets: int64[n_variants+1], CSR offsets into `codes`, from 0.
+        codes: int32[n_positions].
         end: The source of first arcs and the target of last ones.
     """
-    lengths = np.diff(variants.offsets) + 1
+    lengths = np.diff(offsets) + 1
     row = np.repeat(np.arange(len(lengths)), lengths)
     position = ranges(np.zeros(len(lengths), np.int64), lengths)
-    return row, position, *arcs_of(variants.offsets, codes, end, end)
+    return row, position, *arcs_of(offsets, codes, end, end)
 
 
 # ---
@@ -259,7 +282,9 @@ def group_vectors(variants: VariantHistogram, groups: np.ndarray, cells: GroupCe
         groups: int32[n_activities], the group of each activity.
         cells: The cells.
     """
-    row, position, sources, targets = _arcs(variants, groups[variants.codes], cells.n_groups)
+    row, position, sources, targets = _arcs(
+        variants.offsets, groups[variants.codes], cells.n_groups
+    )
     later = np.flatnonzero(position)
     bin_cells = cells.first_bin + cells.bins[position] * cells.side + targets
     step_cells = sources[later] * cells.side + targets[later]
