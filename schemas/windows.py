@@ -263,18 +263,12 @@ class Schedule:
     horizon: int
 
     def __post_init__(self) -> None:
-        if not self.dataset:
-            raise UsageError("dataset: must not be empty; name the data set")
-        if self.by not in ("close", "first_event"):
-            raise UsageError(f"by: must be close or first_event, got {self.by!r}")
         zone_of(self.time_zone)
         for name, low in (("max_lifetime", 1), ("gap", 1), ("release_delay", 0)):
             value = getattr(self, f"{name}_us")
             if value is not None and not low <= value <= _LONGEST_US:
-                words = "must not be negative" if low == 0 else "must be above 0"
-                if value > _LONGEST_US:
-                    words = f"must be at most {duration_text(_LONGEST_US)}"
-                raise UsageError(f"{name}: {words}, got {duration_text(value)}")
+                limits = f"{'above 0 and ' * low}at most {duration_text(_LONGEST_US)}"
+                raise UsageError(f"{name}: must be {limits}, got {duration_text(value)}")
         if self.gap_us is not None and self.gap_us > self.max_lifetime_us:
             raise UsageError(
                 f"gap: {duration_text(self.gap_us)} is longer than max_lifetime, "

@@ -29,7 +29,7 @@ from tracecloak.schemas.published.manifest import (
 )
 from tracecloak.transforms.keys.signing import SIGNATURE_BYTES, PublicKey
 from tracecloak.transforms.pages.page import Page, rendered
-from tracecloak.transforms.publish.products import kind_of
+from tracecloak.transforms.publish.products import called, kind_of
 from tracecloak.transforms.publish.release_folder import DFG_NAME, REPORT_NAME, STATEMENT_NAME
 from tracecloak.transforms.publish.report import facts_of, report_html
 from tracecloak.transforms.publish.statement import caution, printable, shortened
@@ -137,7 +137,8 @@ def check_pictures(contents: Contents) -> str:
     for name, product in contents.products.items():
         if product is not None:
             title = f"{manifest.release_id}: {name}"
-            files = kind_of(product).further_files(product, title, manifest.guarantee.sentence)
+            sentence = manifest.guarantee.sentence
+            files = called(kind_of(product).forms, product, title, sentence) or {}
             expected |= {f"{name}.{ending}": data for ending, data in files.items()}
     unlike = [
         path for path in others if path in expected and received.folder.read(path) != expected[path]

@@ -106,8 +106,10 @@ def test_an_entry_that_calls_itself_otherwise_is_refused(install: Install) -> No
     with pytest.raises(UsageError, match=r"thing 'four' of .*,"):
         table["four"]
     install(("five", "plugin_of_others:THREE"))
-    with pytest.raises(UsageError, match=r"'five' .* cannot be loaded"):
-        table["five"]
+    kinds: Plugins[Any] = Plugins("thing", GROUP, {}, kind=Named)
+    for of in (table, kinds):
+        with pytest.raises(UsageError, match=r"'five' .* cannot be loaded"):
+            of["five"]
 
 
 def test_a_name_that_was_removed_is_given_to_nobody(install: Install) -> None:

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from tests.support.tiers import each_row
-from tracecloak.pipelines.commands import table as commands
 from tracecloak.schemas.errors import (
     InputSchemaError,
     NoSuchFile,
@@ -129,15 +128,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a format that nothing writes": (
         lambda: registry.Format(("x"), "module:reader").open_writer(io.BytesIO(), None),
         ValueError, "nothing writes files"),
-    "a format of a plug-in that is none": (lambda: registry.FORMATS._make("x"), TypeError,
-        "a file format is a Format"),
-    "a table of a plug-in that is none": (lambda: tables.TABLES._make("x"), TypeError,
-        "a kind of table is a TableKind"),
-    "a product of a plug-in that is none": (lambda: products.PRODUCTS._make("x"), TypeError,
-        "a kind of product is a ProductKind"),
     "a product of no kind": (lambda: products.kind_of("x"), TypeError, "is no product"),
-    "a command of a plug-in that is none": (lambda: commands.COMMANDS._make("x"), TypeError,
-        "a command is a"),
     "a database that is none": (lambda: check_database("visits.db"), UsageError,
         "database is not a URI"),
     "a database of another kind": (lambda: check_database("zeal://host/x"), UsageError,

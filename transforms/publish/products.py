@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +16,6 @@ from tracecloak.schemas.published.figures import ReleasedProduct
 if TYPE_CHECKING:
     from tracecloak.schemas.published.graph import LogCounts
     from tracecloak.schemas.published.manifest import ReleaseManifest
-    from tracecloak.transforms.pages.page import PagePart
 
 
 @dataclass(frozen=True)
@@ -51,19 +50,10 @@ class ProductKind:
             raise ValueError("these are the values of no product of this kind")
         return product
 
-    def further_files(self, product: ReleasedProduct, title: str, promise: str) -> dict[str, bytes]:
-        """Returns what `forms` returns."""
-        return {} if self.forms is None else dict(load(self.forms)(product, title, promise))
 
-    def products_of_log(
-        self, product: ReleasedProduct, log: LogCounts
-    ) -> dict[str, ReleasedProduct]:
-        """Returns what `of_log` returns."""
-        return {} if self.of_log is None else dict(load(self.of_log)(product, log))
-
-    def part_of_page(self, product: ReleasedProduct, params: Mapping[str, Any]) -> PagePart | None:
-        """Returns what `part` returns, or nothing."""
-        return None if self.part is None else cast("PagePart", load(self.part)(product, params))
+def called(place: str | None, *args: Any) -> Any:
+    """Returns what the function at a place returns; None: there is no place, or nothing."""
+    return None if place is None else load(place)(*args)
 
 
 PRODUCTS: Plugins[ProductKind] = Plugins(
@@ -133,5 +123,5 @@ def products_of_log(
     following: dict[str, ReleasedProduct] = {}
     for product in products.values():
         if log is not None:
-            following |= kind_of(product).products_of_log(product, log)
+            following |= called(kind_of(product).of_log, product, log) or {}
     return following

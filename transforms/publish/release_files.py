@@ -22,7 +22,7 @@ from tracecloak.schemas.published.graph import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import merge_rows, traces_of_rows
 from tracecloak.transforms.formats.registry import FORMATS, Format
-from tracecloak.transforms.publish.products import kind_of, parquet_of
+from tracecloak.transforms.publish.products import called, kind_of, parquet_of
 from tracecloak.transforms.publish.release_folder import (
     DFG_NAME,
     PARTS,
@@ -171,7 +171,8 @@ def write_products(
             "json": json.dumps(product.to_json(), indent=1, ensure_ascii=False).encode(),
         }
         title = f"{manifest.release_id}: {name}"
-        forms |= kind_of(product).further_files(product, title, manifest.guarantee.sentence)
+        sentence = manifest.guarantee.sentence
+        forms |= called(kind_of(product).forms, product, title, sentence) or {}
         for ending, data in forms.items():
             written.append(folder.write_bytes(f"{name}.{ending}", data))
     return written

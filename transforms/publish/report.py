@@ -43,7 +43,7 @@ from tracecloak.transforms.publish.figures_data import (
     variants_data,
     variants_of_log,
 )
-from tracecloak.transforms.publish.products import PRODUCTS, kind_of
+from tracecloak.transforms.publish.products import PRODUCTS, called, kind_of
 
 if TYPE_CHECKING:
     from tracecloak.schemas.published.figures import ReleasedFigures, ReleasedProduct
@@ -84,7 +84,7 @@ def report_html(
     """
     in_order = list(products)
     shown, told = _shown_of(in_order, log, manifest)
-    page_parts = (kind_of(one).part_of_page(one, manifest.params) for one in in_order)
+    page_parts = (called(kind_of(one).part, one, manifest.params) for one in in_order)
     parts = [part for part in page_parts if part is not None]
     promise = statement.Promise.of(manifest.guarantee)
     epsilon = manifest.guarantee.epsilon or 0.0

@@ -23,7 +23,7 @@ from tracecloak.schemas.published.figures import (
 )
 from tracecloak.schemas.published.graph import ReleasedDurations, ReleasedGraph, ReleasedTree
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.transforms.publish.products import PRODUCTS, kind_of
+from tracecloak.transforms.publish.products import PRODUCTS, called, kind_of
 
 VARIANTS = ReleasedVariants(
     pa.array(["A", "B", "é"]), np.array([0, 2, 3, 6]), np.array([0, 1, 2, 1, 1, 0], np.int32),
@@ -141,7 +141,7 @@ def test_a_product_comes_back_from_its_json() -> None:
         assert found[0].to_json() == product.to_json()
         assert found[0].to_table().to_pylist() == product.to_table().to_pylist()
         title, promise = "r: x", "It holds."
-        forms = [kind_of(one).further_files(one, title, promise) for one in (product, found[0])]
+        forms = [called(kind_of(one).forms, one, title, promise) for one in (product, found[0])]
         assert forms[0] == forms[1]
 
 

@@ -145,11 +145,9 @@ WRONG = {
     "max_lifetime": [{"max_lifetime_us": 0}, {"max_lifetime_us": 40_000 * DAY_US}],
     "release_delay": [{"release_delay_us": -1}],
     "gap": [{"gap_us": 91 * DAY_US}, {"gap_us": 0}, {"by": "first_event", "gap_us": DAY_US}],
-    "by": [{"by": "last_event"}],
     "end_activity": [
         {"by": "first_event", "end_activities": ("a",)}, {"end_activities": ("a", "a")},
     ],
-    "dataset": [{"dataset": ""}],
 }  # fmt: skip
 
 
