@@ -11,8 +11,20 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tests.support.tiers import at_night
-from tracecloak.pipelines.runners.failures import is_out_of_memory, own_error, reason_of
-from tracecloak.schemas.errors import GuaranteeError, RetryLater, TracecloakError, UsageError
+from tracecloak.pipelines.runners.failures import (
+    STAYS,
+    is_out_of_memory,
+    own_error,
+    reason_of,
+    redact_foreign_errors,
+)
+from tracecloak.schemas.errors import (
+    ForeignError,
+    GuaranteeError,
+    RetryLater,
+    TracecloakError,
+    UsageError,
+)
 
 SECRET = "patient-4711"
 IN_PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
@@ -67,6 +79,9 @@ def test_class_and_stage_of_the_innermost_cause_are_told(how: str, told: str, ru
     error = failed(how, f"--runner={runner}")
     assert reason_of(error) == f"{told} in stage 'Some/Stage'"
     assert own_error(error) is None
+    with pytest.raises(ForeignError) as raised, redact_foreign_errors(STAYS):
+        raise error
+    assert str(raised.value) == f"the pipeline failed with {reason_of(error)}; {STAYS}"
 
 
 @pytest.mark.parametrize(
