@@ -28,11 +28,11 @@ from tracecloak.anonymizers.accounting import composition
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.variants.method import VariantHistogramParams
+from tracecloak.pipelines.configuration import plan as plans
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.plan import resolve
 from tracecloak.pipelines.ledger.database import LedgerUnavailable
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.release import values
 from tracecloak.pipelines.release.opening import given_then
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -177,13 +177,13 @@ def test_what_was_cut_off_before_it_drew_forgets_where_it_was(
 def cheaper() -> Iterator[pytest.MonkeyPatch]:
     """A later build that draws the same and reckons half the delta."""
     with pytest.MonkeyPatch.context() as patch:
-        total = values.total
+        total = plans.total
 
         def tighter(spends: Sequence[Spend]) -> tuple[Fraction, Fraction]:
             epsilon, delta = total(spends)
             return epsilon, delta / 2
 
-        patch.setattr(values, "total", tighter)
+        patch.setattr(plans, "total", tighter)
         yield patch
 
 
@@ -191,7 +191,7 @@ def test_what_was_drawn_is_not_paid_again_at_another_price(
     folder: Folder, cheaper: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(values, "total", composition.total)
+        patch.setattr(plans, "total", composition.total)
         folder.cut_off()
     assert folder.run() == 0
     assert [(e.action, e.delta) for e in ledger_entries(folder.keys)] == [
