@@ -253,7 +253,7 @@ class ReleaseRegistry:
             return ReleaseTaken(
                 f"{where} was committed, and {self.folder.final} is gone: mount its disk or "
                 "restore the files, and run again; or note the loss with `tracecloak ledger "
-                f"withdraw --output {output} --release_id {release_id} --by NAME --reason TEXT`; "
+                "withdraw`; "
                 "or choose another release_id, which is another spend"
             )
         return None

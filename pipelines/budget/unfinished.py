@@ -83,7 +83,7 @@ def forfeit(
     if "@" in release_id:
         raise UsageError(
             f"{release_id!r} is an epoch of a stream, which is paid as a whole when it begins: run "
-            f"the stream again, or use `tracecloak ledger withdraw --release_id {release_id}`"
+            "the stream again, or use `tracecloak ledger withdraw`"
         )
     place = absolute(output)
     receipt = store.receipt(place, release_id)

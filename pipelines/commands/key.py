@@ -58,7 +58,7 @@ def _rewrap(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.opening import store_at
     from tracecloak.transforms.keys.sources import check_reference
 
-    check_reference(flags["to"], "--to")
+    check_reference(flags["to"], "to")
     store = store_at(flags.get("key_store"), key_encryption_key=flags["to"])
     n_wrapped = store.rewrap(flags["from"], flags["to"])
     sentence = (

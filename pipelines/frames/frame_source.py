@@ -69,7 +69,7 @@ class AnyFrame:
             raise OtherFormat(
                 f"a log in memory must be a frame of pandas, polars, Arrow or DuckDB, or a log of "
                 f"pm4py, got {type(given).__module__}.{type(given).__qualname__}; name files with "
-                "`tracecloak release --log`"
+                "`tracecloak release`"
             ) from None
         except nw.exceptions.DuplicateError:
             raise InputSchemaError(

@@ -148,8 +148,8 @@ class KeptSecrets:
                 other = KeyEncryptionKey.at(before) if other is None and before else other
                 if other is None or other.fingerprint != wrapping:
                     raise UsageError(
-                        f"the key at {path} is encrypted by neither the key of --from nor that of "
-                        "--to; name the key that encrypted it with --from"
+                        f"the key at {path} is encrypted by neither the key of from nor that of "
+                        "to; give as from the key that encrypted it"
                     )
                 secret = other.unwrap(text, f"file:{path}")
             if wrapping != fingerprint:

@@ -135,7 +135,7 @@ class StoreFolder:
         except OSError as error:
             raise KeyStoreError(
                 f"key store {self.path} cannot be used: {error.strerror or type(error).__name__}; "
-                "mend its disk or its permissions and run again"
+                "check its disk and its permissions, and run again"
             ) from error
 
     def touch(self, name: str) -> Path:
@@ -275,8 +275,8 @@ class KeyStore(StoreFolder):
             RetryLater: A release is at work, or the source of a key does not answer now.
             KeyStoreError: The store cannot be used.
         """
-        check_reference(before, "--from")
-        secrets = KeptSecrets(self.path, after, "--to")
+        check_reference(before, "from")
+        secrets = KeptSecrets(self.path, after, "to")
         if not self.path.is_dir():
             raise UsageError(f"there is no key store in {self.path}; correct key_store")
         with self._nobody_at_work(), self.in_use():

@@ -173,8 +173,7 @@ class Receipt:
             f"release_id {self.release_id!r} in {self.output} drew noise before it was cut off, "
             f"and {reason} since. The same noise on other counts would reveal their difference, so "
             f"{remedy}, or give the release up, which leaves it spent, with `tracecloak "
-            f"ledger forfeit --output {self.output} --release_id {self.release_id} --by NAME "
-            "--reason TEXT`"
+            "ledger forfeit`"
         )
 
 

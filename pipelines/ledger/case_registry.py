@@ -322,7 +322,7 @@ class CaseRegistry:
         except Exception as error:  # each file system has its own
             raise CaseRegistryError(
                 f"the book of counted units in {self._folder} cannot be written: {_reason(error)}; "
-                "mend its disk or its permissions and run again"
+                "check its disk and its permissions, and run again"
             ) from error
         return sha256
 

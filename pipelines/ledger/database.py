@@ -132,7 +132,7 @@ _SQLITE_REMEDIES = {
     5: _LOCKED,
     6: _LOCKED,
     8: "cannot be written; give this user write permission on the file and on its folder",
-    10: "cannot be read or written by its disk; free or mend the disk",
+    10: "cannot be read or written by its disk; free or repair the disk",
     11: "is damaged; restore the file from a backup",
     13: "has no space left on its disk; free some",
     14: "cannot be opened; make its folder, let this user write there, or correct the URL",

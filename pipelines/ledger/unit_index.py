@@ -166,7 +166,7 @@ def asked_of_index(store: KeyStore, name: str, ask: Callable[[UnitIndex], _Answe
                 if not (may_rebuild and _is_damage(error)):
                     raise KeyStoreError(
                         f"the key store's index of the book, {store.path / name}, cannot be used: "
-                        f"{error}; mend its disk or its permissions and run again"
+                        f"{error}; check its disk and its permissions, and run again"
                     ) from error
             may_rebuild = False
             store.remove(name, f"{name}-journal")

@@ -253,8 +253,7 @@ def giving_up(plan: ReleasePlan, folder: ReleaseFolder, receipt: Receipt) -> str
     costs = "no finite epsilon" if price.epsilon is None else f"epsilon {float(price.epsilon):g}"
     return (
         f"To give it up costs what it reserved, {costs}, once more for another release: "
-        f"`tracecloak ledger forfeit --output {receipt.output} --release_id {receipt.release_id} "
-        "--by NAME --reason TEXT`"
+        "use `tracecloak ledger forfeit`"
     )
 
 

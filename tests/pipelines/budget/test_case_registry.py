@@ -518,7 +518,7 @@ def test_an_index_that_is_damaged_again_and_again_is_an_error(tmp_path: Path) ->
         damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT if len(tries) < 5 else 0
         raise damaged
 
-    with pytest.raises(KeyStoreError, match="cannot be used: malformed; mend its disk"):
+    with pytest.raises(KeyStoreError, match="cannot be used: malformed; check its disk"):
         unit_index.asked_of_index(KeyStore(tmp_path), unit_index.index_name("out"), ask)
     assert len(tries) == 2
 
@@ -580,7 +580,7 @@ def test_a_disk_that_fails_is_no_reason_to_begin_anew(
         raise error
 
     monkeypatch.setattr(unit_index.UnitIndex, "take_in", full)
-    with pytest.raises(KeyStoreError, match=r"index of the book.*units.*is full; mend"):
+    with pytest.raises(KeyStoreError, match=r"index of the book.*units.*is full; check"):
         kept.count(5, ["d"])
     monkeypatch.undo()
     assert kept.index.read_bytes() == before and still_knows(kept)

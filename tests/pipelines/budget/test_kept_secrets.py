@@ -195,7 +195,7 @@ def test_a_program_that_makes_keys_up_is_refused_before_it_wraps_anything(
     assert hospital.made("r", f"command:{service}") == 2
     assert hospital.wrapped_by() == {"none"}
     assert hospital.rewrap(hospital.first, f"command:{service}") == 2
-    assert "--to 'command:" in told(capsys)
+    assert "to 'command:" in told(capsys)
     assert hospital.wrapped_by() == {"none"}
 
 

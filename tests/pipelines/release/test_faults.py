@@ -271,7 +271,7 @@ FAULTS = {
         raising("Ledger.reserve", SILENT, after=True), 6, "does not answer", RESERVED, 1
     ),
     **{f"private file {n}": Fault(
-        full_private_file(n), 6, "cannot be used: No space left on device; mend its disk",
+        full_private_file(n), 6, "cannot be used: No space left on device; check its disk",
         None, None,
     ) for n in PRIVATE},
 }  # fmt: skip
