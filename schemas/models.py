@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
@@ -418,53 +419,43 @@ def _trimmed(
     )
 
 
-@dataclass
-class _Builder:
-    """Puts a tree's transitions together, with places named by numbers."""
+def net_of_tree(tree: ProcessTree) -> PetriNet:
+    """Returns the net that allows what a process tree allows; places are named by numbers."""
+    transitions: list[Transition] = []
+    names = map(str, itertools.count(1))
 
-    transitions: list[Transition] = field(default_factory=list)
-    n_places: int = 0
+    def add(label: str | None, takes: list[str], gives: list[str]) -> None:
+        transitions.append(Transition(label, dict.fromkeys(takes, 1), dict.fromkeys(gives, 1)))
 
-    def place(self) -> str:
-        self.n_places += 1
-        return str(self.n_places)
-
-    def add(self, label: str | None, takes: list[str], gives: list[str]) -> None:
-        self.transitions.append(Transition(label, dict.fromkeys(takes, 1), dict.fromkeys(gives, 1)))
-
-    def build(self, tree: ProcessTree, first: str, last: str) -> None:
+    def build(tree: ProcessTree, first: str, last: str) -> None:
         """Adds what takes a token from the first place to the last."""
         if tree.operator is None:
-            self.add(tree.label, [first], [last])
+            add(tree.label, [first], [last])
         elif tree.operator == "sequence":
             for child in tree.children[:-1]:
-                following = self.place()
-                self.build(child, first, following)
+                following = next(names)
+                build(child, first, following)
                 first = following
-            self.build(tree.children[-1], first, last)
+            build(tree.children[-1], first, last)
         elif tree.operator == "exclusive":
             for child in tree.children:
-                self.build(child, first, last)
+                build(child, first, last)
         elif tree.operator == "parallel":
-            begins = [self.place() for _ in tree.children]
-            ends = [self.place() for _ in tree.children]
-            self.add(None, [first], begins)
+            begins = [next(names) for _ in tree.children]
+            ends = [next(names) for _ in tree.children]
+            add(None, [first], begins)
             for child, begin, end in zip(tree.children, begins, ends, strict=True):
-                self.build(child, begin, end)
-            self.add(None, ends, [last])
+                build(child, begin, end)
+            add(None, ends, [last])
         else:
             # Places of its own: what leads back must not lead into a loop around this one.
-            begin, end = self.place(), self.place()
+            begin, end = next(names), next(names)
             body, back = tree.children
-            self.add(None, [first], [begin])
-            self.build(body, begin, end)
-            self.build(back, end, begin)
-            self.add(None, [end], [last])
+            add(None, [first], [begin])
+            build(body, begin, end)
+            build(back, end, begin)
+            add(None, [end], [last])
 
-
-def net_of_tree(tree: ProcessTree) -> PetriNet:
-    """Returns the net that allows what a process tree allows."""
-    builder = _Builder()
-    first, last = builder.place(), builder.place()
-    builder.build(tree, first, last)
-    return PetriNet(tuple(builder.transitions), {first: 1}, {last: 1})
+    start, stop = next(names), next(names)
+    build(tree, start, stop)
+    return PetriNet(tuple(transitions), {start: 1}, {stop: 1})

@@ -73,6 +73,11 @@ class ReleasedProduct(Protocol):
         """
         return {}
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and self.to_json() == other.to_json()
+
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # holds arrays
+
 
 # --- Released figures: totals, times, and limits of what a graph does not show, with their kinds. -
 # What a released number is: measured, derived or modelled, and how sure: good, rough or noise.

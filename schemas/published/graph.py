@@ -106,7 +106,7 @@ def named(names: pa.StringArray, occurrences: np.ndarray) -> tuple[int, float | 
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedGraph:
+class ReleasedGraph(figures.ReleasedProduct):
     """The edges of a released directly-follows graph, sorted by (source, target).
 
     Attributes:
@@ -248,11 +248,6 @@ class ReleasedGraph:
             ("activities",): float(len(self.names)),
         }
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ReleasedGraph) and self.to_json() == other.to_json()
-
-    __hash__ = None  # type: ignore[assignment]  # holds arrays
-
 
 # --- The groups of a release's activities, and the graph in which each group is one node. ---------
 
@@ -386,7 +381,7 @@ class ReleasedDurations(figures.ReleasedRows):
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedTree:
+class ReleasedTree(figures.ReleasedProduct):
     """A released process tree.
 
     Attributes:
@@ -493,8 +488,3 @@ class ReleasedTree:
         of_fitness: dict[figures.Key, float]
         of_fitness = {} if self.fitness is None else {("fitness",): self.fitness}
         return {("activities",): float(n_activities), ("total",): float(n_nodes), **of_fitness}
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ReleasedTree) and self.to_json() == other.to_json()
-
-    __hash__ = None  # type: ignore[assignment]  # holds an array

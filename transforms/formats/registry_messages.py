@@ -271,10 +271,8 @@ class _Readers:
             return None
 
 
-@functools.cache
-def _readers(kind: Kind, registry: SchemaRegistry) -> _Readers:
-    """The readers of this process."""
-    return _Readers(kind, registry)
+_readers = functools.cache(_Readers)
+"""The readers of this process, by kind and registry."""
 
 
 class _RegistryClient:

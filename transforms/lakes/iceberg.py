@@ -137,9 +137,7 @@ def _files(table: Table, place: str, version: int) -> Iterator[SourceFile]:
     try:
         tasks = list(scan.plan_files())
     except (ValueError, NotImplementedError):
-        raise InputSchemaError(
-            f"the table iceberg:{place} has unsupported lists, as equality deletes; {_REMEDY}"
-        ) from None
+        raise _unsupported(place, "unsupported lists, as equality deletes") from None
     for task in tasks:
         _check_file(task.file, place)
     columns = tuple(_columns(table, schema, place))
@@ -154,6 +152,10 @@ def _files(table: Table, place: str, version: int) -> Iterator[SourceFile]:
         )
 
 
+def _unsupported(place: str, what: str) -> InputSchemaError:
+    return InputSchemaError(f"the table iceberg:{place} has {what}; {_REMEDY}")
+
+
 def _check_file(file: DataFile, place: str) -> None:
     """Makes sure that a file is Parquet in clear.
 
@@ -163,9 +165,7 @@ def _check_file(file: DataFile, place: str) -> None:
     kind = file.file_format.value.upper()
     if kind != "PARQUET" or file.key_metadata is not None:
         what = f"files of {kind}" if kind != "PARQUET" else "encrypted files"
-        raise InputSchemaError(
-            f"the table iceberg:{place} has {what}, not Parquet in clear; {_REMEDY}"
-        )
+        raise _unsupported(place, f"{what}, not Parquet in clear")
 
 
 def _columns(table: Table, schema: Schema, place: str) -> Iterator[SeenColumn]:
@@ -174,10 +174,8 @@ def _columns(table: Table, schema: Schema, place: str) -> Iterator[SeenColumn]:
     types = schema_to_pyarrow(schema, include_field_ids=False)
     for field in schema.fields:
         if field.initial_default is not None:
-            raise InputSchemaError(
-                f"the table iceberg:{place} has a default of column {field.name!r} for old files, "
-                f"which is not supported; {_REMEDY}"
-            )
+            what = f"a default of column {field.name!r} for old files, which is not supported"
+            raise _unsupported(place, what)
         kind = types.field(field.name).type
         yield SeenColumn(field.name, kind, names.get(field.field_id, ()), field.field_id)
 
@@ -217,9 +215,7 @@ def _deleted(table: Table, task: FileScanTask, place: str) -> bytes:
     try:
         lists = [_places(table, file, task.file.file_path) for file in task.delete_files]
     except ValueError:
-        raise InputSchemaError(
-            f"the table iceberg:{place} has an unsupported list of deleted rows; {_REMEDY}"
-        ) from None
+        raise _unsupported(place, "an unsupported list of deleted rows") from None
     places = np.concatenate(lists)
     is_deleted = np.zeros(int(places.max(initial=-1)) + 1, bool)
     is_deleted[places] = True

@@ -220,7 +220,7 @@ def came_out_in_words(held: Yield | None, params: Mapping[str, Any]) -> dict[str
 
 def sentences(template: str, **context: Any) -> dict[str, str]:
     """Returns the texts of a template whose lines are `name: text`, by their names."""
-    lines = _WORDS.get_template(template).render(context).split("\n")
+    lines = filter(None, _WORDS.get_template(template).render(context).split("\n"))
     return {name: text.strip() for name, _, text in (line.partition(":") for line in lines)}
 
 
