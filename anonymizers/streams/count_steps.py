@@ -302,19 +302,9 @@ class CountSteps:
         """Returns what the release of a step says beside its counts."""
         params = self.params
         first = {1: step, None: 0}.get(params.length, max(step + 1 - (params.length or 0), 0))
-        epsilon, delta = params.horizon_budget
-        return {
-            "release_id": name.release_id,
-            "epoch": name.epoch,
-            "product": self.name,
-            "view": params.view,
-            "step": step,
-            "start_us": name.start_us + first * name.period_us,
-            "end_us": name.start_us + (step + 1) * name.period_us,
-            "n_steps_left": params.horizon - step - 1,
-            "epsilon": decimal_text(epsilon),
-            "delta": decimal_text(delta),
-        }
+        epsilon, delta = map(decimal_text, params.horizon_budget)
+        facts = name.facts(step, params.horizon, (epsilon, delta), first)
+        return {"product": self.name, "view": params.view, **facts}
 
 
 def spent(params: StreamParams) -> str:

@@ -98,18 +98,8 @@ class LogSteps:
             f"{name.both}/{step}",
             noise_digest(name.noise_digest, PrivateLog.version, self.inner_versions),
         )
-        epsilon, delta = self._params.spent_texts
-        released = StepLog(
-            release_id=name.release_id,
-            epoch=name.epoch,
-            step=step,
-            start_us=name.start_us + step * name.period_us,
-            end_us=name.start_us + (step + 1) * name.period_us,
-            n_steps_left=self.horizon - step - 1,
-            epsilon=epsilon,
-            delta=delta,
-            traces=TraceBatch.concat(anonymised.traces),
-        )
+        facts = name.facts(step, self.horizon, self._params.spent_texts)
+        released = StepLog(traces=TraceBatch.concat(anonymised.traces), **facts)
         return released, None
 
     def spends(self) -> tuple[Spend, ...]:

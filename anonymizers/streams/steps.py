@@ -170,6 +170,28 @@ class StreamName:
             "another spend"
         )
 
+    def facts(
+        self, step: int, horizon: int, spent: tuple[str, str], first: int | None = None
+    ) -> dict[str, Any]:
+        """Returns what the release of a step says beside its numbers: whose, of when, how dear.
+
+        Args:
+            step: Its number.
+            horizon: Number of steps.
+            spent: Epsilon and delta of all of them, as decimals.
+            first: The first step that it sums up; None: it is of one step.
+        """
+        first = step if first is None else first
+        return {
+            "release_id": self.release_id,
+            "epoch": self.epoch,
+            "step": step,
+            "start_us": self.start_us + first * self.period_us,
+            "end_us": self.start_us + (step + 1) * self.period_us,
+            "n_steps_left": horizon - step - 1,
+            **dict(zip(("epsilon", "delta"), spent, strict=True)),
+        }
+
     def randomness(self, key: ReleaseKey) -> Randomness:
         """Returns the randomness of the step at hand."""
         return Randomness(key, self.both, self.counts_digest, self.noise_digest)
