@@ -157,6 +157,16 @@ def require_writable(name: str, folder: str) -> None:
     raise UsageError(f"{name} {folder!r} cannot be written: {reason}; name another")
 
 
+def require_folder_of(name: str, path: str) -> None:
+    """Makes sure that a file of this machine can be made where it is named: its folder is there.
+
+    Raises:
+        UsageError: It is not; names the key.
+    """
+    if not Path(path).absolute().parent.is_dir():
+        raise UsageError(f"{name}: the folder of {path!r} is not there; make it first")
+
+
 def open_raw(path: str) -> BinaryIO:
     """Opens a file for reading, as it is."""
     if is_on_this_machine(path):
@@ -281,13 +291,14 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def write_private(path: Path, data: bytes, replaces: bool = True) -> None:
+def write_private(path: Path, data: bytes, replaces: bool = True, mode: int = 0o600) -> None:
     """Writes a file of this machine that only its owner reads: it appears whole, or not at all.
 
     Args:
         path: Where; folders that are not there are made, for the owner only.
         data: All of it.
         replaces: Whether what is there gives way; else it stays, whoever wrote it.
+        mode: Its rights, for a file that others read, too.
     """
     make_private_folder(path.parent)
     descriptor, fresh = tempfile.mkstemp(dir=path.parent)  # mode 0600
@@ -296,6 +307,7 @@ def write_private(path: Path, data: bytes, replaces: bool = True) -> None:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
+        os.chmod(fresh, mode)
         if replaces:
             os.replace(fresh, path)
         else:

@@ -33,6 +33,7 @@ from typing import IO, Any, Literal
 
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import TOOL_VERSION, Guarantee
+from tracecloak.transforms.files import require_folder_of
 
 Kind = Literal["START", "RUNNING", "COMPLETE", "ABORT", "FAIL"]
 
@@ -217,8 +218,7 @@ def check_lineage(to: str) -> None:
         raise UsageError(
             f"lineage: {to!r} must be a file of this machine or an address of http:// or https://"
         )
-    if not Path(to).absolute().parent.is_dir():
-        raise UsageError(f"lineage: the folder of {to!r} is not there; make it first")
+    require_folder_of("lineage", to)
 
 
 def _is_address(to: str) -> bool:

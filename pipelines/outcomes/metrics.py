@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -16,6 +14,7 @@ import pyarrow as pa
 from tracecloak.pipelines.verification.log_forms import LogForm, forms_of
 from tracecloak.pipelines.verification.verify import verify
 from tracecloak.schemas.errors import GuaranteeError, UsageError
+from tracecloak.transforms.files import require_folder_of, write_private
 from tracecloak.transforms.lakes.tables import AppendedRelease, address_of
 
 if TYPE_CHECKING:
@@ -190,8 +189,7 @@ def check_metrics(path: str) -> None:
         raise UsageError(
             f"metrics: {path!r} must end in {_ENDING}, as the collector reads no other files"
         )
-    if not Path(path).absolute().parent.is_dir():
-        raise UsageError(f"metrics: the folder of {path!r} is not there; make it first")
+    require_folder_of("metrics", path)
 
 
 def note_metrics(path: str, readings: Readings, audience: Audience = "public") -> None:
@@ -216,7 +214,7 @@ def note_metrics(path: str, readings: Readings, audience: Audience = "public") -
         values = {_SUCCESS: succeeded_s, **readings.values}
         text = metrics_text(replace(readings, values=values), audience)
         # The exporter is another user.
-        write_in_place(Path(path), text, 0o644 if audience == "public" else 0o600)
+        write_private(Path(path).absolute(), text, mode=0o644 if audience == "public" else 0o600)
     except (OSError, ValueError) as error:
         _LOG.warning("metrics: %s could not be written (%s)", path, type(error).__name__)
 
@@ -229,24 +227,6 @@ def metrics_text(readings: Readings, audience: Audience = "public") -> bytes:
     from prometheus_client import generate_latest
 
     return generate_latest(registry_of(lambda: readings, audience))
-
-
-def write_in_place(path: Path, data: bytes, mode: int) -> None:
-    """Writes a file in place of the one before, so that every reader sees one of them, whole.
-
-    Raises:
-        OSError: It cannot be written; the one before is as it was.
-    """
-    # It is written beside the old one first, under a name that the collector passes over.
-    descriptor, beside = tempfile.mkstemp(dir=path.absolute().parent, prefix=".", suffix=".part")
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(data)
-        os.chmod(beside, mode)
-        os.replace(beside, path)
-    except BaseException:
-        os.unlink(beside)
-        raise
 
 
 def _before(path: Path) -> tuple[set[str], float | None]:

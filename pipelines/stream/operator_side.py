@@ -38,14 +38,13 @@ from tracecloak.pipelines.outcomes.metrics import (
     check_metrics,
     note_metrics,
     registry_of,
-    write_in_place,
 )
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch
 from tracecloak.pipelines.stream.stuck import background_task, stop_if_stuck
-from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.transforms.files import absolute
+from tracecloak.schemas.errors import TracecloakError
+from tracecloak.transforms.files import absolute, require_folder_of, write_private
 from tracecloak.transforms.stream.stream_status import StreamStatus
 
 # --- Health: whether a stream is alive and ready, and its metrics, of one moment. -----------------
@@ -334,14 +333,14 @@ def check_operators_files(config: StreamConfig) -> None:
     """
     if config.metrics is not None:
         check_metrics(config.metrics)
-    if config.health_file is not None and not Path(config.health_file).absolute().parent.is_dir():
-        raise UsageError(f"health_file: the folder of {config.health_file!r} is not there; make it")
+    if config.health_file is not None:
+        require_folder_of("health_file", config.health_file)
 
 
 def _write_health(health: Health, path: str) -> None:
     text = json.dumps(health.told()) + "\n"
     try:
-        write_in_place(Path(path), text.encode(), 0o644)
+        write_private(Path(path).absolute(), text.encode(), mode=0o644)
         health.file_away = None
     except OSError as error:
         health.file_away = f"health_file cannot be written: {error.strerror}"

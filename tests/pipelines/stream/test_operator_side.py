@@ -348,10 +348,10 @@ def test_the_launching_process_of_a_job_tells_its_steps(tmp_path: Path) -> None:
 def test_a_disk_that_is_full_is_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tracecloak.pipelines.stream import operator_side as module
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module, "write_in_place", full)
+    monkeypatch.setattr(module, "write_private", full)
     health = health_of(stream_config(tmp_path, health_file=str(tmp_path / "health.json")))
     module._write_health(health, str(health.config.health_file))
     assert health.told()["reasons"] == ["health_file cannot be written: No space left on device"]
