@@ -5,12 +5,16 @@ from __future__ import annotations
 import random
 
 import apache_beam as beam
+import pyarrow as pa
 import pytest
 from apache_beam.coders.coders import TupleCoder
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.support.logs import trace_batch
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.transforms.arrow_coder import RecordBatchCoder
 from tracecloak.transforms.batch import traces as chunks
 from tracecloak.transforms.batch.traces import CHUNK, cut, whole
 
@@ -41,6 +45,24 @@ def test_a_chunk_that_was_lost_is_an_error_and_no_smaller_count() -> None:
     given = list(cut(statistics(5)))
     with pytest.raises(ValueError, match="1 values lack chunks"):
         list(whole(given[1:]))
+
+
+INT64 = st.one_of(st.integers(-5, 300), st.integers(-(1 << 63), (1 << 63) - 1))
+
+
+@given(st.lists(INT64, max_size=80), st.sampled_from([1, 1_000_000]), st.integers(1, 70_000))
+def test_a_batch_of_events_arrives_as_it_was(numbers: list[int], unit: int, size: int) -> None:
+    """Whatever its numbers, in as few bytes as they need."""
+    values = [n // unit * unit if n >= 0 else -(-n // unit * unit) for n in numbers]
+    names = pa.array([str(n) for n in range(size)])
+    codes = pa.array([None if n == 7 else n % size for n in numbers], pa.int32())
+    fields = [pa.field("a", pa.int64(), False, {"b": "c"}), pa.field("n", pa.int64())]
+    fields.append(pa.field("d", pa.dictionary(pa.int32(), pa.string())))
+    columns = [pa.array(values, pa.int64()), pa.array([None, *values][: len(values)], pa.int64())]
+    columns.append(pa.DictionaryArray.from_arrays(codes, names))
+    batch = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields, {"e": "f"}))[1:]
+    found = RecordBatchCoder().decode(RecordBatchCoder().encode(batch))
+    assert found.schema.equals(batch.schema, check_metadata=True) and found.equals(batch)
 
 
 def test_the_type_of_a_chunk_has_the_same_coder_everywhere() -> None:
