@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,9 @@ from tracecloak.pipelines.budget.registry import ReleaseRegistry, ReleaseState
 from tracecloak.pipelines.configuration.plan import ReleasePlan, source_of
 from tracecloak.pipelines.keys.receipts import Origin, Receipt, snapshot_of
 from tracecloak.pipelines.ledger.entries import Reservation
-from tracecloak.pipelines.release.values import Run, extensions_of, reservation_of
+from tracecloak.pipelines.release.values import Run, extensions_of, require_usable, reservation_of
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.transforms.files import absolute, require_file_system
+from tracecloak.transforms.files import absolute, is_on_this_machine, require_file_system
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.keys.key_store import KeyStore
     from tracecloak.pipelines.keys.receipts import InputFile
     from tracecloak.pipelines.runners.driver import Driver
+    from tracecloak.transforms.keys.signing import SigningReference
+    from tracecloak.transforms.keys.wrapping import KeyReference
 
 
 # --- A run is opened: what it needs is there, and its input is looked at; nothing is paid yet. ----
@@ -84,13 +87,59 @@ def open_run(
             plan, driver, source, files, fingerprint, unchanged,
             books, operator_folder, dead_letter, concerns,
         )  # fmt: skip
+        if keys.expected_cases is not None:
+            require_usable(run)
         for concern in concerns:
             concern.open(run)
-        return run
+        sketch_key = sketch_key_of(plan, driver, store) if keys.cases_kept_days else None
+        signer = None if keys.sign is None else signer_of(plan, driver)
+        return replace(run, sketch_key=sketch_key, signer=signer)
     except BaseException:
         for concern in concerns:
             concern.dropped()
         raise
+
+
+def sketch_key_of(plan: ReleasePlan, driver: Driver, store: KeyStore) -> KeyReference | None:
+    """Returns the key of the deployment, under which sketches of cases are made; None: none is.
+
+    Raises:
+        UsageError: There is no key where one is named.
+    """
+    from tracecloak.transforms.keys.wrapping import KeyReference
+
+    named = plan.keys.deployment_key or os.environ.get("TRACECLOAK_DEPLOYMENT_KEY")
+    if named is not None:
+        return KeyReference(named, KeyReference(named).resolve().fingerprint)
+    if driver.is_local:
+        return store.deployment_key()
+    _LOG.warning(
+        "the ledger does not note which cases are read, as workers elsewhere have no key for that: "
+        "name one with deployment_key, or say so with cases_kept_days 0"
+    )
+    return None
+
+
+def signer_of(plan: ReleasePlan, driver: Driver) -> SigningReference:
+    """Returns where the key is that signs a release, once it is sure that it is there.
+
+    Raises:
+        UsageError: It is not, or is of another kind, or lies on this machine only while the
+            release is committed by a worker elsewhere.
+        RetryLater: Its source does not answer now.
+    """
+    from tracecloak.transforms.keys.signing import SigningReference
+
+    signer = SigningReference.given(str(plan.keys.sign))
+    scheme, _, path = signer.text.partition(":")
+    if not driver.is_local and scheme == "file" and is_on_this_machine(path):
+        raise UsageError(
+            f"sign names a file of this machine, and with runner {plan.keys.runner} a worker "
+            "elsewhere commits the release and signs it: name a key that it can ask for, as "
+            "command:WORDS or env:NAME, or a file on a file system that it can read"
+        )
+    signer.key()
+    return signer
 
 
 def books_of(plan: ReleasePlan) -> ReleaseRegistry:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import json
 import logging
 import uuid
@@ -29,6 +30,7 @@ from tracecloak.pipelines.release.opening import (
 from tracecloak.pipelines.release.values import (
     Outcome,
     Run,
+    Signature,
     manifest_of,
     require_confirmation,
     reservation_of,
@@ -44,7 +46,7 @@ from tracecloak.schemas.errors import (
 )
 from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.schemas.published.manifest import Yield
-from tracecloak.transforms.batch.job import Job, KeptDraws, ReleaseSpec, Target
+from tracecloak.transforms.batch.job import Job, KeptDraws, ReleaseSpec, SketchFile, Target
 from tracecloak.transforms.files import exists, join, open_raw, require_writable, write_anew
 from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.publish.release_folder import DFG_NAME, STATEMENT_NAME, log_name
@@ -132,9 +134,9 @@ def reserve_budget(run: Run, found: ReleaseState) -> Run:
     require_writable("output", run.books.folder.output)
     if plan.keys.dead_letter is not None:
         require_writable("dead_letter", plan.keys.dead_letter)
-    run.books.folder.prepare()
     if plan.guarantee.kind == "syntactic":
         warn_of_overlaps(requested("of any key"), books.ledger)
+    run.books.folder.prepare()
     digests = run.input_fingerprint, plan.digest
     key, begun = books.reserve(digests, origin_of(run), requested)
     return replace(run, key=key, receipt=begun)
@@ -167,7 +169,11 @@ def job_of(run: Run) -> Job:
         run.dead_letter.folder,
     )
     driver.check_workplace(folder.workplace)
-    decisions = books.decisions(key.fingerprint)
+    decisions, sketch = books.decisions(key.fingerprint), None
+    if run.sketch_key is not None:
+        until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(plan.keys.cases_kept_days)
+        path = books.sketch_path(key.fingerprint)
+        sketch = SketchFile(path, run.sketch_key, until.date().isoformat())
     spec = ReleaseSpec(
         plan.method.name,
         plan.params,
@@ -175,7 +181,9 @@ def job_of(run: Run) -> Job:
         key,
         plan.noise_digest,
         KeptDraws(decisions, key, gate if driver.is_local else None),
+        sketch,
         check_open=gate.check_open if driver.is_local else folder.check_at_work,
+        signer=run.signer,
         operator_folder=run.dead_letter.folder,
     )
     target = Target(
@@ -320,13 +328,26 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
             tuple(output["path"] for output in manifest.get("outputs", ())),
             tally,
             balance,
-            "there" if was_released_before and run.books.folder.read_signature() else "none",
+            _signature_of(run) if was_released_before else "there" if run.signer else "none",
             warnings=() if was_released_before else warnings,
             formulas=formulas,
         )
         for concern in run.concerns:
             outcome = concern.tell(run, outcome)
         return outcome
+
+
+def _signature_of(run: Run) -> Signature:
+    """Returns whether a release that was there before is signed, and by which key.
+
+    Raises:
+        UsageError: The key that is named is not there any more.
+        RetryLater: Its source does not answer now.
+    """
+    signed = run.books.folder.read_signature()
+    if signed is None:
+        return "none"
+    return "there" if run.signer is None or run.signer.signed(*signed) else "by another key"
 
 
 def _write_statement(run: Run, path: str, warnings: tuple[str, ...]) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tracecloak.schemas.events.tally import ReadTally
     from tracecloak.schemas.published.manifest import Yield
     from tracecloak.transforms.batch.job import DeadLetter, Job
+    from tracecloak.transforms.keys.signing import SigningReference
     from tracecloak.transforms.keys.wrapping import KeyReference
     from tracecloak.transforms.sources import EventSource
 
@@ -55,6 +56,9 @@ class Run:
         operator_folder: Where what only the operator may read of the release lies.
         dead_letter: Where malformed records are listed.
         concerns: What else there is to do at each step.
+        sketch_key: Under which the sketch of its cases is made, by which the ledger recognises a
+            copy of a log; None: none is made.
+        signer: Where the key is that signs the release; None: nobody signs.
         key: Where the release's key is, once it is paid.
         receipt: Of what it was begun, once it is paid.
     """
@@ -69,6 +73,8 @@ class Run:
     operator_folder: str
     dead_letter: DeadLetter
     concerns: tuple[Extension, ...] = ()
+    sketch_key: KeyReference | None = None
+    signer: SigningReference | None = None
     key: KeyReference | None = None
     receipt: Receipt | None = None
 
@@ -162,7 +168,7 @@ class Extension:
         return outcome
 
 
-# --- What some releases need beside their numbers: windows, sketches, signatures, to be of use. ---
+# --- What some releases need beside their numbers: windows, queries, tables, to be of use. --------
 # A concern is one class in one file and one line of `CONCERNS`. The steps of a release (`run`)
 # call it where it may have something to do, and know nothing else of it: a release that does not
 # ask for it loads none of its code. What a concern writes before the run, in the workplace of the
@@ -172,12 +178,9 @@ class Extension:
 # By name: where its class is, and the value of the plan that asks for it unless it is empty.
 _PACKAGE = "tracecloak.pipelines.release"
 CONCERNS: dict[str, tuple[str, Callable[[ReleasePlan], object]]] = {
-    "usable": (f"{_PACKAGE}.values:UsabilityExtension", lambda plan: plan.keys.expected_cases),
     "query": (f"{_PACKAGE}.querying:QueryExtension", lambda plan: plan.keys.query),
     "table": (f"{_PACKAGE}.querying:TableExtension", lambda plan: plan.tables),
     "window": (f"{_PACKAGE}.window:WindowExtension", lambda plan: plan.window),
-    "sketch": (f"{_PACKAGE}.extensions:SketchExtension", lambda plan: plan.keys.cases_kept_days),
-    "signature": (f"{_PACKAGE}.extensions:SignatureExtension", lambda plan: plan.keys.sign),
 }
 
 
@@ -255,31 +258,24 @@ _LOG = logging.getLogger("tracecloak")
 STARTING_STATES = ("new", "reserved", "given up", "key lost")
 
 
-class UsabilityExtension(Extension):
-    """Has a release that nobody could use made only if that was asked for.
+def require_usable(run: Run) -> None:
+    """Makes sure that somebody can use the release, or that it is made all the same on purpose.
 
-    What is drawn already is finished, whatever is expected now: it is paid.
+    By the expected cases, the declared activities and epsilon. What is drawn already is finished,
+    whatever is expected now: it is paid.
+
+    Raises:
+        UnusableRelease: Nobody could use it, and `even_if_unusable` is not set.
     """
-
-    def open(self, run: Run) -> None:
-        """Compares the expected cases, the declared activities and epsilon.
-
-        Raises:
-            UnusableRelease: Nobody could use it, and `even_if_unusable` is not set.
-        """
-        if run.books.look().state not in STARTING_STATES:
-            return
-        verdict = unusable(run.plan)
-        if verdict is None:
-            return
-        sentence = unusable_sentence(verdict)
-        if run.plan.keys.even_if_unusable:
-            _LOG.warning("%s It is released all the same, as even_if_unusable is set", sentence)
-            return
+    if run.books.look().state not in STARTING_STATES or (verdict := unusable(run.plan)) is None:
+        return
+    sentence = unusable_sentence(verdict)
+    if not run.plan.keys.even_if_unusable:
         raise UnusableRelease(
             f"{sentence} Nothing was claimed or paid; to release it all the same, set "
             "even_if_unusable"
         )
+    _LOG.warning("%s It is released all the same, as even_if_unusable is set", sentence)
 
 
 def require_confirmation(run: Run, confirm: Callable[[str], bool]) -> None:

@@ -77,7 +77,7 @@ def test_what_fails_while_a_release_is_claimed_fails_before_it_is_paid(
 
 # What a plain release loads nothing of: windows, extensions, streams, the wiring of Beam.
 UNASKED = (
-    "pipelines.release.window", "pipelines.release.extensions", "pipelines.ledger.case_registry",
+    "pipelines.release.window", "pipelines.ledger.case_registry",
     "pipelines.windows", "pipelines.stream",
     "pipelines.budget.withdrawing", "pipelines.budget.unfinished",
     "pipelines.runners.on_beam", "transforms.batch.anonymize", "transforms.batch.read",

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.releasing import fix_key, ledger_entries, small_release, tracecloak
 from tests.support.tiers import at_night
-from tracecloak.pipelines.release.extensions import SignatureExtension
+from tracecloak.pipelines.release.opening import signer_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.keys.signing import PublicKey, new_pair
 
@@ -96,10 +96,11 @@ def test_who_tells_of_a_release_asks_for_no_key_that_may_not_answer_again(
 
 
 def test_a_worker_elsewhere_cannot_read_a_file_of_this_machine(tmp_path: Path, key: Path) -> None:
-    def run(text: str) -> Any:
-        plan = SimpleNamespace(keys=SimpleNamespace(runner="DataflowRunner", sign=text))
-        return SimpleNamespace(plan=plan, driver=SimpleNamespace(is_local=False))
+    driver: Any = SimpleNamespace(is_local=False)
+
+    def plan(text: str) -> Any:
+        return SimpleNamespace(keys=SimpleNamespace(runner="DataflowRunner", sign=text))
 
     with pytest.raises(UsageError, match="sign names a file of this machine"):
-        SignatureExtension().open(run(str(key)))
-    SignatureExtension().open(run(f"command:cat {key}"))
+        signer_of(plan(str(key)), driver)
+    signer_of(plan(f"command:cat {key}"), driver)
