@@ -273,15 +273,6 @@ def make_private_folder(folder: Path) -> None:
     folder.mkdir(exist_ok=True)  # which tells what is in the way
 
 
-def keep_private(path: Path) -> None:
-    """Makes an empty file for its owner only, or takes the rights of others from one that is there.
-
-    What is written into it afterwards was never open to others.
-    """
-    path.touch(mode=0o600)
-    path.chmod(0o600)
-
-
 def sync_folder(folder: Path) -> None:
     """Makes sure that the names in a folder of this machine survive a loss of power."""
     descriptor = os.open(folder, os.O_RDONLY)

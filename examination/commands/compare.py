@@ -42,7 +42,7 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.configuration.plan import source_of
     from tracecloak.pipelines.screen.results import showing_progress
     from tracecloak.schemas.errors import UsageError
-    from tracecloak.transforms.files import keep_private
+    from tracecloak.transforms.files import write_private
 
     flags = dict(given.flags)
     command = report.command_line(["compare"], flags)
@@ -75,8 +75,7 @@ def run(given: Given) -> int:
         compared = report.results_of(comparison, made, command, recorded_peers(peers))
         texts = {summary: compared.to_text().encode(), page: report.board(compared)}
         for path, text in texts.items():
-            keep_private(path)
-            path.write_bytes(text)
+            write_private(path, text)
     shown = [
         ("page", f"{page} (not private: for the operator only)"),
         ("results", f"{summary}, what the page is made of"),

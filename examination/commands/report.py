@@ -32,7 +32,7 @@ def run(given: Given) -> int:
     from tracecloak.examination.evaluation.origin import opened, share_noted_in
     from tracecloak.pipelines.budget.opening import officers_ledger
     from tracecloak.pipelines.screen.results import showing_progress
-    from tracecloak.transforms.files import absolute, keep_private, make_private_folder
+    from tracecloak.transforms.files import absolute, make_private_folder, write_private
 
     flags = dict(given.flags)
     account, attack = flags.pop("account"), flags.pop("attack", None)
@@ -62,8 +62,7 @@ def run(given: Given) -> int:
     rest = noted, entries, balance, has_linkage, curve, attack_json
     with showing_progress(given.form):
         page = internal_report(ReportInputs(original, release, *rest))
-    keep_private(path)
-    path.write_bytes(page)
+    write_private(path, page)
     digest = release.folder.manifest_sha256
     rows = [
         ("report", f"{path}, to open in a browser"),

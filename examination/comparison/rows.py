@@ -29,7 +29,7 @@ from tracecloak.schemas.errors import GuaranteeError, TracecloakError, UsageErro
 from tracecloak.schemas.models import ProcessTree
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.files import keep_private
+from tracecloak.transforms.files import write_private
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -284,9 +284,8 @@ def run(compute: Callable[[list[Row]], Iterable[tuple[Row, bool]]], path: Path) 
         UsageError: The file is not one of rows.
     """
     known = read_rows(path)
-    keep_private(path)  # of logs that are not public, either
-    # Without what was cut off.
-    path.write_text("".join(json.dumps(row) + "\n" for row in known), encoding="utf-8")
+    # Of logs that are not public, either; without what was cut off.
+    write_private(path, "".join(json.dumps(row) + "\n" for row in known).encode())
     rows = []
     with path.open("a", encoding="utf-8") as stream:
         for row, is_new in compute(known):

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from tracecloak.transforms.files import keep_private
+from tracecloak.transforms.files import write_private
 from tracecloak.transforms.pages.page import Chart, document
 
 # ---
@@ -36,11 +36,9 @@ def write_all(
     stem = path.with_suffix("") if path.suffix in _ENDINGS else path
     numbers, text, page = (stem.parent / f"{stem.name}{ending}" for ending in _ENDINGS)
     text_lines = list(lines)
-    for path in (numbers, text, page):
-        keep_private(path)
-    numbers.write_text(json.dumps(body, indent=2) + "\n", encoding="utf-8")
-    text.write_text("\n".join(text_lines) + "\n", encoding="utf-8")
-    page.write_bytes(document(text_lines, charts))
+    write_private(numbers, f"{json.dumps(body, indent=2)}\n".encode())
+    write_private(text, ("\n".join(text_lines) + "\n").encode())
+    write_private(page, document(text_lines, charts))
     return [numbers, text, page]
 
 

@@ -33,7 +33,7 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.planning.findings import cause_of, finding_lines, refuse_unread
     from tracecloak.pipelines.planning.names import names_of, vocabulary_file
     from tracecloak.schemas.texts import formulas
-    from tracecloak.transforms.files import keep_private
+    from tracecloak.transforms.files import write_private
 
     flags = dict(given.flags)
     output = flags.pop("output", None)
@@ -63,8 +63,7 @@ def run(given: Given) -> int:
         comments = [f"# {line}" for line in reasons]
         show(Result((), data, [*comments, *text.split("\n")[:-1]]), given.form)
         return 0
-    keep_private(path)
-    path.write_text(text, encoding="utf-8")
+    write_private(path, text.encode())
     rows = [
         ("names", f"{path} ({quantity(len(listed), 'activity', 'activities')} of the log)"),
         ("private", "until you have read them: a name can tell of a person"),
