@@ -18,6 +18,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tracecloak.anonymizers.noise.drawing import EXACT, Noise
 from tracecloak.schemas.arrays.hashing import shortened, text_words
+from tracecloak.schemas.arrays.merging import places_among
 from tracecloak.schemas.errors import UsageError
 
 # --- The secret of one release: whoever has it can subtract the noise. ----------------------------
@@ -263,5 +264,5 @@ class CellLaws:
             uniforms: float64[m] in [0, 1).
         """
         at = rows + np.minimum(uniforms, 1 - 1e-9)  # a sum may be rounded up to the next row
-        cells: np.ndarray = np.searchsorted(self.ends, at, side="right") - rows * self.n_cells
-        return cells
+        places = places_among(self.ends, at, self.n_cells)
+        return places - rows * self.n_cells

@@ -45,6 +45,7 @@ from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times import case_classes, time_bins
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays import elementary
+from tracecloak.schemas.arrays.merging import places_among
 from tracecloak.schemas.calendar.working_time import TimeGrid
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
@@ -103,7 +104,7 @@ def cells_of_steps(
     n, k = len(traces.vocabulary), len(borders) + 1
     ticks = grid.ticks(traces.times)
     step = np.flatnonzero(~traces.is_first)
-    bins = np.searchsorted(borders, ticks[step] - ticks[step - 1], side="right")
+    bins = places_among(borders, ticks[step] - ticks[step - 1])
     target = traces.activities[step].astype(np.int64)
     source = traces.activities[step - 1].astype(np.int64)
     case = np.repeat(np.arange(traces.n_cases), traces.lengths)[step]

@@ -15,6 +15,7 @@ from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.schemas.arrays import elementary
+from tracecloak.schemas.arrays.merging import places_among
 from tracecloak.schemas.errors import check_least
 
 MIN_BINS = 4
@@ -174,7 +175,8 @@ def bins_at(reached: np.ndarray, rows: np.ndarray, ranks: np.ndarray) -> np.ndar
     n, k = reached.shape
     # The rows lie one after the other, each ending at a whole number.
     ends = (reached + np.arange(n)[:, None]).ravel()
-    return np.searchsorted(ends, rows + np.minimum(ranks, 1 - 1e-9), side="right") - rows * k
+    at = rows + np.minimum(ranks, 1 - 1e-9)
+    return places_among(ends, at, k) - rows * k
 
 
 def times_at(

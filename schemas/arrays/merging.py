@@ -33,6 +33,8 @@ _CELLS_OF_KEY = 2
 # chance.
 _STRIDE = 1 << 7
 _ORDERED = 0.75
+# Edges are looked up in so many cells for each, or in as many for each power of two as bits tell.
+_CELLS_OF_EDGE, _CELL_BITS = 8, 7
 
 
 def distinct_places(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -102,6 +104,41 @@ def stable_order(keys: np.ndarray) -> np.ndarray:
     _pack(cells, shift)
     cells &= (1 << shift) - 1
     return cells
+
+
+def places_among(edges: np.ndarray, values: np.ndarray, n_of_unit: int | None = None) -> np.ndarray:
+    """Returns int64[n], what numpy's `searchsorted` to the right returns.
+
+    Values are looked up in cells of their range: most have no edge within, so all values of a cell
+    have one place. The others are left to numpy.
+
+    Args:
+        edges: int64[m] or float64[m], ascending.
+        values: [n], of the same type.
+        n_of_unit: How many edges lie between two whole numbers, where none and no value is
+            negative; None: the farther from 0 edges lie, the wider apart they are.
+    """
+    if len(values) >= max(_FEW, len(edges)) and len(edges):
+        of_edges, cells = (_cells_of(numbers, n_of_unit) for numbers in (edges, values))
+        n_cells = int(max(of_edges[-1], cells.max())) + 1
+        if n_cells <= _CELLS_OF_KEY * len(values):
+            begins = np.searchsorted(of_edges, np.arange(n_cells + 1))
+            places = begins.take(cells)
+            unclear = np.flatnonzero((np.diff(begins) > 0).take(cells))
+            places[unclear] = np.searchsorted(edges, values[unclear], side="right")
+            return places
+    return np.searchsorted(edges, values, side="right")
+
+
+def _cells_of(numbers: np.ndarray, n_of_unit: int | None) -> np.ndarray:
+    """int64[n], from 0, the cell of each number; none is less than that of a smaller number."""
+    if n_of_unit is not None:
+        return (numbers * (_CELLS_OF_EDGE * n_of_unit)).astype(np.int64)
+    # The exponent of the float, and so many bits of what follows it; 0 of what is below 1.
+    cells = np.maximum(numbers, 0).astype(np.float64).view(np.int64)
+    cells >>= 52 - _CELL_BITS
+    cells -= 1023 << _CELL_BITS
+    return np.maximum(cells, 0, out=cells)
 
 
 class _Above:

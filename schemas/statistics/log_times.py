@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.arrays.merging import CountsByKey, distinct_counts
+from tracecloak.schemas.arrays.merging import CountsByKey, distinct_counts, places_among
 from tracecloak.schemas.events.events import IS_OPEN, MAX_TIME_US, MIN_TIME_US, START_TIMESTAMP
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -159,7 +159,7 @@ class LogTimes(CountsByKey):
         ends = traces.times[traces.offsets[1:] - 1]
         # Close together, unlike the numbers of the steps, so that none need be sorted.
         n_codes, n_bins = int(activities.max(initial=0)) + 1, len(BIN_EDGES_US) + 1
-        bins = np.searchsorted(BIN_EDGES_US, traces.durations[later], side="right")
+        bins = places_among(BIN_EDGES_US, traces.durations[later])
         pairs = activities[later - 1] * n_codes + activities[later]
         keys, counts = distinct_counts(pairs * n_bins + bins)
         pairs, bins = np.divmod(keys, n_bins)

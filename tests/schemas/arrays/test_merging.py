@@ -31,6 +31,7 @@ from tracecloak.schemas.arrays.merging import (
     Statistics,
     distinct_counts,
     distinct_places,
+    places_among,
     stable_order,
 )
 from tracecloak.schemas.arrays.sequences import CaseRanks
@@ -328,3 +329,15 @@ def test_like_numpy(numbers: list[int], shift: int) -> None:
         _compare(np.array(numbers, np.int64) >> shift)
         _compare((np.array(numbers, np.int64) >> shift).astype(np.int32))
         _compare(np.array(numbers, np.int64).astype(np.uint64) << np.uint64(shift))
+
+
+@pytest.mark.parametrize("top", (300, 2**40, 2**62))
+def test_places_among_edges_are_those_of_numpy(top: int) -> None:
+    random = np.random.default_rng(top)
+    edges = np.sort(random.integers(-top if top < 2**62 else 0, top, 300))
+    values = np.append(random.integers(-top, top, 1 << 12), edges + random.integers(-1, 2, 300))
+    assert np.array_equal(places_among(edges, values), np.searchsorted(edges, values, "right"))
+    rows = np.sort(random.random((9, 7)), axis=1) + np.arange(9)[:, None]
+    at = np.append(9 * random.random(1 << 12), rows)
+    expected = np.searchsorted(rows.ravel(), at, "right")
+    assert np.array_equal(places_among(rows.ravel(), at, 7), expected)
