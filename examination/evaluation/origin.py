@@ -79,13 +79,16 @@ def opened(flags: dict[str, Any]) -> tuple[Received, EventSource, KeyStore, str 
         The release, its log, the key store, and the ledger that is named.
 
     Raises:
-        UsageError: A flag is wrong, or there is no such log.
+        UsageError: A flag is wrong, a library is not installed, or there is no such log.
         InputSchemaError: The folder is no release, or a file is not as it was released.
     """
     store, url = store_at(flags.pop("key_store", None)), flags.pop("ledger", None)
     folder = flags.pop("release")
     log = load_log(flags)
     release = Received.at(folder)
+    from tracecloak.examination.evaluation.evaluate import require_extras  # it imports this one
+
+    require_extras(release)  # before a log is opened
     return release, source_of(as_released(log, release, store)), store, url
 
 
