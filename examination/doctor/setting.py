@@ -120,7 +120,11 @@ class Setting:
             return Ledger(url, accounts_of(config), _PATIENCE_SECONDS)
         except NoLedger as error:
             seen = LedgerCache(self.store, place_of(url)).head()
-            return error if seen is None else LedgerError(lost_text(place_of(url), seen))
+            return (
+                error
+                if seen is None or not seen.seq
+                else LedgerError(lost_text(place_of(url), seen))
+            )
         except TracecloakError as error:
             return error
 

@@ -39,7 +39,7 @@ _ROWS = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
 # All that a store needs again: no locks, and no index that is made anew of the book.
-_FILES = ("*.secret", "generation", "releases/*.*", "ledgers/*.json*")
+_FILES = ("*.secret", "generation", "releases/*.*", "ledgers/*.*")
 # The advisory lock of the database: a number that nobody else takes.
 _LOCK = 0x7472_6163_6B65_7973
 # The server notices within two minutes that a machine is gone, and frees its lock.

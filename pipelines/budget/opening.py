@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger.caps import Account, awaited_stores, load_accounts
+from tracecloak.pipelines.ledger.caps import Account, load_accounts
 from tracecloak.pipelines.ledger.database import CASES, TABLE, Database, LedgerError, is_there
 from tracecloak.pipelines.ledger.entries import NO_COLUMNS, Entry, signed
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -183,8 +183,8 @@ def officers_ledger(
 # they are erased from the ledger and could not be erased from backups.
 #
 # Whoever restores a ledger does not know what was paid after the backup. So the restored ledger
-# says of itself that it is one, and no release is paid with it until the key stores that paid
-# with it before have said what they paid since; see `declarations.awaited_stores`.
+# says of itself that it is one, and no release is paid with it until somebody accepted that, which
+# counts what the caps left as spent.
 
 
 _WHAT = "ledger of tracecloak"
@@ -222,9 +222,7 @@ def back_up(ledger: Ledger, path: str) -> Entry:
     return head
 
 
-def restore(
-    store: KeyStore, url: str | None, path: str, by: str, reason: str
-) -> tuple[str, int, list[str]]:
+def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -> tuple[str, int]:
     """Makes a ledger of a backup, at once or not at all.
 
     Args:
@@ -235,8 +233,7 @@ def restore(
         reason: Why.
 
     Returns:
-        How messages name the ledger, how many entries the backup has, and the key stores that have
-        to say what they paid since.
+        How messages name the ledger, and how many entries the backup has.
 
     Raises:
         UsageError: There is a ledger with entries already, or the file is no whole backup, or
@@ -249,12 +246,7 @@ def restore(
         store.touch("ledger.db")
     url = ledger_url(url, store)
     database = Database(url)
-    known = dict.fromkeys(
-        str(entry.facts["store"])
-        for entry in entries
-        if entry.action == "reserve" and "store" in entry.facts
-    )
-    mark = Entry.after(entries[-1], "restore", NO_COLUMNS, {**details, "awaits": sorted(known)})
+    mark = Entry.after(entries[-1], "restore", NO_COLUMNS, details)
     rows = [asdict(entry) for entry in (*entries, mark)]
 
     def make(connection: sa.Connection) -> None:
@@ -270,7 +262,7 @@ def restore(
     database.make_file()
     database.transact(make, writes=True)
     database.make(CASES)
-    return database.place, len(entries), awaited_stores([*entries, mark])
+    return database.place, len(entries)
 
 
 def _entries_of(path: str) -> list[Entry]:

@@ -60,10 +60,6 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
     "reason": {"required": True, "help": "why, for the record"},
     "before": {"help": "noted before this day, as 2026-12-31; by default whenever"},
     "backup": {"required": True, "help": "file that `tracecloak ledger backup` made"},
-    "lost_stores": {
-        "help": "key stores that are lost and can say nothing any more, by the names that a "
-        "restored ledger has of them, with commas between; by default none is"
-    },
     "name": {"help": "its name"},
 }
 
@@ -170,12 +166,12 @@ def _backup(flags: Flags) -> Result:
 
 def _restore(flags: Flags) -> Result:
     from tracecloak.pipelines.budget.opening import restore
-    from tracecloak.pipelines.ledger.caps import awaited_text
+    from tracecloak.pipelines.ledger.caps import AWAITS
 
     named = (flags[k] for k in ("backup", *_SIGNED))
-    place, n_entries, awaited = restore(_store(flags), flags.get("ledger"), *named)
-    data = {"ledger": place, "entries": n_entries, "awaits": awaited}
-    return Result([("restored", place)], data, below=[f"{awaited_text(place, awaited)}."])
+    place, n_entries = restore(_store(flags), flags.get("ledger"), *named)
+    data = {"ledger": place, "entries": n_entries}
+    return Result([("restored", place)], data, below=[f"{AWAITS.format(place)}."])
 
 
 def _begin(flags: Flags) -> Result:
@@ -213,9 +209,8 @@ def _accept(flags: Flags) -> Result:
     from tracecloak.pipelines.ledger.reading import accepted_text
 
     ledger = _opened(flags, after_loss=True)
-    lost = tuple(name for name in (flags.get("lost_stores") or "").split(",") if name)
-    accepted = ledger.accept(flags["by"], flags["reason"], lost)
-    data = {"complaints": list(accepted.complaints), "entries_again": len(accepted.again)}
+    accepted = ledger.accept(flags["by"], flags["reason"])
+    data = {"complaints": list(accepted.complaints), "entries_counted": len(accepted.counted)}
     return Result((), data, _lines(accepted_text(accepted)))
 
 
@@ -333,6 +328,6 @@ ACTIONS: Mapping[str, Action] = {
     ),
     "accept": Action(
         "say what happened to a ledger or key store that was restored from an old backup",
-        _accept, _flags(*_SIGNED, "lost_stores"),
+        _accept, _flags(*_SIGNED),
     ),
 }  # fmt: skip

@@ -169,8 +169,11 @@ class _TextLoader(StrictLoader):
 # pipeline is given, or leaves out, changes none of them.
 
 
-# Stands for whichever key store accepts a restored ledger that knows of none.
-ANY_STORE = "any"
+# What to say of a restored ledger, in which nothing is paid yet.
+AWAITS = (
+    "{} was restored from a backup, and does not know what was paid since: run `tracecloak ledger "
+    "accept [CONFIG] --by NAME --reason TEXT`, which counts what is left of each cap as spent"
+)
 
 
 def declared_accounts(entries: Sequence[Entry]) -> dict[str, Account]:
@@ -222,45 +225,25 @@ def check_declared(entries: Sequence[Entry], account: str) -> Account | None:
     )
 
 
-def awaited_stores(entries: Sequence[Entry]) -> list[str]:
-    """Returns the key stores that have to say what they paid since a backup of a ledger was made.
-
-    A ledger that was restored from it knows those that had paid before. Where it knows none,
-    `ANY_STORE` stands for whoever accepts.
-    """
-    awaited: dict[str, None] = {}
-    for entry in entries:
-        if entry.action == "restore":
-            awaited |= dict.fromkeys(entry.facts.get("awaits") or [ANY_STORE])
-        elif entry.action == "accept":
-            for store in (ANY_STORE, *entry.facts.get("answers", ())):
-                awaited.pop(store, None)
-    return list(awaited)
+def is_awaited(entries: Sequence[Entry]) -> bool:
+    """Returns whether a ledger was restored, and nobody accepted that since."""
+    actions = [entry.action for entry in entries if entry.action in ("restore", "accept")]
+    return actions[-1:] == ["restore"]
 
 
-def awaited_text(place: str, awaited: Sequence[str]) -> str:
-    """Returns what to say of a restored ledger, in which nothing is paid yet."""
-    stores = [store for store in awaited if store != ANY_STORE]
-    which = "once, with a key store that paid with it if there is one"
-    if stores:
-        which = (
-            f"with each key store that paid with it before ({', '.join(stores)}), or names those "
-            "that are lost with --lost_stores"
-        )
-    return (
-        f"{place} was restored from a backup, and does not know what was paid since: run "
-        f"`tracecloak ledger accept [CONFIG] --by NAME --reason TEXT` {which}"
-    )
+def has_lost(entries: Sequence[Entry]) -> bool:
+    """Returns whether a ledger has lost entries, and what they may have spent was counted."""
+    return any("counted" in entry.facts for entry in entries if entry.action == "accept")
 
 
 def check_answered(entries: Sequence[Entry], place: str) -> None:
-    """Makes sure that a ledger, if it was restored, knows what was paid since its backup.
+    """Makes sure that a ledger, if it was restored, counts what may have been paid since.
 
     Raises:
         LedgerError: It does not.
     """
-    if awaited := awaited_stores(entries):
-        raise LedgerError(awaited_text(place, awaited))
+    if is_awaited(entries):
+        raise LedgerError(AWAITS.format(place))
 
 
 def both_bounds(declared: Account | None, in_file: Account | None) -> Account | None:

@@ -21,20 +21,21 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from tracecloak.pipelines.ledger.balance import Balance, ChargeState, balance_of
-from tracecloak.pipelines.ledger.cache import Copy, LedgerCache, lost_text
+from tracecloak.pipelines.ledger.cache import LedgerCache, lost_text
 from tracecloak.pipelines.ledger.caps import (
     Account,
     both_bounds,
     check_answered,
     check_caps,
     declared_accounts,
+    has_lost,
     is_charged,
 )
 from tracecloak.pipelines.ledger.database import (
@@ -126,19 +127,18 @@ class Ledger:
                 lambda connection: is_there(self._database, connection), writes=False
             ):
                 return
-        seen, others = None, []
-        if self.memory is not None:
-            seen = self.memory.head()
-            others = [copy for copy in self.memory.copies() if copy.name != self.memory.file]
-        if seen is not None and not after_loss:
+        seen = None if self.memory is None else self.memory.head()
+        others = [] if self.memory is None else self.memory.others()
+        has_seen = seen is not None and seen.seq > 0
+        if seen is not None and has_seen and not after_loss:
             raise LedgerError(lost_text(self.place, seen))
-        if seen is None and not new:
+        if not has_seen and not new:
             raise NoLedger(
                 f"{self.place} does not exist, so what was spent before is not known: correct "
                 "ledger or key_store, or begin an empty ledger with `tracecloak ledger begin`, or "
                 "with new_ledger at the first release"
             )
-        if not self._may_begin_beside_caps and any(map(self._declares, others)):
+        if not self._may_begin_beside_caps and any(other.declares for other in others):
             raise UsageError(
                 f"{self.place} does not exist, and caps of another ledger of this key store would "
                 "not hold in a fresh one: correct ledger, or have the privacy officer begin it"
@@ -151,11 +151,6 @@ class Ledger:
             _LOG.warning(
                 "%s does not contain what this key store spent in another ledger", self.place
             )
-
-    def _declares(self, copy: Copy) -> bool:
-        """Returns whether a copy has the caps of an account."""
-        assert self.memory is not None
-        return any(entry.action == "account" for entry in self.memory.seen(copy.name))
 
     def make_tables(self) -> None:
         """Makes the tables, and the index, that are not there.
@@ -210,8 +205,12 @@ class Ledger:
             if is_charged(past.states(reservation.output, reservation.release_id), reservation):
                 return []
             check_answered(past.declared, self.place)
-            check_caps(past, reservation, self.accounts.get(reservation.account))
-            details = reservation.facts()
+            charged = reservation
+            if reservation.window is not None and has_lost(past.declared):
+                # Its units may be in a window that was lost, so it costs as if of none.
+                charged = replace(reservation, window=replace(reservation.window, adds_up=True))
+            check_caps(past, charged, self.accounts.get(reservation.account))
+            details = charged.facts()
             if self.memory is not None:
                 store = self.memory.store
                 details |= {"store": store.identity(), "generation": store.next_generation()}
@@ -229,6 +228,8 @@ class Ledger:
 
         def steps(past: LedgerSnapshot) -> list[Step]:  # right whatever the ledger says
             states = past.states(output, release_id, key_fingerprint)
+            if not states and has_lost(past.declared):
+                return []  # what it cost is counted with what was lost
             if not states:
                 raise UsageError(
                     f"release {release_id!r} in {output} was never reserved under this key in "
@@ -328,6 +329,9 @@ class Ledger:
         def steps(past: LedgerSnapshot) -> list[Step]:
             account = self._live(past, keyed_release)[-1].last.account
             noted = past.decided(keyed_release, step)
+            if noted is None and has_lost(past.declared) and self.memory is not None:
+                last = self.memory.store.last_step(output, release_id)
+                noted = None if last is None or last < step else "lost"
             if noted not in (None, sha256):
                 raise GuaranteeError(
                     f"step {step} of {release_id!r} in {output} was decided before, with another "
@@ -410,8 +414,8 @@ class Ledger:
         """
         if self.memory is None:
             return []
-        copies = self.memory.copies()
-        return self.memory.complaints(self.past(), copies)
+        heads = self.memory.heads()
+        return self.memory.complaints(self.past(), heads)
 
     def check_remembered(self) -> None:
         """Makes sure that neither the ledger nor its key store has forgotten anything.
@@ -429,28 +433,22 @@ class Ledger:
             LedgerError: The ledger cannot be read.
             KeyStoreError: The key store cannot be used.
         """
-        past, lacking = self._database.transact(self._read, writes=False)
-        self._keep(past, lacking)
+        past = self._database.transact(self._read, writes=False)
         past.reads = self._ask
+        if self.memory is not None:
+            self.memory.keep(past, [])
         return past
 
     def _ask(self, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
         return self._database.transact(lambda one: read_entries(one, *conditions), writes=False)
 
-    def _keep(self, past: LedgerSnapshot, lacking: Sequence[Entry]) -> None:
-        if self.memory is not None:
-            self.memory.keep(past, lacking)
-
-    def _read(self, connection: sa.Connection) -> tuple[LedgerSnapshot, list[Entry]]:
-        """Returns what the ledger says, and which entries the key store's copy lacks.
+    def _read(self, connection: sa.Connection) -> LedgerSnapshot:
+        """Returns what the ledger says.
 
         What is known counts as far as the ledger goes on from it; else all is read.
         """
-        known, seen = LedgerSnapshot(), None
-        if self.memory is not None:
-            known, seen = self.memory.known(), self.memory.head()
-        n_seen = 0 if seen is None else seen.seq
-        entries = read_entries(connection, TABLE.c.seq >= min(known.seq, n_seen))
+        known = LedgerSnapshot() if self.memory is None else self.memory.known()
+        entries = read_entries(connection, TABLE.c.seq >= known.seq)
         if not known.is_in(entries):
             known = LedgerSnapshot()
             entries = read_entries(connection)
@@ -458,8 +456,7 @@ class Ledger:
         past = known.after(new, functools.partial(read_entries, connection))
         if self.memory is not None:
             self.memory.begin(past)
-        goes_on = seen is None or seen in entries
-        return past, [entry for entry in entries if entry.seq > n_seen] if goes_on else []
+        return past
 
     def release_entries(self, output: str, release_id: str) -> list[Entry]:
         """Returns the entries about a release, under whatever key, without its steps.
@@ -539,8 +536,8 @@ class Ledger:
     def append(self, steps: Callable[[LedgerSnapshot], list[Step]]) -> list[Entry]:
         """Appends what the ledger's past asks for, and returns what was appended."""
 
-        def append(connection: sa.Connection) -> tuple[LedgerSnapshot, list[Entry], list[Entry]]:
-            past, lacking = self._read(connection)
+        def append(connection: sa.Connection) -> tuple[LedgerSnapshot, list[Entry]]:
+            past = self._read(connection)
             if not self.is_shared:  # nobody but its owner can make it elsewhere
                 connection.execute(MAKE_INDEX)
             last, appended = past.head, []
@@ -548,11 +545,13 @@ class Ledger:
                 last = Entry.after(last, action, columns, details)
                 connection.execute(sa.insert(TABLE).values(asdict(last)))
                 appended.append(last)
-            return past, lacking, appended
+            return past, appended
 
-        # The ledger comes first: if a run ends in between, the ledger is ahead of the copy.
-        past, lacking, appended = self._database.transact(append, writes=True)
-        self._keep(past, [*lacking, *appended])
+        # The ledger comes first: if a run ends in between, it is ahead of the key store.
+        past, appended = self._database.transact(append, writes=True)
+        past.reads = self._ask
+        if self.memory is not None:
+            self.memory.keep(past, appended)
         return appended
 
 

@@ -1,25 +1,29 @@
 """What people do to a ledger by hand, each with their name and why: caps, ends, and acceptance.
 
-What a ledger has forgotten and a key store's copy has: how it comes to count again.
-
-Nothing is given back: charges of the copy count as spent again, and declarations hold again.
+Nothing is given back: of what a ledger has forgotten the most counts that its caps allowed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal, get_args
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.ledger.balance import ChargeState, advance, charge_states
-from tracecloak.pipelines.ledger.cache import Copy, LedgerCache, differs_text
-from tracecloak.pipelines.ledger.caps import ANY_STORE, Account, awaited_stores, check_declared
+from tracecloak.pipelines.ledger.balance import balance_of
+from tracecloak.pipelines.ledger.cache import differs_text
+from tracecloak.pipelines.ledger.caps import (
+    Account,
+    check_declared,
+    declared_accounts,
+    is_awaited,
+)
 from tracecloak.pipelines.ledger.entries import (
     NO_COLUMNS,
-    Charge,
     Declaration,
     Entry,
+    Reservation,
     Step,
     require_text,
     signed,
@@ -27,6 +31,7 @@ from tracecloak.pipelines.ledger.entries import (
 from tracecloak.pipelines.ledger.ledger import Ledger, steps_of
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, may_follow
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.published.manifest import Adjacency
 
 
 @dataclass(frozen=True)
@@ -35,13 +40,12 @@ class Accepted:
 
     Attributes:
         complaints: What ledger and key store did not agree on.
-        again: What was written into the ledger again, as it is now in it.
-        awaited: Key stores for which a restored ledger still waits.
+        counted: What was written into the ledger for it: accounts that are shut, and what counts
+            as spent.
     """
 
     complaints: Sequence[str]
-    again: Sequence[Entry]
-    awaited: Sequence[str] = ()
+    counted: Sequence[Entry]
 
 
 class OfficersLedger(Ledger):
@@ -198,133 +202,78 @@ class OfficersLedger(Ledger):
 
         self.append(steps)
 
-    def accept(self, by: str, reason: str, lost_stores: Sequence[str] = ()) -> Accepted:
+    def accept(self, by: str, reason: str) -> Accepted:
         """Notes what happened to a ledger or a key store that has forgotten something.
 
-        What the key store's copy has beyond the ledger counts again: charges as spent, and
-        declarations. Nothing is given back. A ledger that was restored waits for each key store
-        that paid with it before; this one answers for itself, and for those that are lost.
+        What a ledger lost is not known. So of each account that has a cap all that is left counts
+        as spent, and an account that was declared and is no longer has caps of 0, until the officer
+        declares others; and what is released of windows from now on adds up.
 
         Args:
             by: Who accepts.
             reason: Why.
-            lost_stores: Key stores that can say nothing any more, by their names in the ledger.
 
         Raises:
-            UsageError: Neither has forgotten anything, or nobody and no reason is named, or a
-                restored ledger waits for other key stores.
+            UsageError: Neither has forgotten anything, or nobody and no reason is named.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
         memory, details = self.memory, signed(by, reason)
         nothing = UsageError(f"{self.place} and the key store agree: there is nothing to accept")
         if memory is None:
             raise nothing
-        copies, differs = memory.copies(), memory.differs_from(self.entries())
+        heads, differs = memory.heads(), memory.differs_from(self.entries())
         complaints: list[str] = []
+        if differs:
+            memory.forget()
 
         def steps(past: LedgerSnapshot) -> list[Step]:
             nonlocal complaints
             self.check_sound(past)
-            complaints = memory.complaints(past, copies)
+            complaints = memory.complaints(past, heads)
             if differs and not complaints:
                 complaints = [differs_text(self.place)]
             if not complaints:
                 raise nothing
             ends: dict[str, Any] = {}  # what ends the complaints
-            for copy in memory.lost(past, copies)[-1:]:
-                ends["lost"] = {"seq": copy.head.seq, "hash": copy.head.hash}
+            lost = [*memory.lost(past, heads).values()][-1:]
+            for head in lost:
+                ends["lost"] = {"seq": head.seq, "hash": head.hash}
             if (noted := memory.noted(past)) > memory.store.generation():
                 ends |= {"store": memory.store.identity(), "generation": noted}
-            awaited, store = awaited_stores(past.declared), memory.store.identity()
-            answers = self._answers(awaited, store, lost_stores)
-            if awaited and not answers and len(complaints) == 1:
-                raise UsageError(f"this key store paid nothing with it before. {complaints[0]}")
-            if answers:
-                ends["answers"] = answers
-            accept: Step = "accept", NO_COLUMNS, {**ends, **details}
-            return [accept, *recovered_steps(memory, past, copies)]
+            if not lost and not is_awaited(past.declared):
+                return [("accept", NO_COLUMNS, {**ends, **details})]
+            accept: Step = "accept", NO_COLUMNS, {**ends, "counted": True, **details}
+            declares = {n: unit for head in lost for n, unit in head.declares.items()}
+            return [accept, *self._shut(past, declares, details), *self._spends_rest(past, details)]
 
-        _, *again = self.append(steps)
-        entries = self.entries()
-        memory.accept(entries)
-        return Accepted(complaints, again, awaited_stores(entries))
+        _, *counted = self.append(steps)
+        memory.accept(self.past())
+        return Accepted(complaints, counted)
 
-    def _answers(self, awaited: Sequence[str], store: str, lost_stores: Sequence[str]) -> list[str]:
-        """Returns which of the key stores that a restored ledger waits for have answered.
+    def _shut(
+        self, past: LedgerSnapshot, declares: Mapping[str, str], details: Mapping[str, str]
+    ) -> list[Step]:
+        """Returns declarations of accounts that a ledger has lost, which pay no more."""
+        known = declared_accounts(past.declared)
+        columns = {**NO_COLUMNS, "epsilon": "0", "delta": "0"}
+        return [
+            ("account", {**columns, "account": name, "unit": unit}, details)
+            for name, unit in declares.items()
+            if name not in known
+        ]
 
-        Raises:
-            UsageError: A store that is named as lost is none of them.
-        """
-        for lost in lost_stores:
-            if lost not in awaited:
-                known = ", ".join(awaited) or "none"
-                raise UsageError(
-                    f"lost_stores: {self.place} does not wait for key store {lost!r}; it waits for "
-                    f"{known}"
-                )
-        return [name for name in (store, ANY_STORE) if name in awaited] + list(lost_stores)
-
-
-def recovered_steps(
-    memory: LedgerCache, past: LedgerSnapshot, copies: Sequence[Copy]
-) -> list[Step]:
-    """Returns what to write into a ledger so that it knows again what the copy knows.
-
-    What counts as spent in the copy counts again, and what was declared later than what the
-    ledger has is declared again. Nothing is taken away. Of several copies that know more, it is
-    the one that knows most.
-
-    What a window counted is claimed again, too. Where others claimed units of the same scope
-    while that was forgotten, one unit may be in two windows: so it adds up from then on.
-    """
-    entries, lost = past.entries(), memory.lost(past, copies)
-    seen = memory.seen(lost[-1].name if lost else memory.file)
-    declared = _declarations(entries)
-    states, known = charge_states(seen), charge_states(entries)
-    overtaken = _scopes_claimed_since(known, states)
-    steps: list[Step] = [
-        (entry.action, asdict(entry), {**entry.facts, "again": True})
-        for name, entry in _declarations(seen).items()
-        if name not in declared or declared[name].recorded_at < entry.recorded_at
-    ]
-    for entry in seen:
-        facts = {**entry.facts, "again": True}
-        state = states.get(entry.charge)
-        if entry.decided is not None:
-            if past.decided(entry.keyed_release, entry.decided[0]) is not None:
-                continue
-        elif state is None or "void" in (state.last.action, entry.action):
-            continue
-        elif entry.seq < state.reserved.seq or not may_follow(
-            entry.action, known[entry.charge].last.action if entry.charge in known else None
-        ):
-            continue
-        elif entry.action == "claim" and state.window and state.window.scope in overtaken:
-            facts |= replace(state.window, adds_up=True).facts()
-        steps.append((entry.action, asdict(entry), facts))
-        advance(known, entry)
-    return steps
-
-
-def _declarations(entries: Sequence[Entry]) -> dict[tuple[str, str], Entry]:
-    """Returns the last declaration of each account and each data set."""
-    return {
-        (entry.action, str(entry.facts.get("dataset", "")) or entry.account): entry
-        for entry in entries
-        if entry.action in ("account", "dataset")
-    }
-
-
-def _scopes_claimed_since(
-    known: Mapping[Charge, ChargeState], seen: Mapping[Charge, ChargeState]
-) -> set[str]:
-    """Returns the scopes in which a ledger has claims that were not seen of it."""
-    claims, old = (
-        {
-            (charge, one.claim.units_sha256, one.window.scope)
-            for charge, one in states.items()
-            if one.claim is not None and one.window is not None
-        }
-        for states in (known, seen)
-    )
-    return {scope for _, _, scope in claims - old}
+    def _spends_rest(self, past: LedgerSnapshot, details: Mapping[str, str]) -> list[Step]:
+        """Returns charges of what the caps of each account leave."""
+        steps: list[Step] = []
+        for name in sorted({*self.accounts, *past.accounts()}):
+            caps, spent = self.account_in(past, name), past.spent(name)
+            left = balance_of(spent, name, caps)
+            epsilon, delta = left.remaining_epsilon or 0, left.remaining_delta or 0
+            if caps is not None and (epsilon or delta):
+                kinds = (kind for kind in get_args(Adjacency) if (caps.unit, kind) in spent.kinds)
+                rest = Reservation(
+                    name, f"lost-{past.seq + 1}", "lost", Fraction(epsilon), Fraction(delta),
+                    caps.unit, next(kinds, "add_remove"), "lost", (), "lost", "lost",
+                )  # fmt: skip
+                steps += [(action, rest.columns(), details) for action in ("reserve", "commit")]
+        return steps

@@ -122,24 +122,22 @@ def dataset_text(entries: Sequence[Entry], dataset: str) -> str:
 
 
 def accepted_text(accepted: Accepted) -> str:
-    """Returns what an entry `accept` ended, and what counts again."""
+    """Returns what an entry `accept` ended, and what counts as spent for it."""
     lines = [f"{_upper(complaint)}." for complaint in accepted.complaints]
-    awaited = ", ".join(accepted.awaited)
-    rest = f" once these have answered, too: {awaited}" if awaited else ""
-    lines.append(f"That is written down as accepted, and releases go on{rest}.")
-    for entry in _last_steps(accepted.again):
-        what = {
-            "account": f"the caps of account {entry.account}",
-            "dataset": f"data set {entry.facts.get('dataset')}, bound to account {entry.account}",
-            "step": f"epoch {entry.release_id} in {entry.output}: decided up to {_details(entry)}",
-        }.get(
-            entry.action,
-            f"release {entry.release_id} in {entry.output}, account {entry.account}, epsilon "
-            f"{entry.epsilon or 'not finite'}, delta {entry.delta or '-'}: {entry.action}",
+    lines.append("That is written down as accepted, and releases go on.")
+    for entry in accepted.counted:
+        if entry.action == "account":
+            lines.append(f"Account {entry.account} was declared and is lost: its caps are 0 now.")
+        elif entry.action == "reserve":
+            lines.append(
+                f"Account {entry.account}: what was left counts as spent, epsilon {entry.epsilon} "
+                f"and delta {entry.delta}."
+            )
+    if accepted.counted:
+        lines.append(
+            "Look which releases the ledger lacks, and declare the caps again with `tracecloak "
+            "ledger declare`; or restore a newer backup."
         )
-        lines.append(f"Again in the ledger, from the key store's copy: {what}")
-    if not accepted.again:
-        lines.append("The key store's copy has nothing that the ledger lacks.")
     return "".join(f"{line}\n" for line in lines)
 
 

@@ -79,7 +79,7 @@ def begun_anew(keys: Path) -> Ledger:
     store = KeyStore(keys)
     ledger = Ledger(store.ledger_url, new=True, store=store)
     assert ledger.memory is not None
-    ledger.memory.accept([])
+    ledger.memory.accept(ledger.past())
     return ledger
 
 

@@ -328,7 +328,7 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
     "private file": (_STORE, "StoreFolder.put", _any),
     "wrapped": ("tracecloak.pipelines.keys.kept_secrets", "write_private", _any),
     "charge": (_LEDGER, "Ledger.reserve", _any),
-    "copy": ("tracecloak.pipelines.ledger.cache", "LedgerCache._append", _any),
+    "copy": ("tracecloak.pipelines.ledger.cache", "LedgerCache._note", _any),
     # Inside a transaction of the ledger: the row is written and not committed.
     "insert": ("sqlalchemy", "Connection.execute", lambda _, s, *__: isinstance(s, sa.Insert)),
     "count": ("tracecloak.anonymizers.contract.case_digests", "InputDigest.from_traces", _any),

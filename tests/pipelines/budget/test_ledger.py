@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from fractions import Fraction
 from functools import partial
@@ -379,6 +379,7 @@ class Model:
 
     def __init__(self, cap: Fraction, delta_cap: Fraction) -> None:
         self.cap, self.delta_cap = cap, delta_cap
+        self.is_declared = self.has_lost = False
         self.charges: list[dict[str, Any]] = []
 
     def spent(self, name: str) -> Fraction:
@@ -428,24 +429,31 @@ class Model:
         if mine and not {c["state"] for c in mine} & {"open", "drawn", "committed", "withdrawn"}:
             mine[-1]["state"] = "committed"
         self.end("commit", release, key)
-        return 0 if mine else 2
+        return 0 if mine or self.has_lost else 2
 
     def states(self) -> dict[tuple[Any, ...], str]:
         """The last state of each charge, in the order in which they were first reserved."""
         return {(c["identity"], c["epsilon"], c["delta"]): c["state"] for c in self.charges}
 
-    def restore(self, backup: Mapping[tuple[Any, ...], str]) -> None:
-        """The ledger forgot what came after a backup, and was told: nothing is given back."""
-        kept = {
-            # What was voided later is charged as it was then, or was never charged.
-            charge: backup.get(charge, "") if state == "void" else state
-            for charge, state in self.states().items()
-        }
+    def kept(self) -> tuple[dict[tuple[Any, ...], str], Fraction, bool]:
+        return self.states(), self.cap, self.is_declared
+
+    def restore(self, backup: tuple[dict[tuple[Any, ...], str], Fraction, bool], n: int) -> None:
+        """The ledger forgot what came after a backup of n entries: all that was left is spent."""
+        states, self.cap, was_declared = backup
         self.charges = [
             {"identity": identity, "epsilon": epsilon, "delta": delta, "state": state}
-            for (identity, epsilon, delta), state in kept.items()
-            if state
+            for (identity, epsilon, delta), state in states.items()
         ]
+        epsilon, delta = self.cap - self.spent("epsilon"), self.delta_cap - self.spent("delta")
+        if epsilon > 0 or delta > 0:
+            left = {"epsilon": max(epsilon, Fraction(0)), "delta": max(delta, Fraction(0))}
+            self.charges.append({
+                "identity": (f"lost-{n + 1}", "lost", "lost"), "state": "committed", **left,
+            })  # fmt: skip
+        if self.is_declared and not was_declared:
+            self.cap = self.delta_cap = Fraction(0)
+        self.has_lost = True
 
 
 def code_of(call: Callable[[], object]) -> int:
@@ -463,7 +471,7 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
     store = KeyStore(Path(tempfile.mkdtemp(dir=path.parent)))
     ledger = Ledger(f"sqlite:///{path}", {"a": account()}, store=store)
     model = Model(Fraction(1), Fraction(1, 100_000))
-    n_kept, backup = 0, model.states()
+    n_kept, backup = 0, model.kept()
     n_refused = 0
     for _ in range(rng.integers(2, 16)):
         release, key = f"r{rng.integers(4)}", "kkkl"[rng.integers(4)]
@@ -493,17 +501,19 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
             declared = account(str(float(cap)))
             got = code_of(partial(ledger.declare_account, declared, "me", "why not"))
             model.cap, expected = min(cap, Fraction(1)), 0
+            model.delta_cap, model.is_declared = Fraction(1, 100_000), True
         elif kind == "back up":
-            n_kept, backup = len(ledger.entries()), model.states()
+            n_kept, backup = len(ledger.entries()), model.kept()
             got = expected = 0
         else:
             expected = 0 if len(ledger.entries()) > n_kept else 2  # nothing to accept
             execute(path, f"DELETE FROM tracecloak_ledger WHERE seq > {n_kept}")
             assert bool(ledger.complaints()) == (expected == 0)
             got = code_of(partial(ledger.accept, "me", "the disk broke"))
-            model.restore(backup)
+            if expected == 0:
+                model.restore(backup, n_kept)
             assert ledger.complaints() == []
-            n_kept, backup = len(ledger.entries()), model.states()
+            n_kept, backup = len(ledger.entries()), model.kept()
         assert got == expected
     balance = ledger.balance("a")
     assert balance.spent_epsilon == model.spent("epsilon")

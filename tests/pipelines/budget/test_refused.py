@@ -50,8 +50,8 @@ def damaged_decision(folder: Path) -> None:
 
 def damaged_copy(folder: Path) -> None:
     copy = LedgerCache(KeyStore(folder / "keys"), "ledger at a place")
-    copy.store.write(copy.file, "no entry\n" * 1000)
-    copy.head()
+    copy.store.write("ledgers/1.head", "no head")
+    copy.heads()
 
 
 def not_read_back(folder: Path) -> None:
