@@ -118,8 +118,10 @@ class LedgerCache:
         """
         if not self._path.exists():
             seen = self.head()
-            if seen is not None or not self.has_lost_head(past):
-                self._note(seen or Head())
+            if seen is not None:
+                self._note(seen)
+            elif not self.has_lost_head(past):
+                self.store.touch(f"{self._name}.head")
 
     def keep(self, past: LedgerSnapshot, appended: Sequence[Entry]) -> None:
         """Takes in what was read of a ledger, and what was appended then.
@@ -279,7 +281,7 @@ class LedgerCache:
 def _head_of(text: str, ending: str) -> Head:
     """Returns what is in a file; of a copy of 0.1.0, which has all entries, the last one."""
     if ending == "head":
-        return Head(**json.loads(text))
+        return Head(**json.loads(text or "{}"))
     # Who was cut off left a part of a line.
     lines = text.split("\n")[:-1]
     return Head.after(LedgerSnapshot.of([Entry(**json.loads(line)) for line in lines]))
