@@ -19,6 +19,7 @@ from tracecloak.anonymizers.contract.case_digests import config_digest, noise_di
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.rigorous.parts_method import windows_add_up
+from tracecloak.pipelines.configuration import shared_keys
 from tracecloak.pipelines.configuration.config import (
     FRAME,
     IN_DIGEST,
@@ -27,6 +28,7 @@ from tracecloak.pipelines.configuration.config import (
     checked_config,
     without_filters,
 )
+from tracecloak.pipelines.configuration.flags import check_new_names
 from tracecloak.pipelines.runners.flags import FN_API
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -208,42 +210,34 @@ def read_plan(path: str | None, flags: Mapping[str, object]) -> ReleasePlan:
     """
     config = checked_config(path, flags)
     if config.query is not None or config.database is not None or not config.log:
-        from tracecloak.pipelines.configuration.shared_keys import check_query
-
-        check_query(config)
-    plan = resolve(config)
-    if config.rename:
-        from tracecloak.pipelines.configuration.flags import check_new_names
-
-        check_new_names(config.rename, plan.bounds)
-    if config.schedule is not None:
-        from tracecloak.pipelines.configuration.shared_keys import (
-            check_composes,
-            check_ends_are_read,
-        )
-
-        check_composes(config.method, plan.guarantee)
-        if plan.bounds.closed:
-            check_ends_are_read(config.schedule, plan.bounds.vocabulary or ())
-    return plan
+        shared_keys.check_query(config)
+    return resolve(config)
 
 
 def resolve(config: ReleaseConfig) -> ReleasePlan:
     """Returns the plan of a configuration.
 
     Raises:
-        UsageError: A parameter of the method is unknown or out of range, or a key is wrong.
+        UsageError: A parameter of the method is unknown or out of range, or a key is wrong or does
+            not go with another.
     """
     method, params = method_named(config.method), config.method_params
     bounds, spends = method.bounds(params), tuple(method.spends(params))
     epsilon, delta = total(spends) if spends else (None, None)
-    schedule = None if config.schedule is None else config.schedule.made(config.dataset)
+    guarantee, schedule = config.guarantee, None
+    if config.rename:
+        check_new_names(config.rename, bounds)
+    if config.schedule is not None:
+        schedule = config.schedule.made(config.dataset)
+        shared_keys.check_composes(config.method, guarantee)
+        if bounds.closed:
+            shared_keys.check_ends_are_read(config.schedule, bounds.vocabulary or ())
     return ReleasePlan(
         keys=config,
         method=method,
         params=params,
         bounds=bounds,
-        guarantee=config.guarantee,
+        guarantee=guarantee,
         spends=spends,
         epsilon=epsilon,
         delta=delta,

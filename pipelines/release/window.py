@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from tracecloak.anonymizers.rigorous.parts_method import windows_sentence
 from tracecloak.pipelines.budget.opening import store_of
 from tracecloak.pipelines.configuration.plan import ReleasePlan
-from tracecloak.pipelines.configuration.shared_keys import check_composes
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import left_out_of
 from tracecloak.pipelines.ledger.case_registry import CaseRegistry, scope_of
@@ -90,7 +89,7 @@ class WindowExtension(Extension):
         """Opens the book of counted units.
 
         Raises:
-            UsageError: Its key is not there, or a promise for each window is none for all.
+            UsageError: Its key is not there.
         """
         self._plan = run.plan
         self._opened = released_window(run.plan, run.books.store, run.books.ledger)
@@ -210,12 +209,11 @@ def released_window(plan: ReleasePlan, store: KeyStore, ledger: Ledger) -> Relea
     """Returns the window that a plan is of; None: it is of none.
 
     Raises:
-        UsageError: The key of the book is not there, or a promise for each window is none for all.
+        UsageError: The key of the book is not there.
     """
     schedule, window, cap = plan.schedule, plan.window, plan.bounds.max_cases_per_individual
     if schedule is None or window is None:
         return None
-    check_composes(plan.method.name, plan.guarantee)
     key = _book_key(plan, store)
     charge = WindowCharge(_scope(plan, schedule, key), window.label, plan.windows_add_up)
     place = plan.keys.book or str(store.path.absolute() / "book")

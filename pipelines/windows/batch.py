@@ -28,7 +28,7 @@ from tracecloak.pipelines.release.window import check_book_key, known_scope, mom
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.failures import redact_foreign_errors, section_of
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError
-from tracecloak.schemas.windows import Schedule, Window
+from tracecloak.schemas.windows import Window
 from tracecloak.transforms.files import absolute, holds_files, is_on_this_machine
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -337,7 +337,8 @@ def windows_asked(plan: ReleasePlan) -> tuple[Window, ...]:
     """
     plan.require_names()
     check_book_key(plan)
-    schedule, asked = _schedule_of(plan), plan.keys.window
+    schedule, asked = plan.schedule, plan.keys.window
+    assert schedule is not None  # or its window was refused
     if asked != DUE:
         return schedule.ranged(asked or "")
     return tuple(window for window in schedule.windows() if window.due_us <= now_us())
@@ -407,7 +408,7 @@ def over_text(plan: ReleasePlan, windows: Sequence[Window]) -> str:
         plan: That of all windows.
         windows: Those that were asked for; only where `due` was asked for is a schedule over.
     """
-    last = _schedule_of(plan).horizon - 1
+    last = 0 if plan.schedule is None else plan.schedule.horizon - 1
     if plan.keys.window != DUE or not windows or windows[-1].number != last:
         return ""
     return (
@@ -453,8 +454,3 @@ def _ended(
         store, output = store_of(plan.keys), absolute(plan.keys.output)
         note_attempt(store, output, str(plan.keys.release_id), code, reason)
     return Ended(window, plan, status, code, outcome, reason, time.monotonic() - began)
-
-
-def _schedule_of(plan: ReleasePlan) -> Schedule:
-    assert plan.schedule is not None  # `require_names` refuses a window without one
-    return plan.schedule
