@@ -15,7 +15,7 @@ import pyarrow as pa
 
 import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.arrays.merging import Mergeable, Pieces, Statistics
+from tracecloak.schemas.arrays.merging import Mergeable, Statistics, Totals
 from tracecloak.schemas.events.traces import TraceBatch
 
 
@@ -146,20 +146,21 @@ class ColumnarCoder(beam.coders.Coder):
         return 0
 
 
-class PiecesCoder(ColumnarCoder):
-    """Accumulators by name, each as its merged piece."""
+class TotalsCoder(ColumnarCoder):
+    """Accumulators of several statistics, each as its merged piece."""
 
     def __init__(self, kinds: dict[str, type[Mergeable]]) -> None:
         self._kinds = kinds
 
-    def encode(self, value: dict[str, Pieces[Any]]) -> bytes:
+    def encode(self, value: Totals) -> bytes:
         """Returns the merged statistics."""
-        return super().encode(Statistics({n: pieces.result() for n, pieces in value.items()}))
+        return super().encode(Statistics(value.result()))
 
-    def decode(self, encoded: bytes) -> dict[str, Pieces[Any]]:
+    def decode(self, encoded: bytes) -> Totals:
         """Returns accumulators that hold each statistic as their only piece."""
-        merged = super().decode(encoded).by_name
-        return {name: Pieces(kind, [merged[name]]) for name, kind in self._kinds.items()}
+        totals = Totals(self._kinds)
+        totals.add(super().decode(encoded).by_name)
+        return totals
 
 
 beam.coders.registry.register_coder(pa.RecordBatch, RecordBatchCoder)

@@ -19,7 +19,7 @@ from tracecloak.anonymizers.contract.method import (
 )
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey, text_digest
 from tracecloak.schemas.arrays.columnar import digest
-from tracecloak.schemas.arrays.merging import PiecesByThread
+from tracecloak.schemas.arrays.merging import TotalsByThread
 from tracecloak.schemas.events.events import CASE_ID, ActivityVocabulary
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch, split_by_shard
 
@@ -288,10 +288,10 @@ def execute(
     for step in steps(run.method, run.params):
         match step.action:
             case "count":
-                pieces = PiecesByThread(run.kinds(step.round))
-                for _ in each(partial(_count, pieces, run, step.round, known), traces):
+                counted = TotalsByThread(run.kinds(step.round))
+                for _ in each(partial(_count, counted, run, step.round, known), traces):
                     pass
-                totals = pieces.result()
+                totals = counted.result()
                 if not step.known:
                     digest = totals[INPUT_DIGEST]
                     known = run.known(digest)
@@ -312,9 +312,9 @@ def execute(
 
 
 def _count(
-    pieces: PiecesByThread, run: MethodRun, name: str, known: Known, batch: TraceBatch
+    counted: TotalsByThread, run: MethodRun, name: str, known: Known, batch: TraceBatch
 ) -> None:
-    pieces.add(run.count(name, batch, known))  # by the thread that counted it
+    counted.add(run.count(name, batch, known))  # by the thread that counted it
 
 
 def group_into_traces(

@@ -17,7 +17,7 @@ import pyarrow as pa
 from tracecloak.anonymizers.contract.in_memory import execute
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.runners.resources import Block, HeldTraces, Hold, Limits, Workers
-from tracecloak.schemas.arrays.merging import Pieces, PiecesByThread
+from tracecloak.schemas.arrays.merging import Pieces, TotalsByThread
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, ActivityVocabulary, released_schema
 from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.schemas.events.traces import (
@@ -29,9 +29,9 @@ from tracecloak.schemas.events.traces import (
 from tracecloak.schemas.published.graph import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.schemas.published.rows import in_order, merge_rows, parts_of, rows_of_part
-from tracecloak.transforms.batch.job import KINDS_OF_LOG_COUNTS, Target, count_released
+from tracecloak.transforms.batch.job import KINDS_OF_LOG_COUNTS, Target, commit, count_released
 from tracecloak.transforms.files import is_on_this_machine, make_private_folder
-from tracecloak.transforms.publish.release_files import write_dfg, write_export, write_part
+from tracecloak.transforms.publish.release_files import write_export, write_part
 from tracecloak.transforms.sources import check_pieces, pieces
 
 if TYPE_CHECKING:
@@ -84,12 +84,12 @@ class LogParts:
     def write(
         self, released: Iterable[TraceBatch]
     ) -> tuple[list[OutputFile], LogCounts, list[OutputFile]]:
-        """Returns the parts of the log, their counts, and the other files made from them.
+        """Returns the parts of the log, their counts, and the forms made from them.
 
         Args:
             released: The released cases, and batches without cases that tell its attributes.
         """
-        counts = PiecesByThread(KINDS_OF_LOG_COUNTS)
+        counts = TotalsByThread(KINDS_OF_LOG_COUNTS)
         # A log that was made up comes in large batches, and to count one takes ten times its bytes.
         batches = (one for whole in released for one in whole.split(self._limits.batch_bytes))
 
@@ -104,11 +104,11 @@ class LogParts:
         folder, manifest, n_parts = self._target.folder, self._target.manifest, len(self._parts)
         n_writers = max(self._limits.n_workers * self._limits.step_bytes // _WRITTEN_BYTES, 1)
         parts = list(self._workers.each(self._write_part, range(n_parts), n_writers))
-        beside = [write_dfg(folder, log.graph, log.names)]
+        exports: list[OutputFile] = []
         for kind in self._target.exports:
-            beside.append(write_export(folder, manifest, kind, n_parts))
-            _LOG.info("wrote %s", beside[-1].path)
-        return parts, log, beside
+            exports.append(write_export(folder, manifest, kind, n_parts))
+            _LOG.info("wrote %s", exports[-1].path)
+        return parts, log, exports
 
     def _write_part(self, number: int) -> OutputFile:
         blocks, self._parts[number] = self._parts[number], []
@@ -319,18 +319,13 @@ class InMemoryDriver:
             if method.log != "transformed":
                 traces.drop()
             _LOG.info("next: release")
-            # The writers are loaded once there is something to write.
-            from tracecloak.transforms.batch.job import commit
-            from tracecloak.transforms.publish.release_files import write_products
-
-            others = write_products(target.folder, target.manifest, products)
             parts: list[OutputFile] = []
+            exports: list[OutputFile] = []
             log: LogCounts | None = None
             if method.log != "none":
                 cases = chain(made, spec.columns)
-                parts, log, beside = LogParts(target, means).write(cases)
-                others += beside
-        commit(target, parts, others, products, log)
+                parts, log, exports = LogParts(target, means).write(cases)
+        commit(target, parts, exports, products, log)
 
 
 @contextlib.contextmanager

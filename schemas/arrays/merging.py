@@ -354,7 +354,29 @@ class Pieces(Generic[T]):
         self._kind, self._pieces = state
 
 
-class PiecesByThread:
+class Totals:
+    """Accumulates pieces of several statistics by name."""
+
+    def __init__(self, kinds: Mapping[str, type[Any]]) -> None:
+        """Begins without a piece, of statistics of these kinds by name."""
+        self._pieces = {name: Pieces(kind) for name, kind in kinds.items()}
+
+    def add(self, by_name: Mapping[str, Any]) -> None:
+        """Takes in one more piece of some of the statistics; others do not count."""
+        for name in self._pieces.keys() & by_name.keys():
+            self._pieces[name].add(by_name[name])
+
+    def absorb(self, other: Totals) -> None:
+        """Takes in the pieces of another accumulator, which stays as it is."""
+        for name, pieces in other._pieces.items():
+            self._pieces[name].absorb(pieces)
+
+    def result(self) -> dict[str, Any]:
+        """Returns the merged statistics, by name; the accumulator can still grow."""
+        return {name: pieces.result() for name, pieces in self._pieces.items()}
+
+
+class TotalsByThread:
     """Accumulates pieces of several statistics; every thread merges those that it adds.
 
     So what takes longest of merging is done side by side. There is one merged piece of each
@@ -364,23 +386,21 @@ class PiecesByThread:
     def __init__(self, kinds: Mapping[str, type[Any]]) -> None:
         """Begins without a piece, of statistics of these kinds by name."""
         self._kinds = kinds
-        self._of_threads: dict[int, dict[str, Pieces[Any]]] = {}
+        self._of_threads: dict[int, Totals] = {}
 
-    def add(self, counts: Mapping[str, Any]) -> None:
+    def add(self, by_name: Mapping[str, Any]) -> None:
         """Takes in one more piece of some of the statistics, by name."""
-        pieces_by_name = self._of_threads.setdefault(threading.get_ident(), {})
-        for name, piece in counts.items():
-            pieces_by_name.setdefault(name, Pieces(self._kinds[name])).add(piece)
+        thread = threading.get_ident()
+        if thread not in self._of_threads:
+            self._of_threads[thread] = Totals(self._kinds)
+        self._of_threads[thread].add(by_name)
 
     def result(self) -> dict[str, Any]:
         """Returns the merged statistics, once no thread adds any more; nothing is held then."""
-        by_thread = list(self._of_threads.values())
-        self._of_threads = {}
-        merged = {}
-        for name, kind in self._kinds.items():
-            pieces = [found.pop(name).result() for found in by_thread if name in found]
-            merged[name] = Pieces(kind, pieces).result()
-        return merged
+        merged = Totals(self._kinds)
+        while self._of_threads:
+            merged.absorb(self._of_threads.popitem()[1])
+        return merged.result()
 
 
 @dataclass(frozen=True)

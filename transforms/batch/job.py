@@ -422,18 +422,18 @@ def count_released(released: TraceBatch) -> dict[str, Any]:
 def commit(
     target: Target,
     parts: Sequence[OutputFile],
-    others: Sequence[OutputFile],
+    exports: Sequence[OutputFile],
     products: Products,
     log: LogCounts | None,
 ) -> None:
     """Commits the written files; a bundle that runs again finds the release and does nothing.
 
-    The statement and the page are written here, as they say what came out.
+    The products, the statement and the page are written here, as they say what came out.
 
     Args:
         target: Where the files are, and what is released.
         parts: The parts of the log, which are written.
-        others: All other files that are.
+        exports: What was made from the parts.
         products: What is released beside the log.
         log: What was counted on the released log; None where there is none.
 
@@ -451,6 +451,7 @@ def commit(
     from tracecloak.transforms.publish.products import products_of_log
     from tracecloak.transforms.publish.release_files import (
         read_log,
+        write_dfg,
         write_products,
         write_report,
         write_statement,
@@ -470,7 +471,10 @@ def commit(
         folder.remove([part.path for part in parts])
     held = products.held
     following = products_of_log(products.by_name, log)
-    others = [*others, *write_products(folder, target.manifest, Products(following))]
+    others = write_products(folder, target.manifest, products)
+    if log is not None:
+        others += [write_dfg(folder, log.graph, log.names), *exports]
+    others += write_products(folder, target.manifest, Products(following))
     products = Products({**products.by_name, **following})
     came_out = held if log is None else log.came_out.beside(held)
     whole = replace(target.manifest, came_out=came_out)

@@ -17,7 +17,7 @@ from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from apache_beam.utils.windowed_value import WindowedValue
 
 from tracecloak.schemas.arrays.columnar import decode, encode
-from tracecloak.schemas.arrays.merging import Mergeable, Pieces, Statistics
+from tracecloak.schemas.arrays.merging import Mergeable, Statistics, Totals
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, ActivityVocabulary
 from tracecloak.schemas.events.traces import (
     INDIVIDUAL_ID,
@@ -25,7 +25,7 @@ from tracecloak.schemas.events.traces import (
     carried_columns,
     split_by_shard,
 )
-from tracecloak.transforms.arrow_coder import PiecesCoder, RecordBatchCoder, pack, unpack
+from tracecloak.transforms.arrow_coder import RecordBatchCoder, TotalsCoder, pack, unpack
 from tracecloak.transforms.batch import BATCH_BYTES, DEFAULT_PARTS, DEFAULT_SHARDS
 from tracecloak.transforms.operator_log import kept_on_worker
 
@@ -133,41 +133,34 @@ class MergeStatisticsFn(beam.CombineFn):
         super().__init__()
         self._kinds = dict(kinds)
 
-    def create_accumulator(self) -> dict[str, Pieces[Any]]:
-        """Returns the accumulators of an empty log."""
-        return {name: Pieces(kind) for name, kind in self._kinds.items()}
+    def create_accumulator(self) -> Totals:
+        """Returns the accumulator of an empty log."""
+        return Totals(self._kinds)
 
-    def add_input(
-        self, accumulator: dict[str, Pieces[Any]], batch: Statistics
-    ) -> dict[str, Pieces[Any]]:
+    def add_input(self, accumulator: Totals, batch: Statistics) -> Totals:
         """Takes in one batch's statistics."""
-        for name, piece in batch.by_name.items():
-            accumulator[name].add(piece)
+        accumulator.add(batch.by_name)
         return accumulator
 
-    def merge_accumulators(
-        self, accumulators: Iterable[dict[str, Pieces[Any]]]
-    ) -> dict[str, Pieces[Any]]:
+    def merge_accumulators(self, accumulators: Iterable[Totals]) -> Totals:
         """Merges into the first accumulator."""
         merged, *others = accumulators
         for other in others:
-            for name, pieces in other.items():
-                merged[name].absorb(pieces)
+            merged.absorb(other)
         return merged
 
-    def compact(self, accumulator: dict[str, Pieces[Any]]) -> dict[str, Pieces[Any]]:
+    def compact(self, accumulator: Totals) -> Totals:
         """Merges what is pending before the accumulators travel."""
-        for pieces in accumulator.values():
-            pieces.compact()
+        accumulator.result()
         return accumulator
 
-    def extract_output(self, accumulator: dict[str, Pieces[Any]]) -> Statistics:
+    def extract_output(self, accumulator: Totals) -> Statistics:
         """Returns the statistics."""
-        return Statistics({name: pieces.result() for name, pieces in accumulator.items()})
+        return Statistics(accumulator.result())
 
     def get_accumulator_coder(self) -> beam.coders.Coder:
         """Returns the coder of the merged statistics."""
-        return PiecesCoder(self._kinds)
+        return TotalsCoder(self._kinds)
 
 
 _NUMBERED = convert_to_beam_type(tuple[int, Statistics])
@@ -177,16 +170,20 @@ class CountBatches(beam.DoFn):
     """Merges what `counted` returns for the elements of a bundle, and gives it in parts."""
 
     def __init__(
-        self, combine: MergeStatisticsFn, counted: Callable[..., Mapping[str, Any]], n_parts: int
+        self,
+        kinds: Mapping[str, type[Mergeable]],
+        counted: Callable[..., Mapping[str, Any]],
+        n_parts: int,
     ) -> None:
         """Keeps what to do.
 
         Args:
-            combine: Merges the statistics.
+            kinds: Types of the statistics, by name.
             counted: Counts an element, which comes first, with the side inputs.
             n_parts: Into how many parts rows are cut.
         """
-        self._combine, self._counted, self._n_parts = combine, counted, n_parts
+        self._kinds, self._counted, self._n_parts = dict(kinds), counted, n_parts
+        self._totals: Totals | None = None
 
     def default_type_hints(self) -> IOTypeHints:
         """Returns only the output's type, as Beam's check fails if there are no side inputs."""
@@ -194,22 +191,20 @@ class CountBatches(beam.DoFn):
 
     def start_bundle(self) -> None:
         """Begins with nothing."""
-        self._totals = self._combine.create_accumulator()
-        self._has_any = False
+        self._totals = None
 
     def process(self, element: Any, *known: Any) -> None:
         """Counts an element; the same bundle may be counted again after a failure."""
-        counted = Statistics(dict(self._counted(element, *known)))
-        self._totals = self._combine.add_input(self._totals, counted)
-        self._has_any = True
+        self._totals = self._totals or Totals(self._kinds)
+        self._totals.add(self._counted(element, *known))
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Yields the numbers and the parts of what was counted, if anything was."""
-        totals = self._combine.extract_output(self._totals)
-        del self._totals
-        release_memory()
-        if self._has_any:
-            yield from map(GlobalWindows.windowed_value, totals.split(self._n_parts))
+        if self._totals is not None:
+            counted = Statistics(self._totals.result())
+            self._totals = None
+            release_memory()
+            yield from map(GlobalWindows.windowed_value, counted.split(self._n_parts))
 
 
 def once(
@@ -259,7 +254,7 @@ class CountStatistics(beam.PTransform):
         """
         super().__init__()
         self._combine, self._known = MergeStatisticsFn(kinds), known
-        self._count = CountBatches(self._combine, counted, n_parts)
+        self._count = CountBatches(kinds, counted, n_parts)
 
     def expand(self, elements: beam.PCollection[Any]) -> beam.PCollection[Statistics]:
         """Shuffles the parts, which makes them durable where a runner can, and merges each."""
@@ -278,11 +273,10 @@ def total(kinds: Mapping[str, type[Mergeable]], parts: Iterable[Statistics]) -> 
         kinds: Types of those that are wanted, by name.
         parts: All parts, in any order.
     """
-    pieces = {name: Pieces(kind) for name, kind in kinds.items()}
+    totals = Totals(kinds)
     for part in parts:
-        for name in kinds.keys() & part.by_name.keys():
-            pieces[name].add(part.by_name[name])
-    return {name: found.result() for name, found in pieces.items()}
+        totals.add(part.by_name)
+    return totals.result()
 
 
 _OPERATOR = logging.getLogger("tracecloak.operator")

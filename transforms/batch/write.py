@@ -28,12 +28,9 @@ from tracecloak.transforms.batch.traces import (
     total,
 )
 from tracecloak.transforms.publish.release_files import (
-    write_dfg,
     write_export,
     write_part,
-    write_products,
 )
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -68,23 +65,21 @@ class WriteTraces(beam.PTransform):
     def expand(self, released: beam.PCollection[TraceBatch]) -> beam.PCollection[str]:
         """Wires parts → exports → commit, each waiting for the one before."""
         target, pipeline = self._target, released.pipeline
-        products = pvalue.AsIter(self._products)
         waited = [] if self._wait_on is None else pvalue.AsIter(self._wait_on)
-        files = [once(pipeline, "WriteProducts", _write_products, target, products)]
         parts: Any = []
+        exports: Any = []
         counted: Any = None
         if method_named(target.spec.method).log != "none":
             parts = pvalue.AsIter(self._parts(released))
             count = CountStatistics(KINDS_OF_LOG_COUNTS, count_released)
             counted = pvalue.AsIter(released | "Released" >> count)
-            files.append(once(pipeline, "WriteDfg", _write_dfg, target.folder, counted))
-            files.append(
+            exports = pvalue.AsIter(
                 pipeline
                 | "Exports" >> beam.Create(target.exports)
                 | "SpreadExports" >> beam.Reshuffle()
                 | "WriteExport" >> beam.Map(_write_export, target, parts)
             )
-        sides = waited, parts, counted, products, *map(pvalue.AsIter, files)
+        sides = waited, parts, exports, pvalue.AsIter(self._products), counted
         return once(pipeline, "Commit", _commit, target, *sides)
 
     def _parts(self, released: beam.PCollection[TraceBatch]) -> beam.PCollection[OutputFile]:
@@ -141,16 +136,6 @@ def _write_part(part: tuple[int, Iterable[bytes]], target: Target) -> OutputFile
     return write_part(target.folder, target.manifest, number, rows_of_part(batches))
 
 
-def _write_dfg(folder: ReleaseFolder, counted: Iterable[Statistics]) -> list[OutputFile]:
-    kinds = {name: KINDS_OF_LOG_COUNTS[name] for name in ("graph", "names")}
-    found = total(kinds, counted)
-    return [write_dfg(folder, found["graph"], found["names"])]
-
-
-def _write_products(target: Target, products: Iterable[Chunk]) -> list[OutputFile]:
-    return write_products(target.folder, target.manifest, only(products))
-
-
 def _write_export(kind: str, target: Target, parts: Iterable[OutputFile]) -> OutputFile:
     written = write_export(target.folder, target.manifest, kind, target.n_parts)
     _LOG.info("wrote %s", written.path)
@@ -161,11 +146,10 @@ def _commit(
     target: Target,
     waited: Iterable[Any],
     parts: Iterable[OutputFile],
-    counted: Iterable[Statistics] | None,
+    exports: Iterable[OutputFile],
     products: Iterable[Chunk],
-    *others: Iterable[OutputFile],
+    counted: Iterable[Statistics] | None,
 ) -> list[str]:
     log = None if counted is None else LogCounts(**total(KINDS_OF_LOG_COUNTS, counted))
-    beside = [one for files in others for one in files]
-    commit(target, list(parts), beside, only(products), log)
+    commit(target, list(parts), list(exports), only(products), log)
     return [target.folder.release_id]

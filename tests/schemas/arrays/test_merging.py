@@ -27,8 +27,8 @@ from tracecloak.schemas.arrays.merging import (
     CountsByKey,
     OfArrays,
     Pieces,
-    PiecesByThread,
     Statistics,
+    TotalsByThread,
     distinct_counts,
     distinct_places,
     places_among,
@@ -280,7 +280,7 @@ def names(*values: int) -> Names:
 
 
 def test_threads_together_merge_what_one_merges():
-    pieces = PiecesByThread({"some": Names, "none": Names})
+    pieces = TotalsByThread({"some": Names, "none": Names})
     merged_by = set()
 
     def add(number: int) -> None:
