@@ -167,7 +167,10 @@ def run(given: Given) -> int:
 
 def _released(plan: ReleasePlan, given: Given, lineage: str | None, asks: bool) -> int:
     """Makes what a plan asks for, shows what came of it, and returns the exit code."""
-    # With all of Beam, which a wrong configuration should not wait for.
+    from tracecloak.pipelines.configuration.plan import files_here
+
+    listed = files_here(plan)
+    # What a run needs, which a wrong configuration and a wrong path should not wait for.
     from tracecloak.pipelines.release.run import run_plan
     from tracecloak.pipelines.runners.memory import keep_freed_memory
     from tracecloak.pipelines.screen.results import is_of_operator, showing_progress
@@ -183,7 +186,7 @@ def _released(plan: ReleasePlan, given: Given, lineage: str | None, asks: bool) 
         sent = lineage_sent(plan, lineage)
     shown = showing_progress(given.form, with_runner=given.wants_traceback)
     with shown as ask, sent as send_complete:
-        outcome = run_plan(plan, given.of_beam, ask if asks else None)
+        outcome = run_plan(plan, given.of_beam, ask if asks else None, listed)
         send_complete(outcome.folder.final)
     elapsed_s = time.monotonic() - began
     is_private = is_of_operator(given.form)

@@ -34,7 +34,7 @@ from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.windows import Schedule, Window
-from tracecloak.transforms.files import absolute
+from tracecloak.transforms.files import absolute, is_on_this_machine
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, unpacked
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
@@ -261,6 +261,19 @@ def resolve(config: ReleaseConfig) -> ReleasePlan:
 # How many inputs have their headers checked before anything runs, unless all must be; the readers
 # check every header.
 _CHECKED_FILES = 20
+
+
+def files_here(plan: ReleasePlan) -> list[SourceFile] | None:
+    """Returns the input files of one release if all are on this machine; None: `source_of` asks.
+
+    Raises:
+        NoSuchFile: An input is not there.
+    """
+    keys = plan.keys
+    is_listed_later = plan.tables or keys.query is not None or keys.schedule is not None
+    if is_listed_later or not all(map(is_on_this_machine, keys.log)):
+        return None
+    return match_files(keys.log, may_be_none=True)
 
 
 def source_of(

@@ -48,6 +48,7 @@ from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.schemas.published.manifest import Yield
 from tracecloak.transforms.batch.job import Job, KeptDraws, ReleaseSpec, SketchFile, Target
 from tracecloak.transforms.files import exists, join, open_raw, require_writable, write_anew
+from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.publish.release_folder import DFG_NAME, STATEMENT_NAME, log_name
 
@@ -413,11 +414,12 @@ def run_plan(
     plan: ReleasePlan,
     beam_arguments: Sequence[str] = (),
     confirm: Callable[[str], bool] | None = None,
+    listed: Sequence[SourceFile] | None = None,
 ) -> Outcome:
-    """Makes the release of a plan, unless it exists; see `run_release`."""
+    """Makes the release of a plan, of files that may be listed; see `run_release`, `source_of`."""
     with redact_foreign_errors():
         plan = plan.with_flags_of_beam(beam_arguments)
-        run = open_run(plan, driver_of(plan.keys.runner, beam_arguments))
+        run = open_run(plan, driver_of(plan.keys.runner, beam_arguments), listed=listed)
         if confirm is not None:
             require_confirmation(run, confirm)
         return make_release(run)
