@@ -308,7 +308,7 @@ class EventSource:
         for file in self.files[:n_files]:
             tally = FileTally(file.rank, transitions)
             n_read = 0
-            for events, _ in islice(self._read(file, tally, left), _TRIED_BATCHES):
+            for events, _ in islice(self.read(file, tally, batch_rows=left), _TRIED_BATCHES):
                 batches.append(events)
                 n_read = tally.result().n_records
                 if n_read >= left:
@@ -331,6 +331,7 @@ class EventSource:
         file: SourceFile,
         tally: FileTally | None = None,
         lacking: list[tuple[SourceFile, MissingColumns]] | None = None,
+        batch_rows: int = _BATCH_ROWS,
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Yields (canonical events, rejects) of a file in document order, either may be empty.
 
@@ -338,36 +339,12 @@ class EventSource:
             file: One of `files`, or one of its `pieces`.
             tally: Is told what was found in what has been read, if anybody asks.
             lacking: Gets what a piece lacks; needed if pieces are read.
+            batch_rows: About how many records are read at once.
 
         Raises:
             InputSchemaError: The file cannot be read; names the file and columns, never values.
             RetryLater: A file was changed since it was divided.
         """
-        return self._read(file, tally, _BATCH_ROWS, lacking)
-
-    def events(self) -> Sequence[pa.RecordBatch]:
-        """Returns the events of all files, without malformed records."""
-        return [events for file in self.files for events, _ in self.read(file)]
-
-    @property
-    def is_by_name(self) -> bool:
-        """Whether events of a case with equal timestamps are ordered by their names."""
-        return self.is_unordered and self.mapping.order is None
-
-    @property
-    def rule(self) -> str:
-        """What orders events of a case with equal timestamps, for people."""
-        if self.mapping.order is not None:
-            return f"the values of column {self.mapping.order!r}"
-        return "the names of activities" if self.is_unordered else "the rows of the source"
-
-    def _read(
-        self,
-        file: SourceFile,
-        tally: FileTally | None,
-        batch_rows: int,
-        lacking: list[tuple[SourceFile, MissingColumns]] | None = None,
-    ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         reader = self._reader_of(file, lacking)
         with named(file, self.format), contextlib.ExitStack() as opened:
             stream = opened.enter_context(open_source(file))
@@ -402,6 +379,22 @@ class EventSource:
                     raw.fractional,
                 )
                 yield (without_numbers(events) if self.is_unordered else events), rejects
+
+    def events(self) -> Sequence[pa.RecordBatch]:
+        """Returns the events of all files, without malformed records."""
+        return [events for file in self.files for events, _ in self.read(file)]
+
+    @property
+    def is_by_name(self) -> bool:
+        """Whether events of a case with equal timestamps are ordered by their names."""
+        return self.is_unordered and self.mapping.order is None
+
+    @property
+    def rule(self) -> str:
+        """What orders events of a case with equal timestamps, for people."""
+        if self.mapping.order is not None:
+            return f"the values of column {self.mapping.order!r}"
+        return "the names of activities" if self.is_unordered else "the rows of the source"
 
     def _reader_of(
         self, file: SourceFile, lacking: list[tuple[SourceFile, MissingColumns]] | None

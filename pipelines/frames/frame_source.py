@@ -281,6 +281,7 @@ class FrameSource(EventSource):
         file: SourceFile,
         tally: FileTally | None = None,
         lacking: list[tuple[SourceFile, MissingColumns]] | None = None,
+        batch_rows: int = 0,
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Yields all events and all rejects at once; see `EventSource`."""
         events, rejects, read = self._whole()
