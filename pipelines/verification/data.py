@@ -14,12 +14,12 @@ import pyarrow as pa
 from tracecloak.pipelines.verification.folder import (
     NotApplicable,
     ReceivedFolder,
+    ReceivedParquet,
     Unsure,
     Wrong,
     quote_names,
 )
 from tracecloak.pipelines.verification.log_forms import PART, LogForm, check_same, forms_of
-from tracecloak.pipelines.verification.parquet_bounds import MAX_ROWS, BoundedParquet
 from tracecloak.pipelines.verification.promise import BoundedXml
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.arrays.merging import Pieces
@@ -50,6 +50,8 @@ _PRODUCTS_BYTES = 64 << 20
 _MOST_EVENTS = 10_000_000
 _MOST_BYTES = 512 << 20
 """Of a log that is held as a whole."""
+_MAX_ROWS = 20_000_000
+"""Rows of a product that is not a log."""
 
 
 @dataclass(frozen=True)
@@ -290,7 +292,7 @@ class Contents:
         expected, first = product.to_table(), 0
         with self.received.folder.reading(f"{name}.parquet") as stream:
             file = _table(self.received, f"{name}.parquet", stream)
-            is_same = file.n_rows == expected.num_rows
+            is_same = file.file.metadata.num_rows == expected.num_rows
             for rows in file.batches() if is_same else ():
                 like_it = expected.slice(first, rows.num_rows)
                 is_same = is_same and rows.to_pylist() == like_it.to_pylist()
@@ -367,11 +369,11 @@ def _check_readable(received: Received, path: str) -> None:
         folder.text(path)
 
 
-def _table(received: Received, path: str, stream: BinaryIO) -> BoundedParquet:
+def _table(received: Received, path: str, stream: BinaryIO) -> ReceivedParquet:
     """Returns a product, which cannot have more rows than its JSON form has bytes."""
     listed = {output["path"]: output["n_bytes"] for output in received.outputs}
-    most = listed.get(f"{path.removesuffix('.parquet')}.json", MAX_ROWS)
-    return BoundedParquet(stream, min(most, MAX_ROWS))
+    most = listed.get(f"{path.removesuffix('.parquet')}.json", _MAX_ROWS)
+    return ReceivedParquet(stream, min(most, _MAX_ROWS))
 
 
 def _is_close(number: float, stated: float | None) -> bool:
@@ -452,7 +454,7 @@ def _check_table(received: Received, path: str, table_path: str | None) -> None:
         return
     expected = release.to_rows().to_pylist()
     with received.folder.reading(table_path) as stream:
-        file = BoundedParquet(stream, len(expected))
+        file = ReceivedParquet(stream, len(expected))
         rows = [row for batch in file.batches() for row in batch.to_pylist()]
     if rows != expected:
         raise Wrong(f"{quote_names([table_path])} says something else than {quote_names([path])}.")

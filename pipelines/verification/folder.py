@@ -12,16 +12,22 @@ import hashlib
 import io
 import os
 import re
+import resource
 import stat
+import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, RetryLater, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
-from tracecloak.schemas.texts import bounded_json, escaped, n_values
+from tracecloak.schemas.texts import bounded_json, escaped
 from tracecloak.transforms.files import is_on_this_machine, open_raw, require_file_system
 from tracecloak.transforms.publish.release_folder import LATEST_NAME
 
@@ -88,13 +94,11 @@ def quote_names(names: Iterable[str]) -> str:
 
 _BLOCK_BYTES = 256 << 10
 _LARGEST_MANIFEST = 16 << 20
-_MOST_OF_MANIFEST = 400_000
-"""Values of a manifest; a release of 65,536 parts has four each."""
 _LARGEST_TEXT = 64 << 20
 """Bytes of a file that is read as a whole."""
-_MOST_VALUES = 4_000_000
-"""Values of a JSON file, of which Python takes some hundred bytes each."""
-_WIDE = re.compile(rb"[\xf0-\xf7]|\\u[dD][89abAB]")
+_MORE_BYTES = 1 << 30
+"""What reading may take beyond what the process has."""
+_BATCH_ROWS = 1 << 14
 _NO_PLAIN_FILE = (errno.ELOOP, errno.ENOENT, errno.ENOTDIR, errno.ENXIO)
 _MOST_FILES = 1_000_000
 
@@ -161,10 +165,7 @@ class ReceivedFolder:
         Raises:
             Wrong: It is no plain file, or too long.
         """
-        data = _read(open_plain(_join(self.path, MANIFEST_NAME)), _LARGEST_MANIFEST)
-        if n_values(data) > _MOST_OF_MANIFEST:
-            raise Wrong(f"{MANIFEST_NAME} has more than {_MOST_OF_MANIFEST:,} values.")
-        return data
+        return _read(open_plain(_join(self.path, MANIFEST_NAME)), _LARGEST_MANIFEST)
 
     @property
     def manifest_sha256(self) -> str:
@@ -239,8 +240,9 @@ class ReceivedFolder:
 
         Raises:
             Wrong: As `open`, or the file cannot be read.
+            Unsure: To read it takes more memory than `bounded_memory` allows.
         """
-        with self.open(name) as stream:
+        with self.open(name) as stream, bounded_memory(name):
             try:
                 yield stream
             except Exception as error:
@@ -307,18 +309,101 @@ def strict_json(data: bytes, name: str = "JSON") -> Any:
 
     Raises:
         Wrong: It is none.
-        Unsure: It has too many values, or is long and Python takes four bytes for a character.
+        Unsure: To read it takes more memory than `bounded_memory` allows.
     """
-    is_long = len(data) > _LARGEST_TEXT // 4 and _WIDE.search(data)
-    if is_long or n_values(data) > _MOST_VALUES:
-        raise Unsure(
-            f"Not checked: {name} has more than {_MOST_VALUES:,} values, or more than "
-            f"{_LARGEST_TEXT >> 22} MiB with a character of four bytes."
-        )
+    with bounded_memory(name):
+        try:
+            return bounded_json(data)
+        except ValueError:
+            raise Wrong(f"{name} is no JSON in which every key stands once.") from None
+
+
+_bounds_lock = threading.Lock()
+_n_bounds = 0  # how many blocks are bounded now; the first one sets the limit, the last one ends it
+_unbounded: tuple[int, int] = resource.getrlimit(resource.RLIMIT_DATA)
+
+
+@contextmanager
+def bounded_memory(name: str) -> Iterator[None]:
+    """Has whatever the bytes of a file make a reader allocate fail beyond `_MORE_BYTES`.
+
+    What a small file comes to is told by nothing that can be relied on before it is read. The bound
+    is one of the process; a system without /proc, or without the bound, has none.
+
+    Args:
+        name: Of the file.
+
+    Raises:
+        Unsure: The block took more.
+    """
+    global _n_bounds, _unbounded
+    with _bounds_lock:
+        _n_bounds += 1
+        if _n_bounds == 1:
+            _unbounded = resource.getrlimit(resource.RLIMIT_DATA)
+            with suppress(OSError, ValueError, TypeError):
+                status = Path("/proc/self/status").read_text()
+                used = int(cast(re.Match[str], re.search(r"VmData:\s*(\d+)", status))[1]) << 10
+                within = (used + _MORE_BYTES, *(b for b in _unbounded[:1] if b >= 0))
+                resource.setrlimit(resource.RLIMIT_DATA, (min(within), _unbounded[1]))
     try:
-        return bounded_json(data)
-    except ValueError:
-        raise Wrong(f"{name} is no JSON in which every key stands once.") from None
+        yield
+    except MemoryError:
+        raise Unsure(
+            f"Not checked: to read {quote_names([name])} takes more than {_MORE_BYTES >> 20} MiB."
+        ) from None
+    finally:
+        with _bounds_lock:
+            _n_bounds -= 1
+            if not _n_bounds:
+                with suppress(OSError, ValueError):
+                    resource.setrlimit(resource.RLIMIT_DATA, _unbounded)
+
+
+@dataclass(frozen=True)
+class ReceivedParquet:
+    """A Parquet file that is read in `ReceivedFolder.reading`, which bounds what it may take.
+
+    Attributes:
+        stream: Its bytes, seekable.
+        max_rows: How many rows it may have.
+    """
+
+    stream: BinaryIO
+    max_rows: int
+
+    @cached_property
+    def file(self) -> pq.ParquetFile:
+        """The file, by its footer.
+
+        Raises:
+            Wrong: It has more rows than it may.
+            pa.ArrowException, OSError: It is no Parquet file.
+        """
+        file = pq.ParquetFile(self.stream)
+        if file.metadata.num_rows > self.max_rows:
+            raise Wrong(f"A Parquet file has more than the {self.max_rows:,} rows that it may.")
+        return file
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Its columns, without metadata."""
+        return self.file.schema_arrow.remove_metadata()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yields its rows.
+
+        Raises:
+            Wrong: They are not as many as its footer has.
+            pa.ArrowException, OSError: They are damaged.
+        """
+        n_left = self.file.metadata.num_rows
+        for rows in self.file.iter_batches(_BATCH_ROWS, use_threads=False):
+            n_left -= rows.num_rows
+            rows.validate(full=True)
+            yield rows.replace_schema_metadata(None)
+        if n_left:
+            raise Wrong("A Parquet file has other rows than its footer says.")
 
 
 def open_plain(path: str) -> BinaryIO:

@@ -17,8 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.pipelines.verification.folder import ReceivedFolder, Unsure, Wrong, quote_names
-from tracecloak.pipelines.verification.parquet_bounds import BoundedParquet
+from tracecloak.pipelines.verification.folder import (
+    ReceivedFolder,
+    ReceivedParquet,
+    Unsure,
+    Wrong,
+    quote_names,
+)
 from tracecloak.schemas.events import events
 from tracecloak.schemas.events.columns import XES_NAMES
 from tracecloak.schemas.published.rows import case_offsets, merge_rows
@@ -130,8 +135,8 @@ class LogForm:
                     )
                 yield rows
 
-    def _parquet(self, stream: BinaryIO) -> BoundedParquet:
-        return BoundedParquet(stream, self.max_events, bytes_per_row=_EVENT_BYTES)
+    def _parquet(self, stream: BinaryIO) -> ReceivedParquet:
+        return ReceivedParquet(stream, self.max_events)
 
 
 def _text_rows(

@@ -20,7 +20,7 @@ from tests.support.received import copied, digest_of, edited, failed, rewritten
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.streams.dfg_steps import with_intervals
-from tracecloak.pipelines.verification import log_forms, parquet_bounds, received
+from tracecloak.pipelines.verification import folder, log_forms, received
 from tracecloak.pipelines.verification.folder import Wrong
 from tracecloak.pipelines.verification.verify import verify
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
@@ -453,7 +453,7 @@ def test_so_it_is_where_a_log_is_read_in_many_batches(
 ) -> None:
     """Catches cases and orders that are only looked at within a batch: one holds 65,536 events."""
     monkeypatch.setattr(log_forms, "_TEXT_ROWS", n_rows)
-    monkeypatch.setattr(parquet_bounds, "_BATCH_ROWS", n_rows)
+    monkeypatch.setattr(folder, "_BATCH_ROWS", n_rows)
     assert failed(verify(str(log_release))) == {}
     for name in ("a name in XES", "a log out of order"):
         release = copied(log_release, tmp_path / name)
