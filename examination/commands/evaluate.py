@@ -23,7 +23,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Compares, writes the report, and prints a summary."""
-    from tracecloak.examination.evaluation.evaluate import evaluation_of
+    from tracecloak.examination.evaluation.evaluate import evaluation_of, require_extras
     from tracecloak.examination.evaluation.origin import opened, share_noted_in
     from tracecloak.examination.evaluation.report import markdown_lines, summary_lines
     from tracecloak.examination.measure.registry import write_all
@@ -31,7 +31,7 @@ def run(given: Given) -> int:
 
     flags = dict(given.flags)
     output = file_to_write("output", flags.pop("output"))
-    release, original, store, url = opened(flags)
+    release, original, store, url = opened(flags, require_extras)
     with showing_progress(given.form):
         report = evaluation_of(original, release, share_noted_in(store, url))
     numbers, text, page = write_all(output, report, markdown_lines(report))

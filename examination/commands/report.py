@@ -27,6 +27,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Writes the page, for nobody else to read, and says where it is."""
+    from tracecloak.examination.evaluation.evaluate import require_extras
     from tracecloak.examination.evaluation.internal import ReportInputs, attack_of, internal_report
     from tracecloak.examination.evaluation.origin import opened, share_noted_in
     from tracecloak.pipelines.budget.opening import officers_ledger
@@ -37,7 +38,7 @@ def run(given: Given) -> int:
     account, attack = flags.pop("account"), flags.pop("attack", None)
     curve, no_linkage = listed(flags.pop("curve", "")), flags.pop("no_linkage", False)
     output = flags.pop("output", None)
-    release, original, store, url = opened(flags)
+    release, original, store, url = opened(flags, require_extras)
     if output is None:
         home = str(Path(absolute(release.folder.path)).parent)
         folder = store.operator_folder(home, release.body["release_id"])

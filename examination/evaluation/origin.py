@@ -69,11 +69,14 @@ def as_released(config: SourceConfig, release: Received | None, store: KeyStore)
     return config.model_copy(update={"log": log})
 
 
-def opened(flags: dict[str, Any]) -> tuple[Received, EventSource, KeyStore, str | None]:
+def opened(
+    flags: dict[str, Any], require: Callable[[Received], None]
+) -> tuple[Received, EventSource, KeyStore, str | None]:
     """Opens a release, and the log that it was made of, as flags of a command name them.
 
     Args:
         flags: With release, and perhaps key_store and ledger; all others say how a log is read.
+        require: Makes sure that the libraries are installed that the release needs.
 
     Returns:
         The release, its log, the key store, and the ledger that is named.
@@ -86,9 +89,7 @@ def opened(flags: dict[str, Any]) -> tuple[Received, EventSource, KeyStore, str 
     folder = flags.pop("release")
     log = load_log(flags)
     release = Received.at(folder)
-    from tracecloak.examination.evaluation.evaluate import require_extras  # it imports this one
-
-    require_extras(release)  # before a log is opened
+    require(release)  # before a log is opened
     return release, source_of(as_released(log, release, store)), store, url
 
 
