@@ -98,6 +98,8 @@ def test_the_published_thresholds_reach_the_release(
         made = METHOD.decide("variants", statistics, {}, params, keyed).variants
         assert read_released(made) == {("C",): 10**6, ("B",): params.threshold}
         assert silent.draws == [(law, 3, 1 / Fraction(epsilon))]
+        kept = METHOD.keep("variants", statistics, {}, params, keyed)
+        assert kept["variants"].counts.tolist() == [params.threshold, 10**6]
 
 
 def test_delta_0_is_refused() -> None:
