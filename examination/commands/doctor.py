@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from tracecloak.pipelines.commands.flags import add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.schemas.errors import UsageError
 
@@ -20,7 +21,6 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         from tracecloak.pipelines.commands.stream import add_flags as add_flags_of_run
     else:
         from tracecloak.pipelines.commands.flags import add_release_flags as add_flags_of_run
-        from tracecloak.pipelines.commands.flags import add_table_flags
     add_flags_of_run(parser, argv, config)
     parser.usage = "tracecloak doctor CONFIG [FLAG ...] [FLAG OF BEAM ...]"
     add_table_flags(parser, __package__, "doctor")
