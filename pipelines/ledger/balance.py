@@ -88,11 +88,11 @@ class Total(NamedTuple):
 
     def plus(self, cost: Cost, sign: int) -> Total:
         """Returns it with a further charge; sign -1: without one that it has."""
-        epsilon, delta = cost.epsilon or 0, cost.delta or 0
-        return Total(
-            self.n + sign, self.n_boundless + sign * (cost.epsilon is None),
-            self.epsilon + sign * epsilon, self.delta + sign * delta,
-        )  # fmt: skip
+        n_boundless = self.n_boundless + sign * (cost.epsilon is None)
+        epsilon, delta = cost.epsilon or Fraction(0), cost.delta or Fraction(0)
+        if self.n:  # else the numbers are those of other windows, which `_numbers` looks for
+            epsilon, delta = self.epsilon + sign * epsilon, self.delta + sign * delta
+        return Total(self.n + sign, n_boundless, epsilon, delta)
 
 
 # By scope and label; what adds up is under empty texts.
@@ -268,8 +268,9 @@ def increase(before: Sums, further: Iterable[Cost]) -> tuple[Fraction | None, Fr
 
 def _numbers(sums: Sums) -> tuple[Fraction, Fraction]:
     """Returns (epsilon, delta) of what is finite: of each scope that of its dearest window."""
-    every = [labels.values() for labels in sums.values()]
-    return (
-        sum((max(total.epsilon for total in totals) for totals in every), Fraction(0)),
-        sum((max(total.delta for total in totals) for totals in every), Fraction(0)),
-    )
+    epsilon = delta = Fraction(0)
+    for labels in sums.values():
+        # Thousands of windows have few numbers, and to compare fractions takes long.
+        epsilon += max({id(total.epsilon): total.epsilon for total in labels.values()}.values())
+        delta += max({id(total.delta): total.delta for total in labels.values()}.values())
+    return epsilon, delta

@@ -169,7 +169,7 @@ class CaseRegistry:
         # Earlier claims are taken in before the ledger is locked; under the lock, only those made
         # since.
         release = output, release_id, key_fingerprint
-        past = self._past()
+        past = self._ledger.past(is_sound=True)
         for scope in {window.scope for window, _ in _charged(past, *release)}:
             self._check_known(past, scope)
 
@@ -203,7 +203,7 @@ class CaseRegistry:
                 not that of the release's scope.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
         """
-        past = self._past()
+        past = self._ledger.past(is_sound=True)
         charged = _charged(past, output, release_id, key_fingerprint)
         live = [(window, claim) for window, claim in charged if claim is not None]
         if not live:
@@ -224,7 +224,7 @@ class CaseRegistry:
             LedgerError: The ledger cannot be read, or somebody changed what it said.
             KeyStoreError: The index cannot be used.
         """
-        past = self._past()
+        past = self._ledger.past(is_sound=True)
         self._check_known(past, scope)
 
     def verify(self, scope: str) -> int:
@@ -239,7 +239,7 @@ class CaseRegistry:
             LedgerError: The ledger cannot be read, or somebody changed what it said.
             KeyStoreError: The index cannot be used.
         """
-        past = self._past()
+        past = self._ledger.past(is_sound=True)
         self._check_known(past, scope)
         labels = {sha256: label for label, sha256 in past.claims(scope)}
         weights = self._asked(past, scope, UnitIndex.weights)
@@ -257,11 +257,6 @@ class CaseRegistry:
                         "it anew. Releases since may have counted units twice"
                     )
         return len(labels)
-
-    def _past(self) -> LedgerSnapshot:
-        past = self._ledger.past()
-        self._ledger.check_sound(past)
-        return past
 
     def _asked(
         self, past: LedgerSnapshot, scope: str, ask: Callable[[UnitIndex], _Answer]

@@ -201,7 +201,6 @@ class Ledger:
         columns = reservation.columns()
 
         def steps(past: LedgerSnapshot) -> list[Step]:
-            self.check_sound(past)
             if is_charged(past.states(reservation.output, reservation.release_id), reservation):
                 return []
             check_answered(past.declared, self.place)
@@ -240,7 +239,7 @@ class Ledger:
                 ended = states[-1:]  # one of them is visible, and most likely the last one
             return steps_of("commit", ended)
 
-        self.append(steps)
+        self.append(steps, is_sound=False)
 
     def draw(self, output: str, release_id: str, key_fingerprint: str) -> None:
         """Notes that a release draws noise from now on, after which nothing is given back.
@@ -354,7 +353,6 @@ class Ledger:
             UsageError: No charge of it is open or committed.
             LedgerError: Somebody changed what the ledger said.
         """
-        self.check_sound(past)
         states = past.states(*keyed_release)
         live = [one for one in states if one.last.is_open or one.last.action == "commit"]
         if not live:
@@ -398,7 +396,6 @@ class Ledger:
         keyed_release = output, release_id, key_fingerprint
 
         def steps(past: LedgerSnapshot) -> list[Step]:
-            self.check_sound(past)
             return steps_of(
                 "void", (s for s in past.states(*keyed_release) if s.last.action in UNDRAWN)
             )
@@ -426,15 +423,20 @@ class Ledger:
         if complaints := self.complaints():
             raise LedgerError(". ".join(complaints))
 
-    def past(self) -> LedgerSnapshot:
+    def past(self, is_sound: bool = False) -> LedgerSnapshot:
         """Returns what the ledger says, with what came since it was read last.
 
+        Args:
+            is_sound: Whether it must be sound.
+
         Raises:
-            LedgerError: The ledger cannot be read.
+            LedgerError: The ledger cannot be read, or is not sound and must be.
             KeyStoreError: The key store cannot be used.
         """
         past = self._database.transact(self._read, writes=False)
         past.reads = self._ask
+        if is_sound:
+            self.check_sound(past)
         if self.memory is not None:
             self.memory.keep(past, [])
         return past
@@ -482,9 +484,7 @@ class Ledger:
                 per different units.
             LedgerError: The ledger cannot be read, or a number in it is no decimal.
         """
-        past = self.past()
-        self.check_sound(past)
-        return self.balance_in(past, account)
+        return self.balance_in(self.past(is_sound=True), account)
 
     def balance_in(self, past: LedgerSnapshot, account: str) -> Balance:
         """Returns the balance after entries that were read before, sound or not.
@@ -498,9 +498,7 @@ class Ledger:
             raise UsageError(
                 f"account {account!r} is not known; there are {', '.join(known) or 'none'}"
             )
-        caps = self.account_in(past, account)
-        with self._no_decimal_is_unsound(past):
-            return balance_of(past.spent(account), account, caps)
+        return balance_of(past.spent(account), account, self.account_in(past, account))
 
     def account_in(self, past: LedgerSnapshot, account: str) -> Account | None:
         """Returns the caps of an account: the lower one where ledger and file have one each.
@@ -509,17 +507,10 @@ class Ledger:
             UsageError: Ledger and file have it per different units.
             LedgerError: A number in the ledger is no decimal.
         """
-        with self._no_decimal_is_unsound(past):
-            declared = declared_accounts(past.declared).get(account)
-        return both_bounds(declared, self.accounts.get(account))
-
-    @contextlib.contextmanager
-    def _no_decimal_is_unsound(self, past: LedgerSnapshot) -> Iterator[None]:
-        try:
-            yield
-        except UsageError:
+        if any(fault.endswith("is no decimal") for fault in past.faults):
             self.check_sound(past)
-            raise
+        declared = declared_accounts(past.declared).get(account)
+        return both_bounds(declared, self.accounts.get(account))
 
     def check_sound(self, past: LedgerSnapshot) -> None:
         """Makes sure that all that is known of the ledger is as a ledger wrote it.
@@ -533,11 +524,23 @@ class Ledger:
                 f"{len(past.faults)}); see `tracecloak ledger verify`, and restore a backup"
             )
 
-    def append(self, steps: Callable[[LedgerSnapshot], list[Step]]) -> list[Entry]:
-        """Appends what the ledger's past asks for, and returns what was appended."""
+    def append(
+        self, steps: Callable[[LedgerSnapshot], list[Step]], is_sound: bool = True
+    ) -> list[Entry]:
+        """Appends what the ledger's past asks for, and returns what was appended.
+
+        Args:
+            steps: Returns what is to be appended; it is called again where others were first.
+            is_sound: Whether the ledger must be sound.
+
+        Raises:
+            LedgerError: It is not, or cannot be used.
+        """
 
         def append(connection: sa.Connection) -> tuple[LedgerSnapshot, list[Entry]]:
             past = self._read(connection)
+            if is_sound:
+                self.check_sound(past)
             if not self.is_shared:  # nobody but its owner can make it elsewhere
                 connection.execute(MAKE_INDEX)
             last, appended = past.head, []

@@ -127,7 +127,6 @@ class OfficersLedger(Ledger):
         """
 
         def steps(past: LedgerSnapshot) -> list[Step]:
-            self.check_sound(past)
             states = past.states(*release)
             found = [one for one in states if may_follow(action, one.last.action)]
             if not found and all(one.last.action != action for one in states):
@@ -195,7 +194,6 @@ class OfficersLedger(Ledger):
         facts = {**details, **signed(by, reason)}
 
         def steps(past: LedgerSnapshot) -> list[Step]:
-            self.check_sound(past)
             if action == "dataset":
                 check_declared(past.declared, columns["account"])
             return [(action, {**NO_COLUMNS, **columns}, facts)]
@@ -228,7 +226,6 @@ class OfficersLedger(Ledger):
 
         def steps(past: LedgerSnapshot) -> list[Step]:
             nonlocal complaints
-            self.check_sound(past)
             complaints = memory.complaints(past, heads)
             if differs and not complaints:
                 complaints = [differs_text(self.place)]

@@ -204,8 +204,7 @@ class NotedSteps:
             KeyStoreError: The key store cannot be read.
         """
         ledger = ledger or self.gate.ledger()
-        past = ledger.past()
-        ledger.check_sound(past)
+        past = ledger.past(is_sound=True)
         decided = past.last_decided(self.gate.keyed_release)
         noted = self.gate.store().last_step(self.gate.output, self.gate.release_id)
         return max((step for step in (decided, noted) if step is not None), default=None)
