@@ -498,7 +498,8 @@ class Ledger:
             raise UsageError(
                 f"account {account!r} is not known; there are {', '.join(known) or 'none'}"
             )
-        return balance_of(past.spent(account), account, self.account_in(past, account))
+        caps = self.account_in(past, account)
+        return balance_of(past.spent(account), account, caps)
 
     def account_in(self, past: LedgerSnapshot, account: str) -> Account | None:
         """Returns the caps of an account: the lower one where ledger and file have one each.
