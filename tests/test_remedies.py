@@ -1,4 +1,4 @@
-"""What errors, logs and help texts tell somebody to do can be done: flags and packages exist."""
+"""Flags in texts exist, and below the command line a text names keys, which all front ends have."""
 
 from __future__ import annotations
 
@@ -71,5 +71,7 @@ def test_every_flag_in_a_text_exists(flags: set[str]) -> None:
             continue
         for flag in re.findall(r"(?<![\w-])--[a-z][a-z0-9_]*", text):
             n_found += 1
-            assert flag in flags | beam_flags() | OTHERS, (path, flag, text)
+            is_of_commands = "/commands/" in path or path == "pipelines/configuration/flags.py"
+            known = flags if is_of_commands else set()
+            assert flag in known | beam_flags() | OTHERS, (path, flag, text)
     assert n_found > 20

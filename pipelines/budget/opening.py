@@ -255,7 +255,7 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
         elif connection.execute(sa.select(TABLE.c.seq).limit(1)).first() is not None:
             raise UsageError(
                 f"{database.place} has entries, which are not replaced: move that ledger away "
-                "first if it is damaged, or name another with --ledger"
+                "first if it is damaged, or name another"
             )
         connection.execute(sa.insert(TABLE), rows)
 

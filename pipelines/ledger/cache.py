@@ -32,7 +32,7 @@ from tracecloak.pipelines.ledger.caps import AWAITS, is_awaited
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 
-_ACCEPT = "`tracecloak ledger accept [CONFIG] --by NAME --reason TEXT` records what happened"
+_ACCEPT = "`tracecloak ledger accept` records what happened"
 # What follows from the entries is written after so many more.
 _N_ENTRIES = 64
 # What this process knows of ledgers, by the file that has it, and up to which entry it is there.

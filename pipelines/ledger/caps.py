@@ -172,7 +172,7 @@ class _TextLoader(StrictLoader):
 # What to say of a restored ledger, in which nothing is paid yet.
 AWAITS = (
     "{} was restored from a backup, and does not know what was paid since: run `tracecloak ledger "
-    "accept [CONFIG] --by NAME --reason TEXT`, which counts what is left of each cap as spent"
+    "accept`, which counts what is left of each cap as spent"
 )
 
 
