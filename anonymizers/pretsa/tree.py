@@ -408,6 +408,9 @@ class MergedTree:
         self._is_live = np.ones(variants.n_variants, bool)
         self._n_live = variants.n_variants
         self._members = [[variant] for variant in range(variants.n_variants)]
+        self._begins = variants.offsets.tolist()
+        # Events of each variant that are its target's too.
+        self._common = np.diff(variants.offsets).tolist()
         # The variants below a node are neighbours in the order of the histogram.
         row = np.repeat(np.arange(variants.n_variants), np.diff(variants.offsets))
         n_nodes = len(self.trie.parents)
@@ -440,8 +443,7 @@ class MergedTree:
 
     def path(self, variant: int) -> np.ndarray:
         """Returns int32[length], the nodes of a variant."""
-        begin, end = self.variants.offsets[variant : variant + 2]
-        return self.trie.nodes[begin:end]
+        return self.trie.nodes[self._begins[variant] : self._begins[variant + 1]]
 
     def merge(self) -> None:
         """Cuts the first node in preorder that violates k or t, until there is none; then ends.
@@ -502,29 +504,28 @@ class MergedTree:
     def _move(self, variant: int, goal: int) -> np.ndarray:
         """Puts the cases of an input's variant on another path; returns the nodes that matter."""
         count = self.variants.counts[variant]
-        path = self.path(variant)
-        before = self.n_common(variant, int(self.target[variant]))
-        after = self.n_common(variant, goal)
+        before, after = self._common[variant], self.n_common(variant, goal)
+        nodes = self.path(variant)[min(before, after) : max(before, after)]
         # Taking r of m values away, or putting r of m values in, moves a distribution by at most
         # r / m of its range.
-        lost, won = path[after:before], path[before:after]
-        self._at_most[lost] += count / self._staying[lost]
-        self._staying[lost] -= count
-        self._staying[won] += count
-        self._at_most[won] += count / self._staying[won]
-        self.target[variant] = goal
+        is_lost = after < before
+        with_these = self._staying[nodes] + (0 if is_lost else count)
+        self._staying[nodes] = with_these - (count if is_lost else 0)
+        self._at_most[nodes] += count / with_these
+        self.target[variant], self._common[variant] = goal, after
         self._members[goal].append(variant)
         self._passing[self.path(goal)] += count
         self.n_cases[goal] += count
         heappush(self._by_cases, (int(self.n_cases[goal]), goal))
-        return path[min(before, after) : max(before, after)]
+        return nodes
 
     def n_common(self, variant: int, other: int) -> int:
         """Returns the length of the longest common prefix of two variants."""
         a, b = self.path(variant), self.path(other)
         n = min(len(a), len(b))
         differs = a[:n] != b[:n]
-        return int(differs.argmax()) if differs.any() else n
+        first = int(differs.argmax())
+        return first if differs[first] else n
 
     def _look_again(self, nodes: np.ndarray) -> None:
         """Notes the nodes in the tree that may violate k or t since they changed."""
