@@ -120,6 +120,7 @@ class LedgerCache:
             seen = self.head()
             if seen is not None:
                 self._note(seen)
+                self.store.remove(f"{self._name}.jsonl")
             elif not self.has_lost_head(past):
                 self.store.touch(f"{self._name}.head")
 
@@ -150,7 +151,6 @@ class LedgerCache:
 
     def _note(self, head: Head) -> None:
         self.store.write(f"{self._name}.head", json.dumps(asdict(head)))
-        self.store.remove(f"{self._name}.jsonl")  # of 0.1.0, whose last entry it is
 
     def _write(self, past: LedgerSnapshot) -> None:
         self.store.write(f"{self._name}.json", past.to_json())

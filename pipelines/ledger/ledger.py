@@ -40,6 +40,7 @@ from tracecloak.pipelines.ledger.caps import (
 )
 from tracecloak.pipelines.ledger.database import (
     CASES,
+    INDEX,
     MAKE_INDEX,
     TABLE,
     Database,
@@ -160,7 +161,8 @@ class Ledger:
         """
         for table in (TABLE, CASES):
             self._database.make(table)
-        self._database.transact(lambda one: one.execute(MAKE_INDEX), writes=True)
+        with contextlib.suppress(LedgerError):  # of one that its owner made before there was one
+            self._database.transact(lambda one: INDEX.create(one, checkfirst=True), writes=True)
 
     def __repr__(self) -> str:
         return f"Ledger({self.place})"

@@ -22,6 +22,7 @@ from tracecloak.anonymizers.contract.case_digests import CaseSketch
 from tracecloak.pipelines.budget.opening import officers_ledger
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import (
+    TABLE,
     Database,
     LedgerError,
     LedgerUnavailable,
@@ -156,6 +157,17 @@ def test_a_pipeline_notes_cases_and_erases_only_those_whose_day_has_passed(
             execute(roles[kind], "UPDATE tracecloak_cases SET account = 'b'")
     assert erase(officer, None, "r1", None, "the officer", "asked to") == 1
     assert cases.all() == [] and faults(officer) == []
+
+
+def test_an_index_that_only_the_owner_can_make_is_missed_by_nobody(
+    url: str, roles: dict[str, str], tmp_path: Path
+) -> None:
+    execute(url, "DROP INDEX tracecloak_ledger_of_release")
+    for number, login in enumerate((roles["officer"], url)):
+        ledger = officers_ledger(KeyStore(tmp_path / "keys"), login, new=True)
+        ledger.reserve(reservation(number))
+        indexes = sa.inspect(sa.create_engine(url, poolclass=sa.NullPool)).get_indexes(TABLE.name)
+        assert len(indexes) == number
 
 
 def test_a_table_of_cases_that_only_the_owner_can_make_is_told(
