@@ -12,7 +12,7 @@ from apache_beam.typehints.decorators import IOTypeHints
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.anonymizers.contract.case_digests import InputDigest
-from tracecloak.anonymizers.contract.in_memory import INPUT_DIGEST, Known, steps
+from tracecloak.anonymizers.contract.in_memory import INPUT_DIGEST, Known, Step, steps
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.events.traces import TraceBatch
@@ -57,53 +57,46 @@ class AnonymizeTraces(beam.PTransform):
     def expand(self, traces: beam.PCollection[TraceBatch]) -> dict[str, beam.PCollection[Any]]:
         """Adds the stages of each step."""
         spec, pipeline = self._spec, traces.pipeline
-        method = method_named(spec.method)
         # The digest, then the decisions so far: each travels once, as a side input of its own.
         known: dict[str, pvalue.AsIter] = {}
         released: list[beam.PCollection[TraceBatch]] = []
-        for each in steps(method, spec.params):
-            worker, name = _Worker(spec, each.known), each.round
-            inputs = [known[depended] for depended in each.known]
-            match each.action:
+        for step in steps(method_named(spec.method), spec.params):
+            stage, name = _Stage(spec, step), step.round
+            inputs = [known[depended] for depended in step.known]
+            match step.action:
                 case "count":
                     # Merging shuffles what was counted, which is the barrier before the gate: a
                     # repeated DECIDE merges what was shuffled, and counts nothing again.
-                    count = CountStatistics(
-                        spec.kinds(name), partial(_count, worker, name), *inputs
-                    )
-                    kinds, parts = spec.kinds(name), traces | name >> count
+                    count = CountStatistics(spec.kinds(name), stage.count, *inputs)
+                    parts = traces | name >> count
                     if not inputs:
-                        digest = once(pipeline, "InputDigest", _digest, pvalue.AsIter(parts))
-                        digest.element_type = CHUNK
+                        digest = _once(pipeline, "InputDigest", _digest, pvalue.AsIter(parts))
                         known[INPUT_DIGEST] = pvalue.AsIter(digest)
                 case "keep":
-                    keep = beam.Map(_keep, worker, name, *inputs).with_output_types(Statistics)
+                    keep = beam.Map(stage.keep, *inputs).with_output_types(Statistics)
                     parts = parts | f"{name}/Keep" >> keep
                 case "decide":
                     # Side inputs are materialised: they are also the barrier after a decision.
                     first = self._wait_on is not None and len(inputs) == 1
                     waited = [pvalue.AsIter(self._wait_on)] if first else []
-                    sides = worker, name, kinds, pvalue.AsIter(parts), *inputs, *waited
-                    decided = once(pipeline, f"{name}/Decide", _decide, *sides)
-                    decided.element_type = CHUNK
+                    sides = pvalue.AsIter(parts), *inputs, *waited
+                    decided = _once(pipeline, f"{name}/Decide", stage.decide, *sides)
                     known[name] = pvalue.AsIter(decided)
                 case "products":
-                    products = once(pipeline, "Products", _products, worker, *inputs)
-                    products.element_type = CHUNK
+                    products = _once(pipeline, "Products", stage.products, *inputs)
                     # What is released of the log comes after all else that needs the decisions.
-                    waited = [pvalue.AsIter(products)]
+                    inputs_of_log = *inputs, pvalue.AsIter(products)
                 case "apply":
-                    apply = beam.ParDo(_Release(worker, ReleaseRun.apply), *inputs, *waited)
+                    apply = beam.ParDo(_Release(stage, ReleaseRun.apply), *inputs_of_log)
                     released = [traces | "Apply" >> apply]
                 case "generate":
-                    pieces = (
+                    make = partial(ReleaseRun.generate, n_pieces=self._n_pieces)
+                    released = [
                         pipeline
                         | "Pieces" >> beam.Create(range(self._n_pieces))
                         | "SpreadPieces" >> beam.Reshuffle()
-                    )
-                    step = partial(ReleaseRun.generate, n_pieces=self._n_pieces)
-                    generate = beam.ParDo(_Release(worker, step), *inputs, *waited)
-                    released = [pieces | "Generate" >> generate]
+                        | "Generate" >> beam.ParDo(_Release(stage, make), *inputs_of_log)
+                    ]
         columns = spec.columns if released else []
         if columns or not released:
             made = pipeline | "Columns" >> beam.Create(columns).with_output_types(TraceBatch)
@@ -111,18 +104,30 @@ class AnonymizeTraces(beam.PTransform):
         return {"traces": released | "Released" >> beam.Flatten(), "products": products}
 
 
-class _Worker:
-    """What a stage of a release works with: it pickles, and finds the keys where it runs."""
+def _once(*stage: Any) -> beam.PCollection[Chunk]:
+    """Adds a stage that is called once and gives chunks."""
+    made = once(*stage)
+    made.element_type = CHUNK
+    return made
 
-    def __init__(self, spec: ReleaseSpec, names: tuple[str, ...]) -> None:
-        """Keeps what is released, and the names of what comes as side inputs."""
-        self._spec = spec
-        self._names = names
+
+def _digest(counted: Iterable[Statistics]) -> Iterator[Chunk]:
+    yield from cut(total({INPUT_DIGEST: InputDigest}, counted)[INPUT_DIGEST])
+
+
+class _Stage:
+    """A step of a release where it is carried out: it pickles, and finds the keys there.
+
+    What it is called with last are side inputs: those of what it depends on, and of what it only
+    waits for.
+    """
+
+    def __init__(self, spec: ReleaseSpec, step: Step) -> None:
+        self._spec, self._step = spec, step
         self._known: Known | None = None
 
     @cached_property
     def run(self) -> ReleaseRun:
-        """The steps of the method."""
         return self._spec.run()
 
     @property
@@ -131,60 +136,44 @@ class _Worker:
         return SHARED.get(self._spec.release_id)
 
     def known(self, inputs: Iterable[Iterable[Chunk]]) -> Known:
-        """Returns what is known by the side inputs, which are put together once.
-
-        Those that are only waited for come last, and have no name.
-        """
+        """Returns what the step depends on, which is put together once."""
         if self._known is not None:
             return self._known
-        by_name = {n: only(chunks) for n, chunks in zip(self._names, inputs, strict=False)}
+        by_name = {n: only(chunks) for n, chunks in zip(self._step.known, inputs, strict=False)}
         known = self.run.known(by_name.pop(INPUT_DIGEST, None), by_name)
         if self.shared is None:  # else they are found as fast again, and not held any longer
             self._known = known
         return known
 
+    def count(self, traces: TraceBatch, *inputs: Any) -> dict[str, Any]:
+        return self.run.count(self._step.round, traces, self.known(inputs))
 
-def _count(worker: _Worker, round_name: str, traces: TraceBatch, *inputs: Any) -> dict[str, Any]:
-    return worker.run.count(round_name, traces, worker.known(inputs))
+    def keep(self, part: Statistics, *inputs: Any) -> Statistics:
+        return Statistics(dict(self.run.keep(self._step.round, part.by_name, self.known(inputs))))
 
+    def decide(self, counted: Iterable[Statistics], *inputs: Any) -> Iterator[Chunk]:
+        name = self._step.round
+        totals = total(self._spec.kinds(name), counted)
+        yield from cut(self.run.decide(name, totals, self.known(inputs)), self.shared)
 
-def _digest(counted: Iterable[Statistics]) -> Iterator[Chunk]:
-    yield from cut(total({INPUT_DIGEST: InputDigest}, counted)[INPUT_DIGEST])
-
-
-def _keep(part: Statistics, worker: _Worker, round_name: str, *inputs: Any) -> Statistics:
-    return Statistics(dict(worker.run.keep(round_name, part.by_name, worker.known(inputs))))
-
-
-def _decide(
-    worker: _Worker,
-    round_name: str,
-    kinds: dict[str, type[Any]],
-    counted: Iterable[Statistics],
-    *inputs: Any,
-) -> Iterator[Chunk]:
-    decision = worker.run.decide(round_name, total(kinds, counted), worker.known(inputs))
-    yield from cut(decision, worker.shared)
-
-
-def _products(worker: _Worker, *inputs: Any) -> Iterator[Chunk]:
-    yield from cut(worker.run.products(worker.known(inputs)))
+    def products(self, *inputs: Any) -> Iterator[Chunk]:
+        yield from cut(self.run.products(self.known(inputs)))
 
 
 class _Release(beam.DoFn):
     """Releases cases of an element in batches, by a step of the run; the last to need decisions."""
 
-    def __init__(self, worker: _Worker, step: Callable[..., TraceBatch]) -> None:
-        self._worker, self._step = worker, step
+    def __init__(self, stage: _Stage, make: Callable[..., TraceBatch]) -> None:
+        self._stage, self._make = stage, make
 
     def default_type_hints(self) -> IOTypeHints:
         return IOTypeHints.empty().with_output_types(TraceBatch)  # of any input
 
     def process(self, element: Any, *inputs: Any) -> Iterator[TraceBatch]:
-        made = self._step(self._worker.run, element, known=self._worker.known(inputs))
+        made = self._make(self._stage.run, element, known=self._stage.known(inputs))
         yield from made.split(BATCH_BYTES)
 
     def finish_bundle(self) -> None:
-        if self._worker.shared is not None:
-            self._worker.shared.clear()
+        if self._stage.shared is not None:
+            self._stage.shared.clear()
         release_memory()

@@ -95,7 +95,8 @@ def test_no_element_is_larger_than_a_chunk_or_a_batch(
     monkeypatch.setattr(traces, "CHUNK_BYTES", traces.CHUNK_BYTES // SMALLER)
     for module in (traces, anonymize):
         monkeypatch.setattr(module, "BATCH_BYTES", module.BATCH_BYTES // SMALLER)
-    monkeypatch.setattr(sources, "_BATCH_ROWS", sources._BATCH_ROWS // SMALLER)
+    few = (None, None, sources._BATCH_ROWS // SMALLER)
+    monkeypatch.setattr(sources.EventSource.read, "__defaults__", few)
     monkeypatch.setattr(read, "_FULL_ROWS", read._FULL_ROWS // SMALLER)
     n_cases = N_CASES // SMALLER
     release(tmp_path, distinct_variants(tmp_path / "log.parquet", n_cases), method)
