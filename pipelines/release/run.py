@@ -53,7 +53,9 @@ from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.publish.release_folder import DFG_NAME, STATEMENT_NAME, log_name
 
 if TYPE_CHECKING:
+    from tracecloak.pipelines.budget.draw_guard import DrawGuard
     from tracecloak.pipelines.ledger.ledger import Ledger
+    from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 # --- Earlier syntactic releases that may have cases of one that is made: who makes it is told. ----
 
@@ -152,17 +154,11 @@ def job_of(run: Run) -> Job:
     Raises:
         TracecloakError: Nothing was drawn, unless the ledger says so.
     """
-    books, plan, key, driver = run.books, run.plan, run.key, run.driver
-    assert key is not None  # its budget is reserved
-    folder = run.books.folder
+    keys, driver, folder = run.plan.keys, run.driver, run.books.folder
     if not driver.is_local:
         # The job of a command that was killed may go on, and must keep its files.
         folder = replace(folder, attempt=uuid.uuid4().hex[:16])
-    from tracecloak.pipelines.budget.draw_guard import draw_guard_of
-
-    gate = draw_guard_of(
-        books.store, books.keyed_release(key.fingerprint), books.ledger.url, run.unchanged
-    )
+    spec, gate = _spec_of(run, folder)
     folder.discard()
     run.dead_letter.begin()
     _LOG.info(
@@ -170,7 +166,33 @@ def job_of(run: Run) -> Job:
         run.dead_letter.folder,
     )
     driver.check_workplace(folder.workplace)
-    decisions, sketch = books.decisions(key.fingerprint), None
+    shares_scripts = keys.page == "shared"
+    target = Target(
+        spec, folder, manifest_of(run), keys.formats, keys.parts, shares_scripts=shares_scripts
+    )
+    job = Job(
+        run.source, run.dead_letter, target, keys.shards,
+        memory_bytes=keys.memory, n_workers=keys.workers,
+    )  # fmt: skip
+    for concern in run.concerns:
+        job = concern.claim(run, job)
+        # What was claimed may be part of what the release says of itself.
+        job = replace(job, target=replace(job.target, manifest=manifest_of(run)))
+    if not driver.is_local:
+        folder.note_at_work()
+        gate()
+    return job
+
+
+def _spec_of(run: Run, folder: ReleaseFolder) -> tuple[ReleaseSpec, DrawGuard]:
+    """Returns what every stage of a release needs to know, and the gate before its noise."""
+    from tracecloak.pipelines.budget.draw_guard import draw_guard_of
+
+    books, plan, key, is_local = run.books, run.plan, run.key, run.driver.is_local
+    assert key is not None  # its budget is reserved
+    keyed_release = books.keyed_release(key.fingerprint)
+    gate = draw_guard_of(books.store, keyed_release, books.ledger.url, run.unchanged)
+    sketch = None
     if run.sketch_key is not None:
         until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(plan.keys.cases_kept_days)
         path = books.sketch_path(key.fingerprint)
@@ -181,36 +203,13 @@ def job_of(run: Run) -> Job:
         folder.release_id,
         key,
         plan.noise_digest,
-        KeptDraws(decisions, key, gate if driver.is_local else None),
+        KeptDraws(books.decisions(key.fingerprint), key, gate if is_local else None),
         sketch,
-        check_open=gate.check_open if driver.is_local else folder.check_at_work,
+        check_open=gate.check_open if is_local else folder.check_at_work,
         signer=run.signer,
         operator_folder=run.dead_letter.folder,
     )
-    target = Target(
-        spec,
-        folder,
-        manifest_of(run),
-        plan.keys.formats,
-        plan.keys.parts,
-        shares_scripts=plan.keys.page == "shared",
-    )
-    job = Job(
-        run.source,
-        run.dead_letter,
-        target,
-        plan.keys.shards,
-        memory_bytes=plan.keys.memory,
-        n_workers=plan.keys.workers,
-    )
-    for concern in run.concerns:
-        job = concern.claim(run, job)
-    # What was reserved may be part of what the release says of itself.
-    job = replace(job, target=replace(job.target, manifest=manifest_of(run)))
-    if not driver.is_local:
-        folder.note_at_work()
-        gate()
-    return job
+    return spec, gate
 
 
 # --- A run that failed is finalized: its result is recorded, and its error has the remedy. --------
