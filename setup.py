@@ -127,7 +127,7 @@ setup(
     package_dir={f"tracecloak.{name}": name for name in FOLDERS},
     package_data={
         "tracecloak": ["py.typed", "*.pyi"],
-        "tracecloak.anonymizers": ["methods.json"],
+        "tracecloak.anonymizers": ["methods.json", "sentences/*.j2"],
         "tracecloak.schemas.files": ["*.avsc", "*.json"],
         "tracecloak.transforms.models": ["templates/*.j2"],
         "tracecloak.transforms.pages": ["templates/*.j2", "static/*", "vendor/*"],

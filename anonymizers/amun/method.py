@@ -27,10 +27,9 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.amun.case_moves import (
-    cost_in_cases,
-    cost_in_times,
     draw_gains_and_losses,
     forecast_size,
+    moves_per_transition,
 )
 from tracecloak.anonymizers.amun.params import (
     DAY_US,
@@ -50,6 +49,7 @@ from tracecloak.anonymizers.amun.params import (
 )
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import RANGE_OF_STARTS, Batch, Counted
+from tracecloak.anonymizers.contract.sentences import promise, sentence
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, hex_ids
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, RoundsMethod, step
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
@@ -70,80 +70,13 @@ class Amun(RoundsMethod):
 
     def guarantee(self, params: AmunParams) -> Guarantee:
         """Returns the published claim, and why no finite epsilon holds."""
-        reality = [
-            "No finite epsilon holds: released variants are a subset of the input's, so a variant "
-            "that only one case follows proves that case's presence when it is released.",
-            "Which cases are copied or deleted is decided on the unprotected log.",
-        ]
-        if params.mode != "oversampling" and params.choices.moves == "algorithm_1":
-            reality.append(
-                "The counts' noise alone, were the automaton public, would cost epsilon_d times "
-                "the length of the longest case."
-            )
-        if params.mode == "oversampling":
-            reality.append(
-                "Oversampling never lowers a count, so its counts are not differentially private "
-                "for delta below 1 - e^-epsilon."
-            )
-            if params.choices.oversampling_epsilon == "epsilon_d":
-                g, allowed = params.guessing_advantage, advantage_of_oversampling(params.epsilon_d)
-                reality.append(
-                    "Its epsilon_d is that of counts which also shrink, as in the authors' code. "
-                    "By Proposition A.6 of the paper that allows, where counts only grow, a "
-                    f"guessing advantage of {allowed:.4f}; for the one claimed the epsilon would "
-                    f"have to be {epsilon_of_oversampling(g):.4f}."
-                )
-        if params.mode == "filtering":
-            reality.append("Which cases the filter drops depends on the other cases.")
-        if params.choices.compression in ("noise", "shifts"):
-            reality.append(
-                "The compression multiplies the noise, after it was drawn, by at most 1/2, so the "
-                "epsilon of each time is at least twice what is claimed."
-            )
-        if params.choices.prior == "clamped":
-            reality.append(
-                "A transition's smallest time counts as impossible to guess if no longer one is "
-                f"within the precision, and gets epsilon {params.zero_prior_epsilon:g} whatever "
-                "the guessing advantage."
-            )
-        if params.choices.divided_epsilons == "steps":
-            reality.append(
-                "The start of a case that is released c times gets as much noise each time as if "
-                "it were released once, so together they cost c times what is claimed."
-            )
-        if params.choices.negative_steps == "mirrored":
-            reality.append(
-                "Noise that would make a step negative is turned around, so it is not the noise "
-                "for which an epsilon was estimated: a step near 0 can only grow."
-            )
-        if params.choices.moves == "authors":
-            reality.append(
-                "The counts do not have the noise that was drawn for them: variants that are only "
-                "copied or only deleted stay as they are."
-                if params.mode != "oversampling"
-                else "The noise of each count is rounded up."
-            )
-        divided = "; here each was divided by the length of the longest case."
-        has_public_range = params.log_start is not None and params.log_end is not None
-        return Guarantee.without_epsilon(
-            "published",
-            claim=(
-                f"epsilon_d = {params.epsilon_d:.4f} for the control flow and a personalised "
-                "epsilon for each time, so that an attacker's guessing advantage stays at or below "
-                f"{params.guessing_advantage:g}."
-            ),
-            reality=" ".join(reality),
-            not_covered=(
-                "The activity names and the set of variants are the input's own.",
-                "The noise of a time is scaled by the range of its group in the input; a group "
-                "whose times are all equal, such as that of a single case, is released without "
-                "noise.",
-                "The epsilons of a case's times add up over its events"
-                + (divided if params.correlated_times else "."),
-                "The first and the last start of the log are taken as public"
-                + ("." if has_public_range else ", and were read from the input."),
-            ),
+        said = promise(
+            self.name,
+            params,
+            allowed=advantage_of_oversampling(params.epsilon_d),
+            needed=epsilon_of_oversampling(params.guessing_advantage),
         )
+        return Guarantee.without_epsilon("published", **said)
 
     def parts(self, params: AmunParams) -> tuple[Part, ...]:
         """Returns the rounds: one more to filter by, and one less without compression."""
@@ -173,10 +106,7 @@ class Amun(RoundsMethod):
             *((filtering,) if is_filtered else ()),
             step(
                 "sampling",
-                f"counts durations per transition and starts per day; priors by {c.prior} within "
-                f"{c.time_precision_us / 1e6:g} s; adds Laplace noise with epsilon "
-                f"{params.epsilon_d:.4f} to the count of each transition, and moves whole cases "
-                "until every transition has its noise",
+                sentence(self.name, "sampling", params),
                 {**(variants if is_filtered else {}), **times},
                 lambda given: _decide_sampling(given, params),
             ),
@@ -191,7 +121,18 @@ class Amun(RoundsMethod):
 
     def costs(self, params: AmunParams) -> tuple[str, ...]:
         """Returns what the profile and the mode cost in cases and in times."""
-        return cost_in_cases(params), cost_in_times(params)
+        # Equation 3 is smallest at the prior (1 - g) / 2, where it is epsilon_d; a time whose prior
+        # plus g reaches 1 has the saturated epsilon, and one whose clamped prior is 0 has one of
+        # its own. Times of a case that is released c times have c times the noise, and with
+        # `correlated_times` all have the longest case's length times it.
+        epsilons = [epsilon_of_counts(params.guessing_advantage)]
+        if params.choices.saturated_epsilon != "epsilon_d":
+            epsilons.append(float(params.choices.saturated_epsilon))
+        if params.choices.prior == "clamped":
+            epsilons.append(params.zero_prior_epsilon)
+        said = {"moves": moves_per_transition(params), "largest": 1 / min(epsilons)}
+        parts = ("cost_in_cases", "cost_in_times")
+        return tuple(sentence(self.name, part, params, **said) for part in parts)
 
     def foretells(self, params: AmunParams) -> bool:
         """Returns whether the mode is oversampling, by which a release can grow without bound."""

@@ -30,10 +30,11 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
+from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.indicators import declared
 from tracecloak.anonymizers.indicators.params import Known, RequestedParams
 from tracecloak.anonymizers.indicators.summands import RANGE, CellSums, summand_of
@@ -128,31 +129,10 @@ class Pappi(RoundsMethod):
 
     def guarantee(self, params: PappiParams) -> Guarantee:
         """Returns the published claim and what is true of it."""
-        epsilon = decimal_text(Fraction(params.epsilon))
-        return published_guarantee(
-            params,
-            f"epsilon = {epsilon} for all indicators together.",
-            (
-                "A case that is replaced by another moves a sum by at most the upper bound, and an "
-                "average by at most the distance of the bounds divided by the number of cases, "
-                "which the noise is made for. It does not hide whether a case is there at all: the "
-                "exact number of cases says how much noise an average has."
-            ),
-            Fraction(params.epsilon),
-            "The number of cases is taken to be public.",
-            "Bounds are taken to be public: one that was read off the log is a leak.",
-            adjacency="replace_one",
-        )
+        return published_guarantee(self.name, params, Fraction(params.epsilon), "replace_one")
 
     def parts(self, params: PappiParams) -> tuple[Part, ...]:
         """Returns the one part, which counts all sums and adds the noise."""
-        how = {
-            "laplace": "the result has Laplace noise",
-            "interval": "an interval about the result is chosen, and a number within it",
-        }[params.mechanism]
-        titles = ", ".join(indicator.title for indicator in params.indicators)
-        spent = f"spends epsilon {decimal_text(Fraction(params.epsilon))}"
-        sentence = f"of each of {titles}, {how}; {spent}, divided evenly"
         counters = {"sums": Counted(CellSums, count_aggregates, (params,))}
 
         def decide(given: Given) -> AggregatesDecision:
@@ -166,7 +146,16 @@ class Pappi(RoundsMethod):
             within = _uniform(given.randomness, places) - 0.5
             return AggregatesDecision(n_cases, np.array(sums) / RANGE + noise + within)
 
-        return (Part("indicators", (), lambda means: sentence, decide, counters, "aggregates"),)
+        return (
+            Part(
+                "indicators",
+                (),
+                told(self.name, "indicators", params),
+                decide,
+                counters,
+                "aggregates",
+            ),
+        )
 
     def combined(
         self, round_name: str, decided: dict[str, Any], given: Given, params: PappiParams

@@ -15,6 +15,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted, CountVariants
+from tracecloak.anonymizers.contract.sentences import promise
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, hex_ids
 from tracecloak.anonymizers.pretsa.tree import MergedTree, draw_durations
 from tracecloak.anonymizers.pretsa.verify import verify_released
@@ -278,55 +279,14 @@ class _Sanitised(RoundsMethod):
 
     def guarantee(self, params: PretsaCaseParams) -> Guarantee:
         """Returns what is verified on the release, and what that leaves open."""
-        t = _t(params)
-        attribute = params.duration_attribute
-        what = "the durations" if attribute is None else f"the values of {attribute.name}"
-        whose = "Every released variant" if params.protect_ends else "Every released prefix"
-        verified = merged_text = ""
-        more = []
-        if not params.protect_ends:
-            more.append(
-                "The end of a variant is not protected: one that other variants continue can be "
-                "that of fewer cases, down to a single one."
-            )
-        if t is not None:
-            close = (
-                f"{what} at every prefix are less than {t:g} of their range away from those of all "
-                "events of its activity"
-            )
-            # Of the released files only what `verify` looks at may be said to have been checked.
-            if _is_of_input(params):
-                merged_text = (
-                    f" Where cases were merged, {close}, both as they were in the input for the "
-                    "cases that stay there."
-                )
-                more.append(
-                    "The durations that are released were drawn, and t is not promised of them; "
-                    "nor can it be verified, since it is about the input."
-                )
-            else:
-                verified = f", and {close}"
-        if params.starts == "kept":
-            more.append("The start of each case is exact, and can tell whose case it is.")
-        return Guarantee.without_epsilon(
-            "syntactic",
-            claim=f"{whose} has at least {params.k} cases{verified}.",
-            reality=(
-                "It limits what an attacker learns who knows how a case begins. No finite epsilon "
-                "holds: each released variant is one of the input's, and which variants are merged "
-                "depends on every case." + merged_text
-            ),
-            not_covered=(
-                "An attacker may know other parts of a case than its beginning, such as its times "
-                "or activities out of order.",
-                "Several releases of the same log, or of logs that share cases, add up.",
-                "All k cases of a variant can be those of one individual.",
-                "The method itself tells something: an attacker who knows it and most of the log "
-                "can work out more than from the release alone.",
-                "The activity names are the input's own.",
-                *more,
-            ),
+        said = promise(
+            "pretsa",
+            params,
+            t=_t(params),
+            attribute=params.duration_attribute,
+            is_of_input=_is_of_input(params),
         )
+        return Guarantee.without_epsilon("syntactic", **said)
 
     def parts(self, params: PretsaCaseParams) -> tuple[Part, ...]:
         """Returns the rounds."""

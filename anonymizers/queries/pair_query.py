@@ -16,6 +16,7 @@ from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count,
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, CollectNames, Counted
 from tracecloak.anonymizers.contract.method import NamesParams
+from tracecloak.anonymizers.contract.sentences import sentence, told
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import truncated_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -27,7 +28,7 @@ from tracecloak.anonymizers.rigorous.names import (
     most_names_of_pairs,
     possible_pairs,
 )
-from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, published_guarantee
+from tracecloak.anonymizers.rigorous.params import Exact, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMethod
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
@@ -213,45 +214,6 @@ class PairQueryParams(NamesParams):
         n_distinct = n_names**2 + 2 * min(n_names, self.max_units)
         return epsilon + min(self.max_pairs, n_distinct) * _LN_2
 
-    @property
-    def claim(self) -> str:
-        """What the paper says of such a query."""
-        return (
-            f"epsilon = {decimal_text(Fraction(self.epsilon))} for the directly-follows relation, "
-            "as the noise on each pair is independent of that on the others."
-        )
-
-    @property
-    def why_more(self) -> str:
-        """Why as published more than epsilon is spent, in sentences."""
-        if self.max_pairs is None:
-            total = (
-                "No finite epsilon holds: a case of n events is in n + 1 pairs, whose epsilons add "
-                "up, and n is not bounded by a public number."
-            )
-        else:
-            total = (
-                f"The counts alone cost up to {self.max_pairs} times "
-                f"{at_most(Fraction(self.epsilon) / self.max_units)}: a case of n events is in "
-                "n + 1 pairs, whose epsilons add up."
-            )
-        cut = ""
-        if self.is_cut_off:
-            cut = (
-                " Noise that is cut off towards 0, as in the authors' code, costs up to ln 2 more "
-                "for each pair whose count changes."
-            )
-        return (
-            f"{total} That noise is independent does not make the pairs disjoint. Even one event "
-            f"more or less changes three counts.{cut}"
-        )
-
-    @property
-    def noise_text(self) -> str:
-        """What noise is added to a count, in words."""
-        what = "Laplace noise cut off towards 0," if self.is_cut_off else "discrete Laplace noise"
-        return f"{what} of scale {self.scale[0] / self.scale[1]:.4g}"
-
 
 def _pairs(batch: Batch) -> DirectlyFollows:
     return DirectlyFollows.from_traces(batch.traces)
@@ -344,24 +306,11 @@ class DfgDecision(contract.Decision):
     graph: ReleasedGraph
 
 
-def honest_reality(params: PairQueryParams, afterwards: str) -> str:
-    """Returns why a query with its epsilon divided keeps it; empty as published.
-
-    Args:
-        params: The method's parameters.
-        afterwards: What becomes of the noisy counts, in a sentence.
-    """
+def honest_reality(params: PairQueryParams) -> str:
+    """Returns why a query with its epsilon divided keeps it; empty as published."""
     if not params.is_honest:
         return ""
-    whose = "One case of at most {} events changes"
-    if params.max_units > 1:
-        whose = f"{params.max_units} cases of one individual, each of at most {{}} events, change"
-    return (
-        f"{whose.format(params.max_trace_length)} the counts of directly-follows pairs by at most "
-        f"{params.max_pairs} in total; exact discrete Laplace noise of scale "
-        f"{noise_of(params).width:.6g} on every possible pair of the public activities covers it. "
-        f"{afterwards}"
-    )
+    return sentence("pair-query", "honest", params, noise=noise_of(params))
 
 
 class PairQueryMethod(QueryMethod):
@@ -382,19 +331,10 @@ class PairQueryMethod(QueryMethod):
             ),
         )
 
-    def reality_as_published(self, params: Any) -> str:
-        """Returns why the claim is not what holds, in sentences."""
-        return str(params.why_more)
-
     def guarantee_as_published(self, params: PairQueryParams) -> Guarantee:
         """Returns the published claim beside the epsilon that holds, if a finite one does."""
-        epsilon = params.epsilon_as_published
-        names = "The activity names are the input's own, so a new one is seen for sure."
-        not_covered = [names if params.vocabulary is None else DECLARED]
-        if params.max_trace_length is None:
-            not_covered.append("The length of cases is not bounded.")
-        reality = self.reality_as_published(params)
-        return published_guarantee(params, params.claim, reality, epsilon, *not_covered)
+        each = Fraction(params.epsilon) / params.max_units
+        return published_guarantee("pair-query", params, params.epsilon_as_published, each=each)
 
     def not_covered(self, params: PairQueryParams) -> tuple[str, ...]:
         """Returns what the honest form does not cover."""
@@ -409,11 +349,6 @@ class LaplaceDfg(PairQueryMethod):
 
     def parts(self, params: PairQueryParams) -> tuple[Part, ...]:
         """Returns the one part, the counts of pairs."""
-        sentence = (
-            f"counts directly-follows pairs, adds {params.noise_text} to every possible one, and "
-            f"releases those above 0; expect each count within {noise_of(params).half_width} of "
-            "what is counted (95 %)"
-        )
 
         def decide(given: Given) -> DfgDecision:
             pairs = PairCounts.of(given.statistics["pairs"], given.statistics["names"], params)
@@ -432,9 +367,9 @@ class LaplaceDfg(PairQueryMethod):
             return DfgDecision(graph)
 
         counters = pairs_and_names()
-        reality = honest_reality(params, "What is negative becomes 0 afterwards.")
-        needs = params.needs
-        return (Part("pairs", needs, lambda means: sentence, decide, counters, "pairs", reality),)
+        does = told("pair-query", "pairs", params, noise=noise_of(params))
+        reality = honest_reality(params)
+        return (Part("pairs", params.needs, does, decide, counters, "pairs", reality),)
 
     def writes(self, params: PairQueryParams) -> tuple[str, ...]:
         """Returns the name of the product."""

@@ -39,13 +39,14 @@ from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_distinct_cells
 from tracecloak.anonymizers.contract.counters import variants_and_names
 from tracecloak.anonymizers.contract.method import NamesParams, declared
+from tracecloak.anonymizers.contract.sentences import sentence, told
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import positive_excess, truncated_laplace
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.queries import prefix_query
 from tracecloak.anonymizers.queries.pair_query import QueryMethod
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, budget_of
-from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, published_guarantee
+from tracecloak.anonymizers.rigorous.params import Exact, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting
 from tracecloak.anonymizers.variants.method import CasesOfVariants
@@ -96,6 +97,11 @@ class LevelParams(NamesParams):
     def is_honest(self) -> bool:
         """Whether epsilon is that of the whole release."""
         return self.budget == "honest"
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether an epsilon holds as published: nothing is read from the log but noisy counts."""
+        return self.vocabulary is not None
 
     @property
     def when_full(self) -> Literal["refuse", "keep largest"]:
@@ -160,6 +166,18 @@ class LevelMethod(CasesOfVariants, QueryMethod):
     """The part of a query's method that does not depend on which query it is."""
 
     has_error_bars: ClassVar[bool] = True
+
+    def spends_as_published(self, params: LevelParams) -> tuple[Spend, ...]:
+        """Returns the levels, where their epsilon is finite."""
+        if not params.is_finite:
+            return ()
+        return (Spend("levels", "pure", epsilon_in_all(params), Fraction(0)),)
+
+    def guarantee_as_published(self, params: LevelParams) -> Guarantee:
+        """Returns the published claim and what holds."""
+        in_all = epsilon_in_all(params)
+        epsilon = in_all if params.is_finite else None
+        return published_guarantee(self.name, params, epsilon, in_all=text_of(in_all))
 
     def not_covered(self, params: LevelParams) -> tuple[str, ...]:
         """Returns what the honest form does not cover."""
@@ -260,18 +278,14 @@ class LaplaceVariants(LevelMethod):
 
     def parts(self, params: LaplaceVariantsParams) -> tuple[Part, ...]:
         """Returns the one part, all levels."""
-        k, scale = params.max_prefix_length, float(Fraction(*params.scale))
-        passing = chance_of_nothing(params, params.p_harmful)
-        sentence = (
-            f"counts the cases of prefixes on {k} levels, with noise of scale {scale:.4g}, and "
-            f"continues those of at least {params.p_harmful}; a candidate without cases survives "
-            f"with probability {passing:.2g}"
-        )
-        reality = (
-            f"A case is in one candidate of each of the {k} levels; exact discrete Laplace noise "
-            f"of scale {scale:g} on every candidate covers all levels together with epsilon. Which "
-            "prefixes are continued follows from noisy counts and public numbers alone."
-        )
+        said = {
+            "scale": float(Fraction(*params.scale)),
+            "passing": chance_of_nothing(params, params.p_harmful),
+        }
+        does = told(self.name, "levels", params, **said)
+        reality = ""
+        if params.is_honest:
+            reality = sentence(self.name, "levels_reality", params, **said)
 
         def decide(given: Given) -> VariantsDecision:
             vocabulary = params.names_in_effect(given.statistics["names"])
@@ -283,43 +297,4 @@ class LaplaceVariants(LevelMethod):
 
         counters = variants_and_names()
         needs = params.needs
-        return (
-            Part("variants", needs, lambda means: sentence, decide, counters, "variants", reality),
-        )
-
-    def spends_as_published(self, params: LaplaceVariantsParams) -> tuple[Spend, ...]:
-        """Returns the levels, where their epsilon is finite."""
-        if params.vocabulary is None:
-            return ()
-        return (Spend("levels", "pure", epsilon_in_all(params), Fraction(0)),)
-
-    def guarantee_as_published(self, params: LaplaceVariantsParams) -> Guarantee:
-        """Returns the published claim and what holds."""
-        k = params.max_prefix_length
-        in_all = epsilon_in_all(params)
-        why = (
-            f"A case is in one candidate of each of the {k} levels, each of which has all of "
-            "epsilon, so the levels cost "
-            + (
-                f"{k} times epsilon plus ln 2 for every count that a unit changes, as the noise is "
-                "cut off towards 0"
-                if params.form == "truncated"
-                else f"{k} times epsilon"
-            )
-            + f": {text_of(in_all)} in all."
-        )
-        no_epsilon = (
-            "No finite epsilon holds: the activities are read from the log, so one that only one "
-            "case has proves that case's presence when it comes out. Were they public: "
-        )
-        is_finite = params.vocabulary is not None
-        return published_guarantee(
-            params,
-            f"epsilon = {decimal_text(Fraction(params.epsilon))}, by Laplace noise of scale "
-            "1/epsilon on every count.",
-            why if is_finite else no_epsilon + why[0].lower() + why[1:],
-            in_all if is_finite else None,
-            "A pruning threshold that is chosen until the result looks right, as published, tells "
-            "of the log.",
-            *((DECLARED,) if is_finite else ()),
-        )
+        return (Part("variants", needs, does, decide, counters, "variants", reality),)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -12,9 +11,9 @@ import pyarrow.compute as pc
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import RANGE_OF_STARTS, Batch, Counted
+from tracecloak.anonymizers.contract.sentences import promise, sentence
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.queries.prefix_method import LaplaceVariants, LevelMethod, LevelParams
@@ -347,38 +346,13 @@ class Pripel(RoundsMethod):
 
     def guarantee(self, params: PripelParams) -> Guarantee:
         """Returns the published claim, and why no finite epsilon holds."""
-        epsilon = decimal_text(Fraction(params.epsilon))
-        query_guarantee = _QUERIES[params.query].guarantee(params.query_params)
-        each = "each time and each attribute value" if params.attributes else "each time"
-        reality = (
-            "No finite epsilon holds: each released case is made from the case of the log that it "
-            "is matched with, which is chosen on the unprotected log. The bounds that times stay "
-            "within, and the times and values that fill gaps, are read from the log as well, so "
-            "what only one case has can prove that case's presence when it comes out. Were all of "
-            f"that public, {each} would still have epsilon {epsilon}, which add up over the events "
-            f"of a case. Of the variants alone: {query_guarantee.reality}"
-        )
+        of_variants = _QUERIES[params.query].guarantee(params.query_params).reality
         return Guarantee.without_epsilon(
-            "published",
-            claim=(
-                f"epsilon = {epsilon}, for the variants, and as local differential privacy for "
-                "each time and each attribute value."
-            ),
-            reality=reality,
-            not_covered=(
-                "Whether an event has a value of a declared attribute comes out as it is.",
-                "Where all times between events of the log are equal, that time comes out.",
-                "Releases of the same cases add up: so do their epsilons.",
-            ),
+            "published", **promise(self.name, params, of_variants=of_variants)
         )
 
     def parts(self, params: PripelParams) -> tuple[Part, ...]:
         """Returns the two rounds."""
-        query = {"laplace": "the trace-variant query", "sacofa": "the SaCoFa query"}[params.query]
-        between = {"pair": "the same two activities", "log": "any two events"}
-        bounds = between[params.duration_bounds]
-        values = f" and {len(params.declared)} attributes" if params.attributes else ""
-        epsilon = decimal_text(Fraction(params.epsilon))
         asked = _QUERIES[params.query].requires("variants", params.query_params)
         per_event = [a for a in params.declared if not a.is_of_case]
         counters = {
@@ -396,18 +370,13 @@ class Pripel(RoundsMethod):
         return (
             step(
                 VARIANTS,
-                f"asks {query} on {params.max_prefix_length} levels, with noise for epsilon "
-                f"{epsilon} on each count, prunes below {params.p_harmful}, and matches each "
-                "sequence with a case of the log at the smallest sum of edits; no finite epsilon "
-                "holds",
+                sentence(self.name, VARIANTS, params),
                 {**asked, "starts": RANGE_OF_STARTS},
                 lambda given: _matched(given, params),
             ),
             step(
                 CONTENTS,
-                f"fills each sequence with the times{values} of its case or of the log, with "
-                f"bounded Laplace noise for epsilon {epsilon} on each, within the times that the "
-                f"log has between {bounds}; no finite epsilon holds",
+                sentence(self.name, CONTENTS, params),
                 counters,
                 contents,
             ),

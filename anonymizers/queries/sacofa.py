@@ -25,10 +25,10 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_order
 from tracecloak.anonymizers.contract.counters import Batch, Counted, variants_and_names
 from tracecloak.anonymizers.contract.method import declared
+from tracecloak.anonymizers.contract.sentences import sentence, told
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import choose_harmful
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -37,11 +37,10 @@ from tracecloak.anonymizers.queries import prefix_method
 from tracecloak.anonymizers.queries.order_rules import NamedRules, OrderRules
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
 from tracecloak.anonymizers.rigorous.budget import Need, Pure
-from tracecloak.anonymizers.rigorous.params import DECLARED, Exact, drawable, published_guarantee
+from tracecloak.anonymizers.rigorous.params import Exact, drawable
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.statistics.relations import ActivityRelations
 
 # --- The parameters of `sacofa`, and what follows from them alone. --------------------------------
@@ -182,6 +181,11 @@ class SacofaParams(prefix_method.LevelParams):
         return drawable(laplace_scale(Fraction(self.epsilon), changed))
 
     @property
+    def is_finite(self) -> bool:
+        """Whether an epsilon holds as published: the rules are not read from the log for free."""
+        return super().is_finite and self.rules != "log"
+
+    @property
     def keeps_uncounted(self) -> bool:
         """Whether harmful prefixes that are not chosen keep their exact counts."""
         return self.profile == "reference" and self.rules == "log"
@@ -296,18 +300,12 @@ class Sacofa(prefix_method.LevelMethod):
         return (*(self._selected_rules(need, params) for need in rules), variants)
 
     def _selected_rules(self, need: Need, params: SacofaParams) -> Part:
-        scale = float(Fraction(*params.rules_scale))
-        reality = (
-            "The rules follow from counts of which activity comes before which, which a unit "
-            f"changes by at most {params.rules_changed.l1} in total; exact discrete Laplace noise "
-            f"of scale {scale:g} covers them with epsilon "
-            f"{prefix_method.text_of(params.spending.means['rules'].epsilon)}."
-        )
-        sentence = (
-            "counts in how many cases one activity comes before another, with noise of scale "
-            f"{scale:.4g}, and takes the rules that all but fewer than {params.least_harmless} "
-            "noisy cases keep"
-        )
+        said = {
+            "scale": float(Fraction(*params.rules_scale)),
+            "epsilon": prefix_method.text_of(params.spending.means["rules"].epsilon),
+        }
+        does = told(self.name, "rules", params, **said)
+        reality = sentence(self.name, "rules_reality", params, **said)
 
         def decide(given: Given) -> OrderRules:
             relations: ActivityRelations = given.statistics["relations"]
@@ -332,22 +330,26 @@ class Sacofa(prefix_method.LevelMethod):
 
         counter = Counted(ActivityRelations, _relations, (params.max_prefix_length,))
         counters = {"relations": counter}
-        return Part("rules", (need,), lambda means: sentence, decide, counters, _ROUND, reality)
+        return Part("rules", (need,), does, decide, counters, _ROUND, reality)
 
     def _variants(self, need: Need, params: SacofaParams) -> Part:
         counters = variants_and_names()
         if params.rules == "log":
             counters["relations"] = Counted(ActivityRelations, _relations, (None,))
-        source = "the noisy rules" if params.rules == "bought" else "the public model"
-        reality = (
-            f"A case is in one candidate of each of the {params.max_prefix_length} levels; exact "
-            f"discrete Laplace noise of scale {float(Fraction(*params.scale)):g} on every counted "
-            "candidate covers all levels together with epsilon "
-            f"{prefix_method.text_of(params.spending.means['levels'].epsilon)}. Which candidates "
-            "there are, which of them are harmful and how many of those are chosen follows from "
-            f"noisy counts, {source} and chance alone."
-        )
-        sentence = _sentence(params)
+        if params.form == "positive":
+            passing = math.exp((1 - params.least_harmless) / Fraction(*params.scale))
+        else:
+            passing = prefix_method.chance_of_nothing(params, params.least_harmless)
+        said = {
+            "scale": float(Fraction(*params.scale)),
+            "epsilon": prefix_method.text_of(params.spending.means["levels"].epsilon),
+            "chosen": 1 / math.expm1(1 / Fraction(*params.choice_scale)),
+            "passing": passing,
+        }
+        does = told(self.name, "levels", params, **said)
+        reality = ""
+        if params.is_honest:
+            reality = sentence(self.name, "levels_reality", params, **said)
 
         def decide(given: Given) -> VariantsDecision:
             vocabulary = params.names_in_effect(given.statistics["names"])
@@ -370,89 +372,4 @@ class Sacofa(prefix_method.LevelMethod):
             half_width = None if params.form == "positive" else prefix_method.half_width_of(params)
             return prefix_method.decision_of(counts, vocabulary, params, half_width)
 
-        return Part("variants", (need,), lambda means: sentence, decide, counters, _ROUND, reality)
-
-    def spends_as_published(self, params: SacofaParams) -> tuple[Spend, ...]:
-        """Returns the levels, where their epsilon is finite."""
-        if _reasons(params):
-            return ()
-        return (Spend("levels", "pure", prefix_method.epsilon_in_all(params), Fraction(0)),)
-
-    def guarantee_as_published(self, params: SacofaParams) -> Guarantee:
-        """Returns the published claim and what holds."""
-        k = params.max_prefix_length
-        in_all = prefix_method.epsilon_in_all(params)
-        why = {
-            "discrete": ".",
-            "truncated": ", as it is cut off towards 0.",
-            "positive": ", as counts are made to come out positive.",
-        }
-        alone = (
-            f"he noise of the counts on {k} levels, each of which has all of epsilon, costs "
-            f"{prefix_method.text_of(in_all)} in all{why[params.form]}"
-        )
-        reasons = _reasons(params)
-        is_finite = not reasons
-        if is_finite:
-            reasons.append(
-                "The model and the vocabulary are public, so which prefixes are harmful follows "
-                "from them and from noisy counts, and choosing among them costs nothing. T" + alone
-            )
-        else:
-            reasons.insert(0, "No finite epsilon holds.")
-            reasons.append("Without all that, t" + alone)
-        return published_guarantee(
-            params,
-            f"epsilon = {decimal_text(Fraction(params.epsilon))}, by the exponential mechanism on "
-            "harmful prefixes and Laplace noise of scale 1/epsilon on every count.",
-            " ".join(reasons),
-            in_all if is_finite else None,
-            "Pruning thresholds that are chosen until the query is fast, as published, tell of the "
-            "log.",
-            *(() if params.vocabulary is None else (DECLARED,)),
-        )
-
-
-def _sentence(params: SacofaParams) -> str:
-    chosen = 1 / math.expm1(1 / Fraction(*params.choice_scale))
-    if params.form == "positive":
-        passing = math.exp((1 - params.least_harmless) / Fraction(*params.scale))
-    else:
-        passing = prefix_method.chance_of_nothing(params, params.least_harmless)
-    source = {"log": "the log", "model": "the public model", "bought": "noisy counts"}
-    others = f"about {chosen:.3g} others"
-    if params.score == "continuous":
-        others = f"others of about {chosen:.3g} violations in all"
-    harmful = f"harmful ones of at least {params.p_harmful}"
-    if params.p_harmful == "inf":
-        harmful = "no harmful one"
-    return (
-        f"counts the cases of prefixes on {params.max_prefix_length} levels that keep the rules of "
-        f"{source[params.rules]}, and on each {others}, with noise of scale "
-        f"{float(Fraction(*params.scale)):.4g}; continues harmless ones of at least "
-        f"{params.least_harmless} and {harmful}; a harmless one without cases survives with "
-        f"probability {passing:.2g}"
-    )
-
-
-def _reasons(params: SacofaParams) -> list[str]:
-    """Returns why no epsilon is finite, in sentences; none where one is."""
-    reasons = []
-    if params.rules == "log":
-        reasons.append(
-            "The rules are read from the log, and one more case can turn rules between all of its "
-            "activities, so that it depends on that case whether a prefix is certain to be counted "
-            "or must be chosen."
-        )
-    if params.keeps_uncounted:
-        reasons.append(
-            "Harmful prefixes that are not chosen keep their exact counts, without noise, and some "
-            "cases begin with such prefixes, as the last of several events of an activity may be "
-            "preceded by what the first of them is not."
-        )
-    if params.vocabulary is None:
-        reasons.append(
-            "The activities are read from the log, so one that only one case has proves that "
-            "case's presence when it comes out."
-        )
-    return reasons
+        return Part("variants", (need,), does, decide, counters, _ROUND, reality)

@@ -49,6 +49,7 @@ from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.contract.method import declared
+from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.noise import published
 from tracecloak.anonymizers.noise.drawing import Scale, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -176,9 +177,6 @@ def _words(
     return words
 
 
-_AFTERWARDS = "The play-out looks at the noisy counts alone."
-
-
 class SapaParams(pair_query.PairQueryParams):
     """Parameters of `sapa`."""
 
@@ -209,9 +207,9 @@ class SapaParams(pair_query.PairQueryParams):
         return "1 step" if self.k_follows == 1 else f"{self.k_follows} steps"
 
     @property
-    def claim(self) -> str:
-        """What the paper says of the method."""
-        return f"{super().claim[:-1]}, and so for the cases that are played out from it."
+    def positive_excess(self) -> float:
+        """What making counts positive costs at most beyond the noise, for each occurrence."""
+        return published.positive_excess(float(self.epsilon) / self.max_units)
 
     @property
     def choice_scale(self) -> tuple[int, int]:
@@ -296,18 +294,12 @@ class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
 
     def parts(self, params: SapaParams) -> tuple[Part, ...]:
         """Returns the one part: the counts of pairs, from which cases are played out."""
-        counters = pair_query.pairs_and_names()
+        counters, others = pair_query.pairs_and_names(), 0.0
         if params.query == "exponential":
             counters["distances"] = Counted(KFollows, _distances, (params.k_follows,))
             numerator, denominator = params.choice_scale
-            n_others = 1 / math.expm1(denominator / numerator)
-            added = (
-                f"keeps those seen within {params.steps_text} and about {n_others:.3g} others, and "
-                f"makes their counts positive with {params.noise_text}"
-            )
-        else:
-            added = f"adds {params.noise_text} to every possible one"
-        sentence = f"counts directly-follows pairs, {added}, and plays cases out from them"
+            others = 1 / math.expm1(denominator / numerator)
+        does = told("pair-query", "played", params, others=others)
 
         def decide(given: Given) -> VariantsDecision:
             counted, randomness = given.statistics, given.randomness
@@ -328,10 +320,8 @@ class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
                 most_frequent_first(words.names, variants.offsets, variants.codes, variants.counts)
             )
 
-        needs, reality = params.needs, pair_query.honest_reality(params, _AFTERWARDS)
-        return (
-            Part("variants", needs, lambda means: sentence, decide, counters, "variants", reality),
-        )
+        reality = pair_query.honest_reality(params)
+        return (Part("variants", params.needs, does, decide, counters, "variants", reality),)
 
     def spends(self, params: SapaParams) -> tuple[Spend, ...]:
         """Returns the one part, the counts, if a finite epsilon holds.
@@ -347,22 +337,3 @@ class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
             n_names = params.n_words
             refuse_excess((n_names**2 + 2 * n_names) * scale[0] / scale[1] / 2)
         return spends
-
-    def reality_as_published(self, params: SapaParams) -> str:
-        """Returns why the claim is not what holds, in sentences."""
-        if params.query == "laplace":
-            return f"{params.why_more} {_AFTERWARDS}"
-        positive = ""
-        if not params.is_cut_off:
-            excess = published.positive_excess(float(params.epsilon) / params.max_units)
-            positive = (
-                f" Making counts positive costs up to {excess:.3g} more for each occurrence of a "
-                "pair."
-            )
-        return (
-            "No finite epsilon holds: which pairs can be released at all is decided on the "
-            f"unprotected log, by whether one activity ever comes within {params.steps_text} "
-            "after the other, and one case can bring any pair in. "
-            + params.why_more.replace("No finite epsilon holds: a case", "A case")
-            + f"{positive} {_AFTERWARDS}"
-        )

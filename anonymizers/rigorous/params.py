@@ -11,6 +11,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
 from tracecloak.anonymizers.contract.method import NamesParams
+from tracecloak.anonymizers.contract.sentences import promise
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import Adjacency, Guarantee
@@ -199,23 +200,23 @@ def guarantee_of(
 
 
 def published_guarantee(
+    template: str,
     params: Any,
-    claim: str,
-    reality: str,
     epsilon: Fraction | None,
-    *not_covered: str,
     adjacency: Adjacency = "add_remove",
+    **values: Any,
 ) -> Guarantee:
     """Returns the promise of a published method: the claim beside the epsilon that really holds.
 
     Args:
+        template: Of the paper's claim, why it is not what holds, and what is not covered, beside
+            cases that depend on each other; see `contract.sentences.promise`.
         params: The method's parameters.
-        claim: The paper's.
-        reality: Why it is not what holds, in sentences.
         epsilon: What holds for the whole release, or None.
-        not_covered: What is not covered, beside cases that depend on each other.
         adjacency: Which logs are neighbours.
+        values: What the template prints beside the parameters.
     """
+    said = promise(template, params, declared=DECLARED, **values)
     people = "A person with several cases is protected case by case."
     is_case = getattr(params, "max_cases_per_individual", None) is None
     return Guarantee(
@@ -224,10 +225,10 @@ def published_guarantee(
         adjacency=adjacency,
         epsilon=None if epsilon is None else float(epsilon),
         delta=None if epsilon is None else 0.0,
-        claim=claim,
-        reality=reality,
+        claim=said["claim"],
+        reality=said["reality"],
         not_covered=(
-            *not_covered,
+            *said["not_covered"],
             *((people,) if is_case else ()),
             "Releases of the same cases add up: so do their epsilons.",
         ),

@@ -36,9 +36,10 @@ import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
+from tracecloak.anonymizers.contract.sentences import promise, sentence
 from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, RoundsMethod, step
-from tracecloak.anonymizers.tlkc.params import KAnonymousParams, KnowledgeParams, TlkcParams
+from tracecloak.anonymizers.tlkc.params import KAnonymousParams, KnowledgeParams
 from tracecloak.anonymizers.tlkc.subtrace_groups import BLOCK, Group, grouped
 from tracecloak.anonymizers.tlkc.verify import verify_k_anonymity
 from tracecloak.schemas.arrays.merging import distinct_counts, offsets_of, ranges
@@ -96,38 +97,9 @@ class Suppressing(RoundsMethod):
     exact_noise: ClassVar[bool] = True
     verifies: ClassVar[bool] = True
 
-
-def syntactic(claim: str, not_covered: str, params: KAnonymousParams | TlkcParams) -> Guarantee:
-    """Returns the guarantee of a method of the family.
-
-    Args:
-        claim: The property of the released log.
-        not_covered: What this method leaves open beside what all of them do.
-        params: What may be known of events.
-    """
-    also = []
-    if params.knowledge_kind != "relative":
-        also.append(
-            f"Times since the first event are released to the {params.time_unit[:-1]}, and nothing "
-            "holds for who knows them."
-        )
-    if params.perspective == "resource":
-        also.append("The activities are released, and nothing holds for who knows them.")
-    return Guarantee.without_epsilon(
-        "syntactic",
-        claim,
-        reality=(
-            "The property is one of the released log alone. No finite epsilon holds: what is "
-            "suppressed depends on every case, and nothing is noised."
-        ),
-        not_covered=(
-            not_covered,
-            *also,
-            "All k cases that are alike can be those of one individual.",
-            "Two releases of the same or of overlapping logs, seen together, can break it.",
-            "The names of activities are the input's own, and what is absent was rare.",
-        ),
-    )
+    def guarantee(self, params: KnowledgeParams) -> Guarantee:
+        """Returns the property of the released log."""
+        return Guarantee.without_epsilon("syntactic", **promise(self.name, params))
 
 
 def released(
@@ -201,7 +173,6 @@ class EventsDecision(contract.Decision):
 class KAnonymous(Suppressing):
     """What the two baselines share: a variant keeps all of its events, some, or none."""
 
-    _sentence: ClassVar[str]
     Params: ClassVar[type[KAnonymousParams]] = KAnonymousParams
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"k": 2},)
 
@@ -209,32 +180,11 @@ class KAnonymous(Suppressing):
         """Returns the resource, if it is known: it is read and released."""
         return declared(params.resources)
 
-    def guarantee(self, params: KAnonymousParams) -> Guarantee:
-        """Returns the property of the released log."""
-        what = {
-            "activity": "activities",
-            "resource": "resources",
-            "activity_resource": "activities and resources",
-        }[params.perspective]
-        times = (
-            f" and {params.time_unit} since its first event"
-            if params.knowledge_kind == "relative"
-            else ""
-        )
-        return syntactic(
-            f"Every released case has its sequence of {what}{times} in common with at least "
-            f"{params.k - 1} other{'s' if params.k > 2 else ''}.",
-            "Cases that are alike may share a secret, which is then known of each of them.",
-            params,
-        )
-
     def parts(self, params: KAnonymousParams) -> tuple[Part, ...]:
         """Returns the one part, in which everything is decided."""
-        sentence = f"counts the variants, and {self._sentence.format(k=params.k)}"
+        does = sentence(self.name, "suppression", params)
         counters = known_cases(params.knowledge(params.knowledge_kind))
-        return (
-            step("suppression", sentence, counters, lambda given: self._decided(given, params)),
-        )
+        return (step("suppression", does, counters, lambda given: self._decided(given, params)),)
 
     def _decided(self, given: Given, params: KAnonymousParams) -> EventsDecision:
         """Which events of which variants go.
@@ -303,8 +253,6 @@ class KAnonymous(Suppressing):
 class KAnonymousVariants(KAnonymous):
     """The method; see the module."""
 
-    _sentence: ClassVar[str] = "leaves those of fewer than {k} cases out"
-
     def _is_kept(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
         """None of them."""
         return np.zeros(int(np.diff(cases.offsets)[rare].sum()), bool)
@@ -318,11 +266,6 @@ _MAX_CHARACTERS = 0x110000 - _SURROGATES[1] - 1
 @contract.declared("k-anonymous-subtraces")
 class KAnonymousSubtraces(KAnonymous):
     """The method; see the module."""
-
-    _sentence: ClassVar[str] = (
-        "leaves events of those of fewer than {k} cases out until each is that of {k} cases; where "
-        "there is no way, the case goes"
-    )
 
     def _is_kept(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
         """Which events of the rare variants stay."""

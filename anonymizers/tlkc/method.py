@@ -28,13 +28,13 @@ from typing import ClassVar
 import numpy as np
 
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, step
 from tracecloak.anonymizers.tlkc.k_anonymous_variants import (
     Suppressing,
     known_cases,
     released,
-    syntactic,
 )
 from tracecloak.anonymizers.tlkc.params import TlkcParams
 from tracecloak.anonymizers.tlkc.verify import verify_tlkc
@@ -42,7 +42,6 @@ from tracecloak.schemas.arrays.merging import distinct_counts, offsets_of, range
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.declarations import Attribute, declared
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.statistics.background_knowledge import (
     NO_ELEMENT,
     TIME_BITS,
@@ -386,36 +385,8 @@ class Tlkc(Suppressing):
         """Returns the resource and the sensitive attributes: they are read and released."""
         return (*declared(params.resources), *params.sensitive_attributes)
 
-    def guarantee(self, params: TlkcParams) -> Guarantee:
-        """Returns the property of the released log."""
-        kind = _KINDS[params.knowledge_kind]
-        what = kind.format(params.length, _ELEMENTS[params.perspective], params.time_unit)
-        confidence = ""
-        if params.sensitive:
-            confidence = (
-                f", and no value of {', '.join(params.sensitive)} has a share above "
-                f"{params.confidence:g} among those (of numbers: no box of low, middle and high by "
-                "the quartiles of the released log)"
-            )
-        return syntactic(
-            f"Every {what} that occurs in the released log matches at least {params.k} cases"
-            f"{confidence}.",
-            "Somebody who knows more of a case than that can single it out.",
-            params,
-        )
-
     def parts(self, params: TlkcParams) -> tuple[Part, ...]:
         """Returns the one part, in which everything is decided."""
-        how = {
-            "n_score": f"alpha {params.alpha:g}",
-            "frequent_traces": f"theta {params.theta:g}",
-        }[params.algorithm]
-        drawn = ", of equal scores one that is drawn," if params.profile == "paper" else ""
-        sentence = (
-            "counts the distinct cases as they can be known, mines the minimal violating traces "
-            f"and suppresses elements by {params.algorithm} ({how}){drawn} in the whole log, again "
-            "and again until none is left"
-        )
 
         def decide(given: Given) -> SuppressionDecision:
             cases = given.statistics["cases"].decoded()
@@ -427,7 +398,7 @@ class Tlkc(Suppressing):
 
         knowledge = params.knowledge(params.knowledge_kind)
         counters = known_cases(knowledge, params.sensitive_attributes)
-        return (step("suppression", sentence, counters, decide),)
+        return (step("suppression", sentence(self.name, "suppression", params), counters, decide),)
 
     def apply(
         self,
@@ -564,16 +535,3 @@ def _require_confidence(
                 f"value of {attribute.name!r} is above it; raise confidence, or leave that "
                 "out of sensitive"
             )
-
-
-_ELEMENTS = {
-    "activity": "activities",
-    "resource": "resources",
-    "activity_resource": "activities with their resources",
-}
-_KINDS = {
-    "set": "set of at most {} {}",
-    "multiset": "multiset of at most {} {}, repetitions counted,",
-    "sequence": "sequence of at most {} {}",
-    "relative": "sequence of at most {} {} with the {} since the case's first event",
-}

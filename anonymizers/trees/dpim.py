@@ -18,11 +18,12 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_count, of_shares
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import variants_and_names
 from tracecloak.anonymizers.contract.method import NamesParams
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream
@@ -40,7 +41,7 @@ from tracecloak.anonymizers.trees.fitness import (
 from tracecloak.anonymizers.trees.process_tree import TreeDecision, clearly_above_zero, noisy_ends
 from tracecloak.schemas.models import ProcessTree, flower, normalise
 from tracecloak.schemas.published.graph import ReleasedTree
-from tracecloak.schemas.published.manifest import Guarantee, at_most
+from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- Parameters of `dpim`, what the paper claims of it and what its parts cost. -------------------
@@ -350,51 +351,10 @@ class Dpim(RoundsMethod):
 
     def guarantee(self, params: DpimParams) -> Guarantee:
         """Returns the published claim and what is true of it."""
-        epsilon = params.real_epsilon
-        given = decimal_text(Fraction(params.epsilon))
-        not_covered = ["The number of cases is taken to be public."]
-        if params.vocabulary is None:
-            not_covered.append("The activity names are the input's own, so a new one is seen.")
-        if params.bounds_from_log:
-            not_covered.append(
-                "The bounds on the number of pairs are the exact number of pairs in the log less "
-                "and plus 15: a leak, as one case can change it, and it is not paid for."
-            )
-        if params.fitness_measure == "tokens":
-            not_covered.append(
-                "Fitness by tokens can change by any amount where one case is replaced, since a "
-                "long case has many tokens; its noise is made for a change of one case in all."
-            )
-        return published_guarantee(
-            params,
-            f"epsilon = {given} for the process tree and its fitness.",
-            "Pairs are chosen by noisy counts, never by the exact ones. "
-            "Choosing a pair by counts with noise of scale 1 / e costs up to 2 e where a "
-            "case is replaced, as one count can rise while another falls: the pairs cost 1.5 times "
-            "their share"
-            + ("." if epsilon is None else f"; with that, epsilon {at_most(epsilon)} holds."),
-            epsilon,
-            *not_covered,
-            adjacency="replace_one",
-        )
+        return published_guarantee(self.name, params, params.real_epsilon, "replace_one")
 
     def parts(self, params: DpimParams) -> tuple[BudgetPart, ...]:
         """Returns the one part; all rounds of the published method look at the same count."""
-        epsilon = params.real_epsilon
-        held = "no finite one holds" if epsilon is None else f"{at_most(epsilon)} holds"
-        bounds = (
-            "the exact number of pairs in the log, less and plus 15"
-            if params.bounds_from_log
-            else f"{params.size_bounds[0]} and {params.size_bounds[1]}"
-            if params.size_bounds
-            else "one and four for each activity"
-        )
-        sentence = (
-            f"up to {params.n_rounds} rounds mine a random number of pairs, between "
-            f"{bounds}, and the first tree of a noisy fitness of "
-            f"{decimal_text(Fraction(params.fitness_threshold))} or more is released; epsilon "
-            f"{decimal_text(Fraction(params.epsilon))} as published, and {held}"
-        )
 
         def decide(given: Given) -> TreeDecision:
             # Until a tree fits, the coin says to stop, or no round is left.
@@ -421,7 +381,7 @@ class Dpim(RoundsMethod):
             flower_of_all = str(normalise(flower(names)))
             return TreeDecision(ReleasedTree(vocabulary.names, flower_of_all, False, None))
 
-        return (step("tree", sentence, variants_and_names(), decide),)
+        return (step("tree", sentence(self.name, "tree", params), variants_and_names(), decide),)
 
     def writes(self, params: DpimParams) -> tuple[str, ...]:
         """Returns the name of the product."""
