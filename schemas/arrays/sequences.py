@@ -164,12 +164,13 @@ def number_prefixes(
         int32[n_positions], the place of each position in its sequence; int32[n_positions], the
         number of the prefix that ends there, from 1; int64[n], the first position of each prefix.
     """
-    lengths = np.diff(offsets)
+    begins = offsets[:-1].astype(np.int32)
+    lengths = np.diff(offsets).astype(np.int32)
     row = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-    depth = (np.arange(len(row)) - offsets[row]).astype(np.int32)
-    previous_length = np.concatenate([[0], lengths[:-1]])
+    depth = np.arange(len(row), dtype=np.int32) - begins[row]
+    previous_length = np.append(np.zeros(1, np.int32), lengths[:-1])
     has_previous = depth < previous_length[row]
-    previous = np.where(has_previous, offsets[row - 1] + depth, 0)
+    previous = np.where(has_previous, begins[row - 1] + depth, 0)
     differs = ~has_previous | (codes[previous] != codes)
     # Sorted and distinct variants: a row shares its beginning with the row before it, and differs
     # from the first mismatch on.

@@ -296,7 +296,7 @@ class Trie:
         counts = sum_groups(node, variants.counts[row], n_nodes)
         counts[0] = variants.n_cases
         heights = np.zeros(n_nodes, np.int32)
-        np.maximum.at(heights, node, (lengths[row] - 1 - depth).astype(np.int32))
+        np.maximum.at(heights, node, lengths.astype(np.int32)[row] - 1 - depth)
         heights[0] = lengths.max()
         depths = np.zeros(n_nodes, np.int32)
         depths[1:] = depth[inner] + 1
@@ -337,34 +337,28 @@ class Dafsa:
         variant of 12 events, and 30 bytes once it is there, its variants not counted.
         """
         trie = Trie.from_variants(variants)
-        n_children = np.bincount(trie.parents[1:], minlength=len(trie.parents))
-        child_offsets = offsets_of(n_children)
-        # Along one depth the numbers of nodes and of their parents both grow, so siblings, in the
-        # order of their activities, are neighbours.
-        order = order_of_small(trie.depths, int(trie.heights[0]))
-        parents, position = trie.parents[order], np.arange(len(order))
-        is_first = np.ones(len(order), bool)
-        is_first[1:] = parents[1:] != parents[:-1]
-        rank = np.empty(len(order), np.int64)
-        rank[order] = position - np.maximum.accumulate(np.where(is_first, position, 0))
-        children = np.empty(len(trie.parents) - 1, np.int64)
+        n_children = np.bincount(trie.parents[1:], minlength=len(trie.parents)).astype(np.int32)
+        child_offsets = offsets_of(n_children).astype(np.int32)
+        rank = _ranks_among_siblings(trie)
+        children = np.empty(len(trie.parents) - 1, np.int32)
         children[child_offsets[trie.parents[1:]] + rank[1:]] = np.arange(1, len(trie.parents))
         merged = _merge_subtrees(trie, child_offsets, children)
 
-        representative = np.flatnonzero(merged == np.arange(len(merged)))
-        state = (np.cumsum(merged == np.arange(len(merged))) - 1)[merged]
+        is_kept = merged == np.arange(len(merged), dtype=np.int32)
+        representative = np.flatnonzero(is_kept)
+        state = (np.cumsum(is_kept, dtype=np.int32) - 1)[merged]
         fan_out = n_children[representative]
         edges = children[ranges(child_offsets[representative], fan_out)]
-        transition_offsets = offsets_of(fan_out)
+        transition_offsets = offsets_of(fan_out).astype(np.int32)
         # The k-th child of a node goes by the k-th transition of the node's state.
         transition = transition_offsets[state[trie.parents]] + rank
         return cls(
             variants,
             np.repeat(np.arange(len(fan_out), dtype=np.int32), fan_out),
             trie.activities[edges],
-            state[edges].astype(np.int32),
+            state[edges],
             trie.is_end[representative],
-            transition[trie.nodes].astype(np.int32),
+            transition[trie.nodes],
         )
 
     @property
@@ -414,13 +408,26 @@ class Dafsa:
         return variant, self.path[ranges(self.variants.offsets[variant], traces.lengths)]
 
 
+def _ranks_among_siblings(trie: Trie) -> np.ndarray:
+    """int32[n_nodes], how many children of its parent come before each node."""
+    # Along one depth the numbers of nodes and of their parents both grow, so siblings, in the order
+    # of their activities, are neighbours.
+    order = order_of_small(trie.depths, int(trie.heights[0]))
+    parents, position = trie.parents[order], np.arange(len(order), dtype=np.int32)
+    is_first = np.ones(len(order), bool)
+    is_first[1:] = parents[1:] != parents[:-1]
+    rank = np.empty(len(order), np.int32)
+    rank[order] = position - np.maximum.accumulate(np.where(is_first, position, 0))
+    return rank
+
+
 def _merge_subtrees(trie: Trie, child_offsets: np.ndarray, children: np.ndarray) -> np.ndarray:
-    """int64[n_nodes]: of all nodes with a node's continuations, the first.
+    """int32[n_nodes]: of all nodes with a node's continuations, the first.
 
     Equal subtrees have equal height, so each height is settled on its own, from the leaves up.
     """
     n_nodes = len(trie.parents)
-    merged = np.full(n_nodes, -1, np.int64)
+    merged = np.full(n_nodes, -1, np.int32)
     order = order_of_small(trie.heights, int(trie.heights[0]))
     level_offsets = np.searchsorted(trie.heights[order], np.arange(trie.heights.max() + 2))
     # A node alone at its height equals no other: the long tail of one long case costs nothing.
@@ -439,7 +446,7 @@ def _merge_subtrees(trie: Trie, child_offsets: np.ndarray, children: np.ndarray)
         signatures[place[1::2]] = merged[edges]
         encoded = word_bytes(signature_offsets, signatures).dictionary_encode()
         group = np.asarray(encoded.indices)
-        first = np.empty(len(encoded.dictionary), np.int64)
+        first = np.empty(len(encoded.dictionary), np.int32)
         first[group[::-1]] = level[::-1]  # the last assignment holds: that of the first node
         merged[level] = first[group]
     return merged
