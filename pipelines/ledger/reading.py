@@ -135,8 +135,8 @@ def accepted_text(accepted: Accepted) -> str:
             )
     if accepted.counted:
         lines.append(
-            "Look which releases the ledger lacks, and declare the caps again with `tracecloak "
-            "ledger declare`; or restore a newer backup."
+            "Look which releases the ledger lacks, and declare caps and bind data sets again, with "
+            "`tracecloak ledger declare` and `tracecloak ledger bind`; or restore a newer backup."
         )
     return "".join(f"{line}\n" for line in lines)
 
