@@ -99,6 +99,7 @@ def crowd_sizes(counts: np.ndarray) -> dict[str, int]:
 # --- What an attack found, and the report of it. For the operator only: not private. --------------
 
 
+_ROOM = "tracecloak.examination.attack"
 NO_BOUND = "the attack proved no epsilon above 0"
 _ADJACENCY = {"add_remove": "added or removed", "replace_one": "replaced by another"}
 
@@ -204,38 +205,11 @@ class AttackReport:
     @property
     def verdict(self) -> str:
         """The outcome in a sentence."""
-        claimed = self.guarantee.epsilon
-        if self.refutations:
-            return f"the claim is false: {'; '.join(self.refutations)}"
-        if claimed is not None and not any(finding.is_reached for finding in self.pairs):
-            return (
-                "undecided: no number of what the units of the pairs of logs did came out in any "
-                "release, so what the method counts was not reached; give it parameters that "
-                "count cases of a few declared activities"
-            )
-        if claimed is not None:
-            # Where so few releases can refute nothing, agreement says nothing.
-            could = claimed < self.largest_provable
-            return (
-                f"{'consistent with the claim' if could else 'undecided'}: epsilon {claimed:g} is "
-                f"claimed, {self._proved}, and so many releases of the pairs of logs can prove "
-                f"{self.largest_provable:.3g} at most"
-            )
-        support = self.support
-        came_out = (
-            ""
-            if support is None
-            else f", and {support['n_released_singletons']} of "
-            f"{support['n_singletons_in_input']} "
-            "variants of a single case came out"
-        )
-        return (
-            f"no finite epsilon is claimed by this program: {self._proved}{came_out}. The paper "
-            f"claims: {self.guarantee.claim}"
-        )
+        return " ".join(from_template(_ROOM, "verdict.txt.j2", report=self))
 
     @property
-    def _proved(self) -> str:
+    def proved(self) -> str:
+        """What the largest lower bound is, in words."""
         bound = self.audited_epsilon
         return f"the attack proved at least {bound:.3f}" if bound > 0 else NO_BOUND
 
@@ -282,30 +256,14 @@ class AttackReport:
         title = "What is claimed, accounted for and measured"
         return [Chart("attack", title, rows)] if rows else []
 
-    def summary_lines(self) -> Iterator[str]:
-        """Yields the outcome in a few lines."""
-        yield f"claimed    {self.claim}"
-        if self.accounted_epsilon is not None:
-            yield f"accounted  epsilon {self.accounted_epsilon:.4f} at the claimed delta"
-        if self.audited_epsilon > 0:
-            share = "" if self.ratio is None else f", {self.ratio:.0%} of the claim"
-            yield (
-                f"audited    epsilon >= {self.audited_epsilon:.4f}{share} (wrong with probability "
-                f"at most {1 - self.confidence:.0e})"
-            )
-        else:
-            yield f"audited    {NO_BOUND}, which is no proof that there is none"
-        n_releases = max((finding.n_releases for finding in self.pairs), default=0)
-        yield (
-            f"provable   epsilon {self.largest_provable:.3g} at most, by {n_releases:,} releases "
-            "of each log of a pair, whatever the method does"
-        )
-        yield f"verdict    {self.verdict}"
+    def summary_lines(self) -> list[str]:
+        """Returns the outcome in a few lines."""
+        return from_template(_ROOM, "summary.txt.j2", report=self)
 
     def markdown_lines(self) -> list[str]:
         """Returns the report as Markdown, line by line."""
         return from_template(
-            "tracecloak.examination.attack",
+            _ROOM,
             "report.md.j2",
             report=self,
             internal=INTERNAL,
