@@ -33,7 +33,7 @@ from tracecloak.examination.comparison.original import (
 )
 from tracecloak.examination.comparison.rows import Row, code_version, quartiles
 from tracecloak.examination.measure.registry import MEASURES, Figures
-from tracecloak.transforms.pages.page import Page, rendered
+from tracecloak.transforms.pages.page import Page, from_template, rendered
 from tracecloak.transforms.publish.statement import promise_in_short
 
 # ---
@@ -473,28 +473,14 @@ def recordings() -> dict[str, Recording]:
 
 def source_of(name: str, log: LogResults) -> str:
     """Returns where a peer's figures on a log are from, or that there are none, in sentences."""
-    recording = recordings()[name]
-    here = recording.of_log(log)
-    if not here:
-        logs = ", ".join(sorted({one.log for one in recording.figures}))
-        return (
-            f"`{name}` cannot run in this process, and no figures of it are recorded for this "
-            f"log: they are for {logs}."
-        )
-    runs = ", ".join(f"{one.n_runs} at epsilon {one.epsilon}" for one in here)
-    n_failed = sum(one.n_failed for one in here)
-    failed = f" Trainings that ended in an error of that code: {n_failed}." if n_failed else ""
-    return (
-        f"`{name}` is recorded, not run here. The releases of this log are {runs}, each of a "
-        f"training of its own, made on {recording.date.isoformat()} by {recording.code}, with "
-        f"{recording.parameters}.{failed} The method is of {recording.paper}."
-    )
+    return _said(name, recordings()[name].of_log(log))
 
 
 def caveat(name: str) -> str:
     """Returns what the epsilon of a recorded row is of, and what it leaves out."""
-    recording = recordings()[name]
-    return (
-        f"`{name}` is recorded, not run here, and stands at the epsilon that it declares. "
-        f"{recording.promise} Not accounted are {'; '.join(recording.unaccounted)}."
-    )
+    return _said(name, None)
+
+
+def _said(name: str, runs: tuple[RecordedFigures, ...] | None) -> str:
+    room, one = "tracecloak.examination.comparison", recordings()[name]
+    return " ".join(from_template(room, "recorded.md.j2", name=name, one=one, runs=runs))
