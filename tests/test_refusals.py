@@ -107,7 +107,8 @@ def patched(owner: Any, name: str, value: Any, call: Callable[[], Any]) -> Any:
 
 def kept_positions(folder: Path) -> None:
     keys = [like(resolve=lambda: release_key(1))] * 2
-    of_epoch = {"config": like(runner="Local"), "keys": keys, "product": like(released=None)}
+    product = like(released=None)
+    of_epoch = {"config": like(runner="Local", step_product=product), "keys": keys}
     with _kept(like(**of_epoch, state_path=folder / "state"), ["a"]):
         pass
 
@@ -195,7 +196,7 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
      UsageError, "takes nothing of Beam, got --x"),
     (lambda f: due._require_answer("flink_master", "127.0.0.1:1"), RetryLater,
      "nobody answers at flink_master '127.0.0.1:1'"),
-    (lambda f: patched(places, "write_anew", Mock(side_effect=OSError(errno.ENOSPC, "full")),
+    (lambda f: patched(places.files, "write_anew", Mock(side_effect=OSError(errno.ENOSPC, "full")),
                        lambda: list(places._probed(like(now=float), str(f)))),
      TracecloakError, ": full; correct its disk"),
     (lambda f: sources.check_sample(like(), 1, True), UsageError, "sample is for streams"),
