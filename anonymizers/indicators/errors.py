@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.method import FigureError
+from tracecloak.anonymizers.contract.sentences import sentences
 from tracecloak.anonymizers.indicators import declared, figures
 from tracecloak.anonymizers.indicators.declared import Working, Workload
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known, quantile_bins
@@ -207,20 +208,8 @@ def target_sentences(params: IndicatorParams) -> tuple[str, ...]:
         for error in figure_errors(params, n_cases)
         if error.wanted is not None and error.half_width > error.wanted
     ]
-    now = f"At epsilon {params.epsilon}, in a log of {n_cases:,} cases, "
-    larger = f"these errors are larger than wanted: {', '.join(missed)}."
-    now += larger if missed else "all errors are as small as wanted."
-    least = least_epsilon(params, n_cases)
-    if least is None:
-        return now, "No epsilon up to 1,000 makes all of them as small as wanted."
-    epsilon, priorities = least
-    if len(set(priorities)) == 1:
-        return now, f"The least epsilon for the wanted errors is {epsilon}."
-    shares = ", ".join(
-        f"{indicator.title}: priority={priority}"
-        for indicator, priority in zip(params.indicators, priorities, strict=True)
-    )
-    return now, f"The least epsilon for the wanted errors is {epsilon}, with {shares}."
+    said = {"missed": missed, "least": least_epsilon(params, n_cases)}
+    return sentences("private-indicators", "targets", params, **said)
 
 
 def _with(params: IndicatorParams, epsilon: float, weights: list[float]) -> IndicatorParams:

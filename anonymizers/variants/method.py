@@ -13,10 +13,10 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting import calibration
-from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import variants_and_names
+from tracecloak.anonymizers.contract.sentences import sentence, told
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
@@ -270,23 +270,13 @@ class VariantHistogramMethod(CasesOfVariants, PartsMethod):
 
     def parts(self, params: VariantHistogramParams) -> tuple[Part, ...]:
         """Returns the one part: the counts."""
-        sentence = (
-            f"counts cases by variant, adds {params.noise} noise, releases those of at least "
-            f"{params.threshold} noisy cases, which delta {decimal_text(params.budget[1])} is for; "
-            f"expect each count within {params.interval} cases of what is counted (95 %)"
-        )
-        reality = (
-            "One case changes the count of one variant by one; exact discrete Laplace noise of "
-            f"scale {params.scale[0] / params.scale[1]:g} covers it with epsilon, and a variant of "
-            f"one unit alone reaches the threshold of {params.threshold} cases with probability at "
-            "most delta. All that is released follows from these counts."
-        )
+        reality = sentence(self.name, "reality", params)
         counters = variants_and_names()
         return (
             Part(
                 "variants",
                 (Pure("variants", Fraction(1)),),  # whose threshold has all of delta
-                lambda means: sentence,
+                told(self.name, "counts", params),
                 lambda given: _noisy_variants(given, params),
                 counters,
                 "variants",
