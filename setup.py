@@ -129,6 +129,7 @@ setup(
         "tracecloak": ["py.typed", "*.pyi"],
         "tracecloak.anonymizers": ["methods.json", "sentences/*.j2"],
         "tracecloak.schemas.files": ["*.avsc", "*.json"],
+        "tracecloak.transforms.formats": ["templates/*.j2"],
         "tracecloak.transforms.models": ["templates/*.j2"],
         "tracecloak.transforms.pages": ["templates/*.j2", "static/*", "vendor/*"],
         "tracecloak.transforms.publish": ["templates/*.j2"],

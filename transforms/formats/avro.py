@@ -543,9 +543,12 @@ def _opened(stream: BinaryIO, goes_on: bool) -> Iterator[_Source]:
 
 
 class AvroWriter:
-    """Writes released rows as an Avro object container of `schemas/files/event.avsc`."""
+    """Writes released rows as an Avro object container of `schemas/files/event.avsc`.
 
-    def __init__(self, stream: BinaryIO) -> None:
+    The file says nothing of the release that it is of.
+    """
+
+    def __init__(self, stream: BinaryIO, *_: Any) -> None:
         schema = json.loads(
             files("tracecloak.schemas.files").joinpath("event.avsc").read_text("utf-8")
         )
@@ -566,8 +569,3 @@ class AvroWriter:
 def reader(how: SourceFormat, path: str) -> AvroReader:
     """Returns what reads a file of this format; see `transforms.formats.registry`."""
     return AvroReader(how.goes_on)
-
-
-def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> AvroWriter:
-    """Returns what writes RELEASED_SCHEMA; the file says nothing of a release."""
-    return AvroWriter(stream)

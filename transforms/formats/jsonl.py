@@ -398,9 +398,12 @@ def _is_sound(value: Any) -> bool:
 
 
 class JsonLinesWriter:
-    """Writes released rows as JSON lines in UTF-8, stamps as ISO 8601 in UTC."""
+    """Writes released rows as JSON lines in UTF-8, stamps as ISO 8601 in UTC.
 
-    def __init__(self, stream: BinaryIO) -> None:
+    The file says nothing of the release that it is of.
+    """
+
+    def __init__(self, stream: BinaryIO, *_: Any) -> None:
         self._stream = stream
 
     def write(self, rows: pa.RecordBatch) -> None:
@@ -422,8 +425,3 @@ class JsonLinesWriter:
 def reader(how: SourceFormat, path: str) -> JsonLinesReader:
     """Returns what reads a file of JSON lines, or of JSON; see `transforms.formats.registry`."""
     return JsonLinesReader(how.goes_on, how.order, is_document=how.name_of(path) == "json")
-
-
-def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> JsonLinesWriter:
-    """Returns what writes RELEASED_SCHEMA; the file says nothing of a release."""
-    return JsonLinesWriter(stream)

@@ -31,8 +31,7 @@ from tracecloak.transforms.formats.registry import SourceFormat
 
 
 ROW_GROUP_ROWS = 1_000_000
-
-METADATA_PREFIX = "tracecloak."
+_ABOUT = "tracecloak.release"
 
 
 class ParquetWriter:
@@ -40,19 +39,19 @@ class ParquetWriter:
 
     Row groups hold 1,000,000 rows, and so many are buffered. Text is written from plain strings: a
     dictionary would carry the names that were filtered out of it.
+
+    Args:
+        stream: Where the bytes go; stays open.
+        schema: Of the rows: RELEASED_SCHEMA, or that with attributes.
+        about: The manifest of the release that it is of, which is in the file's metadata as JSON.
     """
 
     def __init__(
-        self, stream: BinaryIO, metadata: Mapping[str, str], schema: pa.Schema = RELEASED_SCHEMA
+        self,
+        stream: BinaryIO,
+        schema: pa.Schema = RELEASED_SCHEMA,
+        about: Mapping[str, Any] | None = None,
     ) -> None:
-        """Begins a file.
-
-        Args:
-            stream: Where the bytes go; stays open.
-            metadata: Public facts on the release; each becomes a key-value pair of the file, its
-                key prefixed with `tracecloak.`.
-            schema: Of the rows: RELEASED_SCHEMA, or that with attributes.
-        """
         self._schema = schema
         self._writer = pq.ParquetWriter(
             stream,
@@ -61,9 +60,8 @@ class ParquetWriter:
             store_schema=False,
             write_page_checksum=True,
         )
-        self._writer.add_key_value_metadata(
-            {METADATA_PREFIX + key: value for key, value in sorted(metadata.items())}
-        )
+        body = {} if about is None else {_ABOUT: json.dumps(about, ensure_ascii=False)}
+        self._writer.add_key_value_metadata(body)  # which leaves its mark if it is empty, too
         self._rows: list[pa.RecordBatch] = []
         self._buffered = 0
 
@@ -86,12 +84,6 @@ class ParquetWriter:
         self._writer.write_table(table.slice(0, rows).combine_chunks(), row_group_size=rows)
         self._rows = table.slice(rows).to_batches()
         self._buffered -= rows
-
-
-def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> ParquetWriter:
-    """Returns what writes rows of the schema, with what is said of the release as metadata."""
-    metadata = {} if about is None else {"release": json.dumps(about, ensure_ascii=False)}
-    return ParquetWriter(stream, metadata, schema)
 
 
 # --- Parquet: reads the columns of a file by row groups, those within structs by their paths. -----

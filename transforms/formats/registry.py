@@ -76,7 +76,7 @@ FORMATS: Plugins[Format] = Plugins(
         "xes": Format(
             (".xes",),
             "tracecloak.transforms.formats.xes:reader",
-            "tracecloak.transforms.formats.xes_writer:writer",
+            "tracecloak.transforms.formats.xes_writer:XesWriter",
             has_xes_names=True,
             is_of_releases=True,
         ),
@@ -89,20 +89,20 @@ FORMATS: Plugins[Format] = Plugins(
         "parquet": Format(
             (".parquet",),
             "tracecloak.transforms.formats.parquet:reader",
-            "tracecloak.transforms.formats.parquet:writer",
+            "tracecloak.transforms.formats.parquet:ParquetWriter",
             is_packed=True,
             is_of_releases=True,
         ),
         "avro": Format(
             (".avro",),
             "tracecloak.transforms.formats.avro:reader",
-            "tracecloak.transforms.formats.avro:writer",
+            "tracecloak.transforms.formats.avro:AvroWriter",
             is_packed=True,
         ),
         "jsonl": Format(
             (".jsonl", ".ndjson"),
             "tracecloak.transforms.formats.jsonl:reader",
-            "tracecloak.transforms.formats.jsonl:writer",
+            "tracecloak.transforms.formats.jsonl:JsonLinesWriter",
         ),
         "json": Format((".json",), "tracecloak.transforms.formats.jsonl:reader"),
         "spreadsheet": Format(

@@ -18,11 +18,11 @@ there is a release.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, BinaryIO, Literal
 
+import jinja2
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,20 +38,6 @@ from tracecloak.schemas.events.events import (
 )
 
 XesKind = Literal["string", "int", "float", "date"]
-
-# By prefix, the name and the URI. Tools load the extensions that a log declares, so only those of
-# the standard are: neither `tracecloak:` nor the `privacy:` of Rafiei and van der Aalst (arXiv
-# 2101.02627) is defined in a file that anybody can load.
-_EXTENSIONS = {
-    "concept": ("Concept", "http://www.xes-standard.org/concept.xesext"),
-    "time": ("Time", "http://www.xes-standard.org/time.xesext"),
-    "lifecycle": ("Lifecycle", "http://www.xes-standard.org/lifecycle.xesext"),
-    "org": ("Organizational", "http://www.xes-standard.org/org.xesext"),
-    "cost": ("Cost", "http://www.xes-standard.org/cost.xesext"),
-    "identity": ("Identity", "http://www.xes-standard.org/identity.xesext"),
-}
-
-_TYPES: dict[type, XesKind] = {str: "string", int: "int", float: "float"}
 
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 # Letters that names may have in every edition of XML 1.0, of common scripts; a class of characters.
@@ -75,20 +61,6 @@ _REFERENCES = str.maketrans(
     }
 )
 
-_HEAD = """\
-<?xml version="1.0" encoding="UTF-8"?>
-<log xes.version="1849.2016" xes.features="nested-attributes" xmlns="http://www.xes-standard.org/">
-"""
-_GLOBALS = """\
-\t<global scope="trace">
-\t\t<string key="concept:name" value="UNKNOWN"/>
-\t</global>
-\t<global scope="event">
-\t\t<string key="concept:name" value="UNKNOWN"/>
-{time}\t</global>
-\t<classifier name="Activity" keys="concept:name"/>
-"""
-_GLOBAL_TIME = '\t\t<date key="time:timestamp" value="1970-01-01T00:00:00.000+00:00"/>\n'
 _END_TRACE = "\t</trace>\n"
 _BEGIN_TRACE = '\t<trace>\n\t\t<string key="concept:name" value="'
 _END_VALUE = '"/>\n'
@@ -102,20 +74,15 @@ _FIRST_US = int(np.datetime64("0001-01-01", "us").astype(np.int64))
 _LAST_US = int(np.datetime64("9999-12-31T23:59:59.999999", "us").astype(np.int64))
 
 
-Attributes = Mapping[str, Any]
-"""Attributes of a log by their keys, names of XML; the writer declares the extension of a standard
-prefix. A value is a text, a whole number of 64 bits or a finite float, or one of these in a pair
-with attributes of its own."""
-
-
 class XesWriter:
     """Writes RELEASED_SCHEMA rows; implements `transforms.formats.base.Writer`.
 
     Args:
         stream: Where the bytes go, UTF-8.
-        log_attributes: The attributes of the log, such as its privacy metadata.
         schema: Of the rows: `released_schema` with starts of events, and with attributes of
             string, int64 or float64.
+        about: A manifest as JSON values (`schemas.published.manifest`), of which the attributes of
+            the log say what was done: the privacy extension's and our own. None: it has none.
 
     Raises:
         ValueError: An attribute has another type.
@@ -124,8 +91,8 @@ class XesWriter:
     def __init__(
         self,
         stream: BinaryIO,
-        log_attributes: Attributes = MappingProxyType({}),
         schema: pa.Schema = RELEASED_SCHEMA,
+        about: Mapping[str, Any] | None = None,
     ) -> None:
         self._stream = stream
         self._schema = schema
@@ -134,20 +101,14 @@ class XesWriter:
         fields = [field for field in schema if field.name not in RELEASED_SCHEMA.names]
         names = xes_columns([field.name for field in fields])
         self._attributes = [_Element.of(field, names[field.name]) for field in fields]
-        keys = [*_keys(log_attributes), *(element.key for element in self._attributes)]
-        globals_ = _GLOBALS.format(time=_GLOBAL_TIME if self._has_times else "")
-        used = {
-            "concept",
-            *["time"] * self._has_times,
-            *(key.partition(":")[0] for key in keys if ":" in key),
-        }
-        declared = [
-            f'\t<extension name="{name}" prefix="{prefix}" uri="{uri}"/>\n'
-            for prefix, (name, uri) in _EXTENSIONS.items()
-            if prefix in used
-        ]
-        attributes = _lines(log_attributes, "\t")
-        stream.write("".join([_HEAD, *declared, globals_, *attributes]).encode())
+        keys = ["concept:name", *["time:timestamp"] * self._has_times]
+        keys += [element.key for element in self._attributes]
+        head = _TEMPLATES.get_template("head.xes.j2").render(
+            prefixes={key.partition(":")[0] for key in keys if ":" in key},
+            has_times=self._has_times,
+            about=about,
+        )
+        stream.write(head.encode())
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Appends rows; equal neighbours in `case_id` are one trace, across calls too.
@@ -279,6 +240,17 @@ def _escape(text: str) -> str:
     return sanitise(text).translate(_REFERENCES)
 
 
+_TEMPLATES = jinja2.Environment(
+    loader=jinja2.PackageLoader("tracecloak.transforms.formats"),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    autoescape=False,
+    finalize=lambda value: _escape(str(value)),
+)
+
+
 def _stamps(times: pa.Array) -> pa.Array:
     """string[n]: ISO 8601 without offset, of timestamp[us, UTC]."""
     us = np.asarray(times.cast(pa.int64()))
@@ -290,61 +262,3 @@ def _stamps(times: pa.Array) -> pa.Array:
         exact = pa.array(us, pa.timestamp("us")).cast(pa.string())
         text = pc.if_else(pa.array(whole_ms), text, exact)
     return pc.replace_substring(text, " ", "T")
-
-
-def _keys(attributes: Attributes) -> Iterator[str]:
-    for key, value in attributes.items():
-        yield key
-        yield from _keys(value[1] if isinstance(value, tuple) else {})
-
-
-def _lines(attributes: Attributes, indent: str) -> Iterator[str]:
-    for key, of_key in attributes.items():
-        value, inner = of_key if isinstance(of_key, tuple) else (of_key, {})
-        kind, text = _TYPES[type(value)], _escape(str(value))
-        yield f'{indent}<{kind} key="{_escape(key)}" value="{text}"{"" if inner else "/"}>\n'
-        yield from _lines(inner, indent + "\t")
-        yield from [f"{indent}</{kind}>\n"] if inner else []
-
-
-# --- a release in XES -----------------------------------------------------------------------------
-
-
-def writer(stream: BinaryIO, schema: pa.Schema, about: Mapping[str, Any] | None) -> XesWriter:
-    """Returns what writes rows of the schema, with what is said of the release as attributes."""
-    return XesWriter(stream, {} if about is None else release_attributes(about), schema)
-
-
-def release_attributes(about: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the log attributes that say what was done: the privacy extension's and our own.
-
-    Args:
-        about: A manifest as JSON values (`schemas.published.manifest`).
-    """
-    guarantee, method = about["guarantee"], about["method"]
-    anonymizers = {
-        f"privacy:anonymizer{i}": (
-            method,
-            {
-                "privacy:operation_type": operation["type"],
-                "privacy:level": operation["level"],
-                "privacy:target": operation["target"],
-            },
-        )
-        for i, operation in enumerate(about["operations"], 1)
-    }
-    ends = {of: guarantee[of] for of in ("epsilon", "delta") if guarantee[of] is not None}
-    return {
-        "concept:name": about["release_id"],
-        "privacy:anonymizations": (method, anonymizers),
-        "tracecloak:method_version": about["method_version"],
-        "tracecloak:release_id": about["release_id"],
-        "tracecloak:method": method,
-        "tracecloak:guarantee": guarantee["kind"],
-        "tracecloak:statement": guarantee["sentence"],
-        "tracecloak:unit": guarantee["unit"],
-        "tracecloak:adjacency": guarantee["adjacency"],
-        "tracecloak:not_covered": " ".join(guarantee["not_covered"]),
-        "tracecloak:config_digest": about["config_digest"],
-        **{f"tracecloak:{of}": float(value) for of, value in ends.items()},
-    }

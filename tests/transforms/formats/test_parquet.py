@@ -117,19 +117,18 @@ def test_errors_of_the_stream_pass() -> None:
         next(ParquetReader().read(Failing(parquet_of(NESTED)), ["a"], ["a"], 10))
 
 
-def written(*batches: pa.RecordBatch, **metadata: str) -> bytes:
-    return written_by(lambda stream: ParquetWriter(stream, metadata), *batches)
+def written(*batches: pa.RecordBatch, about: Any = None) -> bytes:
+    return written_by(lambda stream: ParquetWriter(stream, about=about), *batches)
 
 
 def test_written_file() -> None:
     rows = rows_of(("1", "A", 5), ("1", "B", -5))
-    data = written(rows, release_id="r", unit="case")
+    data = written(rows, about={"é": "r"})
     file = pq.ParquetFile(io.BytesIO(data))
     assert file.schema_arrow.equals(RELEASED_SCHEMA)
-    assert file.metadata.metadata == {b"tracecloak.release_id": b"r", b"tracecloak.unit": b"case"}
+    assert file.metadata.metadata == {b"tracecloak.release": '{"é": "r"}'.encode()}
     assert file.metadata.row_group(0).column(0).compression == "ZSTD"
     assert file.read().to_pydict() == pa.Table.from_batches([rows]).to_pydict()
-    assert written(rows, unit="case", release_id="r") == data
 
 
 def test_names_filtered_out_of_a_dictionary_are_not_in_the_bytes() -> None:
