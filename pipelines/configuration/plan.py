@@ -50,7 +50,6 @@ class ReleasePlan:
         method: What makes the release.
         params: Its checked parameters.
         bounds: The public caps that every trace is brought under.
-        guarantee: What the method promises, and what of that the configuration takes away.
         spends: What the account is charged for it, part by part; empty: no finite epsilon.
         epsilon: Of all parts together; None: it is not finite.
         delta: Likewise.
@@ -69,7 +68,6 @@ class ReleasePlan:
     method: Anonymizer
     params: Any
     bounds: ContributionBounds
-    guarantee: Guarantee
     spends: tuple[Spend, ...]
     epsilon: Fraction | None
     delta: Fraction | None
@@ -109,6 +107,11 @@ class ReleasePlan:
         """Returns it with a runner of Beam if there are flags of Beam and no runner is named."""
         is_named = not beam_arguments or "runner" in self.keys.model_fields_set
         return self if is_named else self.with_keys(runner=FN_API)
+
+    @cached_property
+    def guarantee(self) -> Guarantee:
+        """What the method promises, and what of that the configuration takes away."""
+        return self.keys.guarantee
 
     @property
     def max_error_ratio(self) -> float:
@@ -224,12 +227,12 @@ def resolve(config: ReleaseConfig) -> ReleasePlan:
     method, params = method_named(config.method), config.method_params
     bounds, spends = method.bounds(params), tuple(method.spends(params))
     epsilon, delta = total(spends) if spends else (None, None)
-    guarantee, schedule = config.guarantee, None
+    schedule = None
     if config.rename:
         check_new_names(config.rename, bounds)
     if config.schedule is not None:
         schedule = config.schedule.made(config.dataset)
-        shared_keys.check_composes(config.method, guarantee)
+        shared_keys.check_composes(config.method, config.guarantee)
         if bounds.closed:
             shared_keys.check_ends_are_read(config.schedule, bounds.vocabulary or ())
     return ReleasePlan(
@@ -237,7 +240,6 @@ def resolve(config: ReleaseConfig) -> ReleasePlan:
         method=method,
         params=params,
         bounds=bounds,
-        guarantee=guarantee,
         spends=spends,
         epsilon=epsilon,
         delta=delta,

@@ -332,7 +332,7 @@ def test_a_wide_log_is_refused_before_anything_is_claimed_and_finished_once_it_d
     assert tracecloak(*line(tmp_path, "release", *wide, *forced)) == 0
     # What is drawn is paid: to refuse it would lose what it cost.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tracecloak.transforms.batch.job.commit", None)
+        patch.setattr("tracecloak.pipelines.runners.in_memory.commit", None)
         assert tracecloak(*line(tmp_path, "release")) == 6
     assert tracecloak(*line(tmp_path, "release", *wide)) == 0
     assert manifest(tmp_path / "out" / "run_id=r")["usability"] == "not_usable"
