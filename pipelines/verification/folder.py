@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, RetryLater, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME
-from tracecloak.schemas.texts import bounded_json, escaped
+from tracecloak.schemas.texts import bounded_json, escaped, n_values
 from tracecloak.transforms.files import is_on_this_machine, open_raw, require_file_system
 from tracecloak.transforms.publish.release_folder import LATEST_NAME
 
@@ -94,6 +94,8 @@ def quote_names(names: Iterable[str]) -> str:
 
 _BLOCK_BYTES = 256 << 10
 _LARGEST_MANIFEST = 16 << 20
+_MOST_OF_MANIFEST = 400_000
+"""Values of a manifest; a release of 65,536 parts has four each."""
 _LARGEST_TEXT = 64 << 20
 """Bytes of a file that is read as a whole."""
 _MORE_BYTES = 1 << 30
@@ -165,7 +167,10 @@ class ReceivedFolder:
         Raises:
             Wrong: It is no plain file, or too long.
         """
-        return _read(open_plain(_join(self.path, MANIFEST_NAME)), _LARGEST_MANIFEST)
+        data = _read(open_plain(_join(self.path, MANIFEST_NAME)), _LARGEST_MANIFEST)
+        if n_values(data) > _MOST_OF_MANIFEST:
+            raise Wrong(f"{MANIFEST_NAME} has more than {_MOST_OF_MANIFEST:,} values.")
+        return data
 
     @property
     def manifest_sha256(self) -> str:

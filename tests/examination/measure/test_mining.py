@@ -16,19 +16,7 @@ from hypothesis import given, settings
 
 from tests.support.logs import Variant, histogram, variant_counts
 from tests.support.trees import trees
-from tracecloak.examination.measure.mining import (
-    BASELINES,
-    MEASURES,
-    ModelJudge,
-    ModelQuality,
-    NormalBehaviour,
-    PatientMiner,
-    own_tree,
-    pm4py_tree,
-    require_pm4py,
-    require_scikit_learn,
-    sequence_entropy,
-)
+from tracecloak.examination.measure import mining
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.models import (
@@ -56,11 +44,11 @@ def pm4py() -> Any:
     return pytest.importorskip("pm4py")
 
 
-def judge(counts: Mapping[Variant, int]) -> ModelJudge:
-    return ModelJudge(histogram(counts, "ABCD"), NAMES)
+def judge(counts: Mapping[Variant, int]) -> mining.ModelJudge:
+    return mining.ModelJudge(histogram(counts, "ABCD"), NAMES)
 
 
-def of(counts: Mapping[Variant, int], released: Mapping[Variant, int]) -> ModelQuality:
+def of(counts: Mapping[Variant, int], released: Mapping[Variant, int]) -> mining.ModelQuality:
     found = judge(counts).of(histogram(released, "ABCD"))
     assert found is not None
     return found
@@ -75,7 +63,7 @@ def test_a_released_log_is_judged_by_the_original() -> None:
     assert narrow.fitness < 1 and narrow.precision == 1
     assert of(SEQUENCE, {("D", "D"): 1}).fitness < narrow.fitness
     assert judge(SEQUENCE).of(histogram({}, "ABCD")) is None
-    assert ModelQuality(0, 0, 0, 0, A).f_score == 0
+    assert mining.ModelQuality(0, 0, 0, 0, A).f_score == 0
 
 
 @pytest.mark.usefixtures("pm4py")
@@ -101,13 +89,13 @@ def test_what_models_and_normal_behaviour_need_is_named(
 ) -> None:
     pytest.importorskip("sklearn")
     if needs == "cases":
-        for kind in (judge, lambda counts: NormalBehaviour(histogram(counts, "ABCD"))):
+        for kind in (judge, lambda counts: mining.NormalBehaviour(histogram(counts, "ABCD"))):
             with pytest.raises(UsageError, match="at least one case"):
                 kind({})
         return
     monkeypatch.setitem(sys.modules, needs, None)
     with pytest.raises(UsageError, match="the extra mining"):
-        require_pm4py() if needs == "pm4py" else require_scikit_learn()
+        mining.require_pm4py() if needs == "pm4py" else mining.require_scikit_learn()
 
 
 # --- trees ----------------------------------------------------------------------------------------
@@ -125,11 +113,11 @@ def test_what_models_and_normal_behaviour_need_is_named(
 )
 def test_the_four_measures_are_what_the_front_door_gives(tree: ProcessTree, pm4py: Any) -> None:
     found = judge(PROCESS)
-    net = pm4py.convert_to_petri_net(pm4py_tree(tree))
+    net = pm4py.convert_to_petri_net(mining.pm4py_tree(tree))
     log = found._log
     n = len(net[0].places) + len(net[0].transitions)
     quality = found.judged(tree)
-    assert [getattr(quality, name) for name in MEASURES] == pytest.approx(
+    assert [getattr(quality, name) for name in mining.MEASURES] == pytest.approx(
         [
             pm4py.fitness_token_based_replay(log, *net)["log_fitness"],
             pm4py.precision_token_based_replay(log, *net),
@@ -143,8 +131,8 @@ def test_the_four_measures_are_what_the_front_door_gives(tree: ProcessTree, pm4p
 @given(trees())
 @settings(max_examples=30)
 def test_a_tree_comes_back_from_pm4py_as_it_was(tree: ProcessTree) -> None:
-    theirs = pm4py_tree(tree)
-    assert own_tree(theirs) == tree
+    theirs = mining.pm4py_tree(tree)
+    assert mining.own_tree(theirs) == tree
     assert theirs.parent is None and all(child.parent is theirs for child in theirs.children)
 
 
@@ -152,9 +140,9 @@ def test_the_inductive_miner_is_pm4py_s_and_fits_its_log(pm4py: Any) -> None:
     counts = {("A", "B", "C"): 50, ("A", "C", "B"): 30, ("A", "B", "B"): 1, ("C", "A"): 1}
     found = judge(counts)
     theirs = pm4py.discover_process_tree_inductive(found._log)
-    assert found.baseline("IM") == own_tree(theirs)
+    assert found.baseline("IM") == mining.own_tree(theirs)
     infrequent = pm4py.discover_process_tree_inductive(found._log, noise_threshold=0.2)
-    assert found.baseline("IMf") == own_tree(infrequent) != found.baseline("IM")
+    assert found.baseline("IMf") == mining.own_tree(infrequent) != found.baseline("IM")
     quality = found.judged("IM")
     assert (quality.fitness, quality.share) == (1, 1)
     share = found.judged("IMf").share
@@ -184,9 +172,9 @@ def test_a_tree_with_an_activity_that_the_vocabulary_lacks_is_refused() -> None:
 def test_in_a_process_of_its_own_a_model_is_judged_the_same_until_patience_ends() -> None:
     original = histogram(PROCESS, "ABCD")
     released = histogram(shuffled(PROCESS), "ABCD")
-    miner = PatientMiner(original, NAMES, 100)
+    miner = mining.PatientMiner(original, NAMES, 100)
     try:
-        for asked in (sequence(A, B, C), *BASELINES):
+        for asked in (sequence(A, B, C), *mining.BASELINES):
             assert miner.mined(asked) == judge(PROCESS).judged(asked)
         assert miner.mined(released) == judge(PROCESS).of(released)
         assert miner.mined(histogram({}, "ABCD")) is None
@@ -229,7 +217,7 @@ def naive_entropy(counts: Mapping[Variant, int]) -> float:
 
 @given(variant_counts("ABCD"))
 def test_the_entropy_is_that_of_the_definition(counts: dict[Variant, int]) -> None:
-    found = sequence_entropy(histogram(counts, "ABCD"))
+    found = mining.sequence_entropy(histogram(counts, "ABCD"))
     assert found == pytest.approx(naive_entropy(counts), abs=1e-12)
 
 
@@ -271,5 +259,5 @@ def test_the_share_is_that_of_a_forest_on_plain_features() -> None:
     is_normal = forest.predict(table) == 1
     counts = np.array(list(released.values()))
     assert 0 < is_normal.sum() < len(released)
-    found = NormalBehaviour(histogram(LONGER, "ABCD")).share(histogram(released, "ABCD"))
+    found = mining.NormalBehaviour(histogram(LONGER, "ABCD")).share(histogram(released, "ABCD"))
     assert found == pytest.approx(counts[is_normal].sum() / counts.sum())

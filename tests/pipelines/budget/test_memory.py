@@ -23,17 +23,8 @@ from tests.support.postgres import database, server
 from tests.support.releasing import as_typed, small_release, tracecloak
 from tracecloak.pipelines.budget.opening import back_up, restore
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger import balance, reading
 from tracecloak.pipelines.ledger import ledger as ledger_module
-from tracecloak.pipelines.ledger import reading
-from tracecloak.pipelines.ledger.balance import (
-    Cost,
-    Spent,
-    added,
-    balance_of,
-    charges,
-    counting,
-    paid_place,
-)
 from tracecloak.pipelines.ledger.cache import _KNOWN, LedgerCache
 from tracecloak.pipelines.ledger.database import TABLE, LedgerError, read_entries
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
@@ -427,11 +418,11 @@ def test_the_commands_back_up_restore_and_accept(
 # What the key store keeps
 
 
-def each_by_itself(entries: Sequence[Entry]) -> Spent:
+def each_by_itself(entries: Sequence[Entry]) -> balance.Spent:
     """What the charges of an account cost, as a naive reader finds it."""
-    counted = counting(entries, "a")
-    return Spent(
-        added({}, (one.cost for one in counted if not one.last.is_open)),
+    counted = balance.counting(entries, "a")
+    return balance.Spent(
+        balance.added({}, (one.cost for one in counted if not one.last.is_open)),
         tuple(one.cost for one in counted if one.last.is_open),
         frozenset((one.last.unit, one.last.adjacency) for one in counted),
     )
@@ -466,16 +457,16 @@ def test_it_says_what_all_entries_say_in_whatever_pieces_they_came(
             assert past.faults == []
         assert past.entries() == entries
         assert past.to_json() == LedgerSnapshot.of(entries).to_json()
-        expected = balance_of(each_by_itself(entries), "a", account())
-        assert balance_of(past.spent("a"), "a", account()) == expected
+        expected = balance.balance_of(each_by_itself(entries), "a", account())
+        assert balance.balance_of(past.spent("a"), "a", account()) == expected
         assert past.spent("a").kinds == each_by_itself(entries).kinds
         for _, _, window, _ in drawn:  # one more of a window that is there
-            more = Cost(Fraction(3), Fraction(0), paid_place(window))
+            more = balance.Cost(Fraction(3), Fraction(0), balance.paid_place(window))
             whole, short = each_by_itself(entries), past.spent("a")
-            assert balance_of(
+            assert balance.balance_of(
                 replace(short, still_open=(*short.still_open, more)), "a", None
-            ) == balance_of(replace(whole, still_open=(*whole.still_open, more)), "a", None)
-        last, of_windows = charges(entries), windowed(entries)
+            ) == balance.balance_of(replace(whole, still_open=(*whole.still_open, more)), "a", None)
+        last, of_windows = balance.charges(entries), windowed(entries)
         for scope in ("s", "t"):
             own = {c: one for c, one in of_windows.items() if one.window.scope == scope}
             assert sorted((label, e.seq) for label, e in past.charged(scope)) == sorted(

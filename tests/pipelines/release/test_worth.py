@@ -30,22 +30,8 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.demo.hospital import ACTIVITIES, hospital_log
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.plan import resolve
-from tracecloak.pipelines.planning import verdict
+from tracecloak.pipelines.planning import utility, verdict
 from tracecloak.pipelines.planning.plan import EPSILONS, least_epsilon, read_goal
-from tracecloak.pipelines.planning.utility import (
-    REGULAR,
-    USUAL,
-    WITHIN,
-    UtilityEstimate,
-    _cases_by_rank,
-    ends_at,
-    estimate_utility,
-    estimate_utility_of_log,
-    may_be_noise,
-    median_utility,
-    processes,
-    synthetic_log,
-)
 from tracecloak.pipelines.planning.verdict import (
     grade_of,
     judged_at,
@@ -86,14 +72,14 @@ def test_a_synthetic_log_has_about_as_many_variants_as_are_declared(
     n_cases: int, n_variants: int, n_names: int, max_length: int
 ) -> None:
     """Zipf's law: each has at most as many cases as the one before; as many as there can be."""
-    [process] = processes(n_variants, n_cases)
-    counts = _cases_by_rank(process.exponent, n_cases, process.n_variants)
+    [process] = utility.processes(n_variants, n_cases)
+    counts = utility._cases_by_rank(process.exponent, n_cases, process.n_variants)
     assert counts.sum() == n_cases and (np.diff(counts) <= 1).all()
     if process.exponent < 2 and n_variants <= 0.9 * n_cases:
         assert len(counts) == pytest.approx(n_variants, rel=0.1, abs=3)
     assert len(counts) <= 1.1 * n_variants + 3
     names = tuple(f"step {i}" for i in range(n_names))
-    log = synthetic_log.__wrapped__(names, max_length, n_cases, True, process)
+    log = utility.synthetic_log.__wrapped__(names, max_length, n_cases, True, process)
     assert log.n_cases == n_cases and log.lengths.min() >= 1
     assert log.individuals is not None and len(set(log.individuals.to_pylist())) == n_cases
     variants = VariantHistogram.from_traces(log)
@@ -111,13 +97,14 @@ def test_the_error_of_a_graph_is_in_the_range() -> None:
     params = method.Params(epsilon="1", vocabulary=tuple(sorted(ACTIVITIES)))
     n_variants = VariantHistogram.from_traces(log).n_variants
     errors = [
-        estimate_utility_of_log(method, params, log, run).graph_error for run in range(100, 105)
+        utility.estimate_utility_of_log(method, params, log, run).graph_error
+        for run in range(100, 105)
     ]
-    best, worst = ends_at(method, params, 2000, n_variants)
+    best, worst = utility.ends_at(method, params, 2000, n_variants)
     low, high = best.graph_error, worst.graph_error
     assert low is not None and high is not None and high <= 3.001 * low
     assert low <= np.median(np.array(errors, float)) <= high
-    widest = [worth.graph_error or 0.0 for worth in ends_at(method, params, 2000, None)]
+    widest = [worth.graph_error or 0.0 for worth in utility.ends_at(method, params, 2000, None)]
     assert widest[0] < low and widest[1] > 5 * widest[0]
 
 
@@ -126,8 +113,8 @@ def test_a_run_that_ends_at_the_variants_says_what_the_whole_log_does() -> None:
     params = METHODS["private-log"].Params(epsilon="1", vocabulary=NAMES, max_trace_length=10)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tracecloak.pipelines.planning.utility._UntilVariants", lambda: None)
-        whole = estimate_utility(METHODS["private-log"], params, 1000, 0, USUAL)
-    short = estimate_utility(METHODS["private-log"], params, 1000, 0, USUAL)
+        whole = utility.estimate_utility(METHODS["private-log"], params, 1000, 0, utility.USUAL)
+    short = utility.estimate_utility(METHODS["private-log"], params, 1000, 0, utility.USUAL)
     assert (short.graph_error, short.case_share) == (whole.graph_error, whole.case_share)
     assert short.held.n_activities == whole.held.n_activities
     assert whole.graph_error is not None and 0 < whole.graph_error < 0.9
@@ -135,7 +122,7 @@ def test_a_run_that_ends_at_the_variants_says_what_the_whole_log_does() -> None:
 
 # --- verdicts ------------------------------------------------------------------------------------
 
-OF_GRAPH = UtilityEstimate(1_000, Yield(1_000, None, 10, 20), 10, None, 0.1)
+OF_GRAPH = utility.UtilityEstimate(1_000, Yield(1_000, None, 10, 20), 10, None, 0.1)
 OF_TREE = replace(OF_GRAPH, graph_error=None, noise_share=0.1)
 
 
@@ -157,7 +144,7 @@ OF_TREE = replace(OF_GRAPH, graph_error=None, noise_share=0.1)
         (replace(OF_GRAPH, held=Yield(), graph_error=None, refusal="too much"), "no"),
     ],
 )
-def test_the_bounds(worth: UtilityEstimate, grade: str) -> None:
+def test_the_bounds(worth: utility.UtilityEstimate, grade: str) -> None:
     assert grade_of(worth) == grade
 
 
@@ -188,8 +175,10 @@ def test_no_size_is_called_worthless_at_which_a_public_log_came_out_well() -> No
     for epsilon, n_cases, n_names in sorted(sizes):
         names = tuple(f"step {i}" for i in range(n_names - 1))
         params = method.Params(epsilon=epsilon, vocabulary=names)
-        needs_verdict = may_be_noise(method, params, n_cases)
-        best = median_utility(method, params, n_cases, REGULAR).times(1 / WITHIN)
+        needs_verdict = utility.may_be_noise(method, params, n_cases)
+        best = utility.median_utility(method, params, n_cases, utility.REGULAR).times(
+            1 / utility.WITHIN
+        )
         assert not needs_verdict or grade_of(best) != "no"
 
 
@@ -261,7 +250,7 @@ def test_the_least_epsilon_is_that_of_a_scan(method: str, goal: str, bound: floa
         assert epsilon is not None
         place = EPSILONS.index(epsilon)
         tried = [
-            ends_at(ours, ours.Params(epsilon=one, vocabulary=NAMES), 500, 100)[end]
+            utility.ends_at(ours, ours.Params(epsilon=one, vocabulary=NAMES), 500, 100)[end]
             for one in (EPSILONS[place - 8], EPSILONS[place - 1], epsilon, EPSILONS[place + 8])
         ]
         assert [worth.shortfall(kind) <= bound for worth in tried] == [False] * 2 + [True] * 2

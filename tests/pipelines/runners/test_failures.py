@@ -11,13 +11,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from tests.support.tiers import at_night
-from tracecloak.pipelines.runners.failures import (
-    STAYS,
-    is_out_of_memory,
-    own_error,
-    reason_of,
-    redact_foreign_errors,
-)
+from tracecloak.pipelines.runners import failures
 from tracecloak.schemas.errors import (
     ForeignError,
     GuaranteeError,
@@ -77,11 +71,14 @@ def failed(how: str, *options: str) -> Exception:
 )
 def test_class_and_stage_of_the_innermost_cause_are_told(how: str, told: str, runner: str) -> None:
     error = failed(how, f"--runner={runner}")
-    assert reason_of(error) == f"{told} in stage 'Some/Stage'"
-    assert own_error(error) is None
-    with pytest.raises(ForeignError) as raised, redact_foreign_errors(STAYS):
+    assert failures.reason_of(error) == f"{told} in stage 'Some/Stage'"
+    assert failures.own_error(error) is None
+    with pytest.raises(ForeignError) as raised, failures.redact_foreign_errors(failures.STAYS):
         raise error
-    assert str(raised.value) == f"the pipeline failed with {reason_of(error)}; {STAYS}"
+    assert (
+        str(raised.value)
+        == f"the pipeline failed with {failures.reason_of(error)}; {failures.STAYS}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,14 +88,14 @@ def test_so_they_are_of_a_worker_in_another_process(how: str, told: str) -> None
     """Which hands back a text."""
     error = failed(how, "--runner=FnApiRunner", *IN_PROCESSES)
     assert type(error) is RuntimeError and SECRET in str(error)
-    assert reason_of(error) == f"{told} in stage 'Some/Stage'"
+    assert failures.reason_of(error) == f"{told} in stage 'Some/Stage'"
 
 
 @pytest.mark.parametrize("options", [[], at_night(IN_PROCESSES)])
 def test_an_error_of_ours_is_found_with_its_text(options: list[str]) -> None:
-    found = own_error(failed("ours", "--runner=FnApiRunner", *options))
+    found = failures.own_error(failed("ours", "--runner=FnApiRunner", *options))
     assert isinstance(found, GuaranteeError) and str(found) == "the log has no events"
-    assert reason_of(found) == "the log has no events"
+    assert failures.reason_of(found) == "the log has no events"
 
 
 def both(first: TracecloakError, second: TracecloakError) -> Exception:
@@ -128,9 +125,9 @@ def test_what_a_person_must_act_on_comes_before_another_try(
         joined(RetryLater("away"), GuaranteeError("the log has no events")),
         joined(GuaranteeError("the log has no events"), RetryLater("away")),
     ):
-        found = own_error(several)
+        found = failures.own_error(several)
         assert (type(found), str(found)) == (GuaranteeError, "the log has no events")
-    assert isinstance(own_error(joined(RetryLater("away"), RetryLater("too"))), RetryLater)
+    assert isinstance(failures.own_error(joined(RetryLater("away"), RetryLater("too"))), RetryLater)
 
 
 def test_an_error_that_was_made_of_another_of_ours_stands_for_it() -> None:
@@ -139,15 +136,15 @@ def test_an_error_that_was_made_of_another_of_ours_stands_for_it() -> None:
             raise UsageError("no topic")
         except UsageError:
             raise RetryLater("the topic is being made") from None
-    assert str(own_error(raised.value)) == "the topic is being made"
+    assert str(failures.own_error(raised.value)) == "the topic is being made"
 
 
 def test_a_word_before_a_colon_is_no_class() -> None:
-    told = reason_of(
+    told = failures.reason_of(
         RuntimeError(f"{SECRET}: x\n{SECRET}Error: y\nos.path: z\nValueError: {SECRET}")
     )
     assert told == "ValueError"
-    assert reason_of(RuntimeError(f"{SECRET}: x")) == "RuntimeError"
+    assert failures.reason_of(RuntimeError(f"{SECRET}: x")) == "RuntimeError"
 
 
 def test_too_little_memory_is_told_from_other_failures_whatever_it_was_wrapped_in() -> None:
@@ -156,6 +153,6 @@ def test_too_little_memory_is_told_from_other_failures_whatever_it_was_wrapped_i
         np.empty(1 << 60, np.int8)
     wrapped = RuntimeError(SECRET)
     wrapped.__cause__ = raised.value
-    assert is_out_of_memory(wrapped)
-    assert is_out_of_memory(pa.ArrowMemoryError())
-    assert not is_out_of_memory(RuntimeError("MemoryError"))
+    assert failures.is_out_of_memory(wrapped)
+    assert failures.is_out_of_memory(pa.ArrowMemoryError())
+    assert not failures.is_out_of_memory(RuntimeError("MemoryError"))

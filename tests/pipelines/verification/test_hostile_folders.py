@@ -35,7 +35,7 @@ from tracecloak.transforms.publish.release_folder import release_around
 COMMANDS = ("verify", "append", "evaluate", "report")
 if importlib.util.find_spec("deltalake") is None:
     COMMANDS = ("verify", "evaluate", "report")
-SECONDS, MEGABYTES = 20, 1_300
+SECONDS, MEGABYTES = 20, 500
 _N = 30_000_000
 
 
@@ -180,7 +180,7 @@ BY_DAY: dict[str, tuple[str, Change, int, int]] = {
     "an epoch that lists files": ("graph", as_epoch, 5, 3),
     "a number of activities": ("graph", odd_graph(lambda b: b.update(activities=5)), 8, 3),
     "half a count": ("graph", odd_graph(lambda b: b["edges"][0].update(count=1.5)), 8, 3),
-    "many small mappings": ("graph", small_mappings, 5, 0),
+    "many small mappings": ("graph", small_mappings, 5, 3),
     "a deep manifest": ("graph", lambda r: manifest(r, b"[" * 5_000_000), 5, 3),
 }
 AT_NIGHT: dict[str, tuple[str, Change, int, int]] = {
