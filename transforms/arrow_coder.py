@@ -10,11 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
 import pyarrow as pa
 
 import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
-from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.arrays.columnar import decode, encode, narrowed, widened
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics, Totals
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -24,21 +23,15 @@ class RecordBatchCoder(beam.coders.Coder):
 
     def encode(self, value: pa.RecordBatch) -> bytes:
         """Returns the batch with its schema; a slice carries its own rows only."""
-        columns = [_narrow(*one) for one in zip(value.schema, value.columns, strict=True)]
-        schema = pa.schema([field for field, _ in columns], value.schema.metadata)
-        narrow = pa.RecordBatch.from_arrays([column for _, column in columns], schema=schema)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as writer:
+        narrow, sink = narrowed(value), pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, narrow.schema, options=_OPTIONS) as writer:
             writer.write_batch(narrow)
         return sink.getvalue().to_pybytes()
 
     def decode(self, encoded: bytes) -> pa.RecordBatch:
         """Returns the batch."""
         with pa.ipc.open_stream(pa.py_buffer(encoded), options=_READ_OPTIONS) as reader:
-            narrow = reader.read_next_batch()
-        columns = [_wide(*one) for one in zip(narrow.schema, narrow.columns, strict=True)]
-        schema = pa.schema([field for field, _ in columns], narrow.schema.metadata)
-        return pa.RecordBatch.from_arrays([column for _, column in columns], schema=schema)
+            return widened(reader.read_next_batch())
 
     def estimate_size(self, value: pa.RecordBatch) -> int:
         """Returns the size of the batch's buffers; Beam's own estimate would encode it."""
@@ -47,60 +40,6 @@ class RecordBatchCoder(beam.coders.Coder):
     def to_type_hint(self) -> type:
         """Returns the element type."""
         return pa.RecordBatch
-
-
-_NARROW = b"narrow"
-_INDICES = pa.int32()
-# Of so many numbers tells the common divisor that of all, or there is none.
-_FIRST = 64
-
-
-def _narrow(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:
-    """Returns a column in smaller integers where it fits, with what `_wide` needs to undo that."""
-    if pa.types.is_dictionary(field.type) and field.type.index_type == _INDICES:
-        size = len(column.dictionary)
-        if size > 1 << 16:
-            return field, column
-        indices = column.indices.cast(pa.uint8() if size <= 1 << 8 else pa.uint16())
-        column = pa.DictionaryArray.from_arrays(indices, column.dictionary)
-        return _field_of(field, column, b""), column
-    if field.type != pa.int64() or column.null_count or not len(column):
-        return field, column
-    values = np.asarray(column)
-    least, unit = int(values.min()), 1
-    largest = int(values.max()) - least
-    if largest >= 1 << 63:
-        return field, column
-    values = values - least
-    if largest >= 1 << 32:
-        unit = int(np.gcd.reduce(values[:_FIRST])) or 1
-        if largest // unit >= 1 << 32 or (values % unit).any():
-            return field, column
-        values //= unit
-    kind = np.uint16 if largest // unit < 1 << 16 else np.uint32
-    column = pa.array(values.astype(kind))
-    return _field_of(field, column, f"{least} {unit}".encode()), column
-
-
-def _wide(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:
-    """Returns the column that was narrowed."""
-    about = (field.metadata or {}).get(_NARROW)
-    if about is None:
-        return field, column
-    if pa.types.is_dictionary(field.type):
-        column = pa.DictionaryArray.from_arrays(column.indices.cast(_INDICES), column.dictionary)
-    else:
-        least, unit = map(int, about.split())
-        column = pa.array(np.asarray(column).astype(np.int64) * unit + least)
-    return _field_of(field, column), column
-
-
-def _field_of(field: pa.Field, column: pa.Array, about: bytes | None = None) -> pa.Field:
-    """Returns a field for a column of another type, which says how that was made narrow."""
-    metadata = {key: text for key, text in (field.metadata or {}).items() if key != _NARROW}
-    if about is not None:
-        metadata[_NARROW] = about
-    return pa.field(field.name, column.type, field.nullable, metadata or None)
 
 
 # The runner owns the threads. Compressed, because a runner copies what is shuffled half a dozen
