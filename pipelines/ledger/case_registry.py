@@ -181,7 +181,7 @@ class CaseRegistry:
                     "number bounds their cases in all of them; set max_cases_per_individual"
                 )
             by_file = self._asked(past, window.scope, lambda index: index.files_with_same(units))
-            labels = {sha256: label for label, sha256 in past.claims(window.scope)}
+            labels = {sha256: label for label, _, sha256 in past.claims(window.scope)}
             claims = [(labels[one], units) for one, units in by_file.items() if one in labels]
             to_count = units_to_count(units, window.label, claims, self._max_cases)
             return self._written(*window.place, units.weight - to_count.weight, to_count)
@@ -241,7 +241,7 @@ class CaseRegistry:
         """
         past = self._ledger.past(is_sound=True)
         self._check_known(past, scope)
-        labels = {sha256: label for label, sha256 in past.claims(scope)}
+        labels = {sha256: label for label, _, sha256 in past.claims(scope)}
         weights = self._asked(past, scope, UnitIndex.weights)
         for files in self._read(scope, labels):
             every = CountedUnits.merge([file.units for file in files.values()])
@@ -265,7 +265,7 @@ class CaseRegistry:
 
         def asked(index: UnitIndex) -> _Answer:
             there = index.files()
-            new = {sha256: label for label, sha256 in past.claims(scope) if sha256 not in there}
+            new = {sha256: label for label, _, sha256 in past.claims(scope) if sha256 not in there}
             for files in self._read(scope, new):
                 index.take_in({sha256: file.units for sha256, file in files.items()})
             return ask(index)
@@ -277,7 +277,7 @@ class CaseRegistry:
         """Has the index know all claims of a scope, and makes sure that the last one is there."""
         self._check_scope(past, scope)
         self._asked(past, scope, lambda index: None)
-        for label, sha256 in past.claims(scope)[-1:]:
+        for label, _, sha256 in past.claims(scope)[-1:]:
             self._verified_file(scope, sha256, label)
 
     def _check_scope(self, past: LedgerSnapshot, scope: str) -> None:

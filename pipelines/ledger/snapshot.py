@@ -113,16 +113,20 @@ def _odd_decimal(text: str | None) -> str:
 # Reads entries of the ledger that satisfy conditions, in their order.
 Reads = Callable[..., Sequence[Entry]]
 # Raised with what a snapshot has as JSON: that of another version is read as none.
-_VERSION = 1
+_VERSION = 2
 # Names in one query.
 _N_NAMES = 500
 
 
 class OfWindow(NamedTuple):
-    """A charge of a window: the window's label, its last entry, and the SHA-256 of its claim."""
+    """A charge of a window: the window's label, its last entry, its claim, and the claim's SHA-256.
+
+    The last two are None before it has claimed.
+    """
 
     label: str
     last: int
+    claim: int | None
     sha256: str | None
 
 
@@ -255,8 +259,8 @@ class LedgerSnapshot:
             rows = self._own("windows", state.window.scope)
             rows.pop(key := str(state.reserved.seq), None)
             if sign > 0:
-                sha256 = None if claim is None else claim.units_sha256
-                rows[key] = OfWindow(state.window.label, last.seq, sha256)
+                claimed = (None, None) if claim is None else (claim.seq, claim.units_sha256)
+                rows[key] = OfWindow(state.window.label, last.seq, *claimed)
         kinds, kind = self._own("kinds", last.account), f"{last.unit} {last.adjacency}"
         if last.action == "void":
             return
@@ -370,10 +374,10 @@ class LedgerSnapshot:
         """Returns the names of all accounts that a charge or a declaration names, in order."""
         return sorted({*self._state["kinds"], *(e.account for e in self.declared if e.account)})
 
-    def claims(self, scope: str) -> list[tuple[str, str]]:
-        """Returns what the windows of a scope claimed: (label, SHA-256 of the file) of each."""
+    def claims(self, scope: str) -> list[tuple[str, int, str]]:
+        """Returns what the windows of a scope claimed: (label, number of the entry, SHA-256)."""
         rows = self._state["windows"].get(scope, {}).values()
-        return [(label, sha256) for label, _, sha256 in rows if sha256 is not None]
+        return [(label, seq, sha256) for label, _, seq, sha256 in rows if sha256 is not None]
 
     def charged(self, scope: str) -> list[tuple[str, Entry]]:
         """Returns (label of the window, last entry) of each charge in a scope, in their order."""

@@ -473,7 +473,7 @@ def test_it_says_what_all_entries_say_in_whatever_pieces_they_came(
                 (one.window.label, last[charge].seq) for charge, one in own.items()
             )
             assert sorted(past.claims(scope)) == sorted(
-                (one.window.label, one.claim.units_sha256)
+                (one.window.label, one.claim.seq, one.claim.units_sha256)
                 for one in own.values()
                 if one.claim is not None
             )
