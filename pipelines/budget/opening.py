@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from tracecloak.pipelines.budget.migration import check_migrated
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.caps import Account, load_accounts
 from tracecloak.pipelines.ledger.database import CASES, TABLE, Database, LedgerError, is_there
@@ -126,6 +127,7 @@ def open_ledger(config: AccountConfig, store: KeyStore) -> Ledger:
     ledger = Ledger(url, accounts, new=config.new_ledger, store=store)
     if not ledger.is_shared and not is_local(config.runner):
         raise out_of_reach(config.runner)
+    check_migrated(ledger, store)
     ledger.check_remembered()
     return ledger
 
@@ -157,11 +159,12 @@ def officers_ledger(
     accounts: Mapping[str, Account] | None = None,
     new: bool = False,
     after_loss: bool = False,
+    is_migrated: bool = True,
 ) -> OfficersLedger:
     """Returns the ledger at a URL, or that in the key store, as people have it; see `Ledger`.
 
     Raises:
-        UsageError: There is none, or it cannot be opened.
+        UsageError: There is none, or it cannot be opened, or it is not migrated, and must be.
         LedgerError: There is none any more.
     """
     from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
@@ -173,6 +176,8 @@ def officers_ledger(
     )
     if new:
         ledger.make_tables()
+    if is_migrated:
+        check_migrated(ledger, store)
     return ledger
 
 

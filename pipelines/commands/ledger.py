@@ -60,6 +60,7 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
     "reason": {"required": True, "help": "why, for the record"},
     "before": {"help": "noted before this day, as 2026-12-31; by default whenever"},
     "backup": {"required": True, "help": "file that `tracecloak ledger backup` made"},
+    "book": {"help": "folder of the book of counted units; by default the configuration's"},
     "name": {"help": "its name"},
 }
 
@@ -89,7 +90,7 @@ def run(given: Given) -> int:
         from tracecloak.pipelines.configuration.config import read_yaml
 
         body = read_yaml(given.config)
-        named = {n: body[n] for n in (*_PLACES, "accounts") if body.get(n) is not None}
+        named = {n: body[n] for n in (*_PLACES, "accounts", "book") if body.get(n) is not None}
         for name, value in named.items():
             if not isinstance(value, str):
                 raise UsageError(f"{name}: expected text in {given.config}, got {value!r}")
@@ -108,7 +109,7 @@ def _store(flags: Flags) -> KeyStore:
     return store_at(flags.get("key_store"), key_encryption_key=flags.get("key_encryption_key"))
 
 
-def _opened(flags: Flags, new: bool = False, after_loss: bool = False) -> OfficersLedger:
+def _opened(flags: Flags, **how: bool) -> OfficersLedger:
     from tracecloak.pipelines.budget.opening import officers_ledger
     from tracecloak.pipelines.ledger.caps import load_accounts
 
@@ -117,8 +118,7 @@ def _opened(flags: Flags, new: bool = False, after_loss: bool = False) -> Office
         _store(flags),
         flags.get("ledger"),
         None if accounts is None else load_accounts(accounts),
-        new,
-        after_loss,
+        **how,
     )
 
 
@@ -179,6 +179,13 @@ def _begin(flags: Flags) -> Result:
     n = len(ledger.entries())
     sentence = f"{ledger.place} has {n} entries" if n else f"{ledger.place}: nothing is spent in it"
     return Result((), {"ledger": ledger.place, "entries": n}, [sentence])
+
+
+def _migrate(flags: Flags) -> Result:
+    from tracecloak.pipelines.budget.migration import migrate
+
+    done = migrate(_store(flags), lambda: _opened(flags, is_migrated=False), flags)
+    return Result((), {"done": done}, done or ["nothing was to be done"])
 
 
 def _declare(flags: Flags) -> Result:
@@ -294,6 +301,10 @@ ACTIONS: Mapping[str, Action] = {
         _restore, _flags("backup", *_SIGNED),
     ),
     "begin": Action("begin a ledger in which nothing is spent", _begin, _flags()),
+    "migrate": Action(
+        "take over what an earlier version left in ledger and key store, once",
+        _migrate, _flags("book"),
+    ),
     "declare": Action(
         "declare what an account may spend, in place of what was declared before",
         _declare, _flags("name", "epsilon", "delta", "unit", "max_cases", "note", *_SIGNED),

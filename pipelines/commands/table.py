@@ -41,8 +41,8 @@ class CommandEntry:
 _CONFIG, _ACTIONS = {"takes_config": True}, {"has_actions": True}
 _RUN = {"takes_config": True, "takes_beam_flags": True}
 _OF_LEDGER = (
-    *("show", "verify", "export", "backup", "restore", "begin", "list-unfinished"),
-    *("forfeit", "withdraw", "list-cases", "erase", "accept"),
+    *("show", "verify", "export", "backup", "restore", "begin", "migrate"),
+    *("list-unfinished", "forfeit", "withdraw", "list-cases", "erase", "accept"),
 )
 # By layer, name, help and further attributes.
 _ROWS: Sequence[tuple[str, str, str, dict[str, Any]]] = (

@@ -31,7 +31,10 @@ from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.caps import AWAITS, is_awaited
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
+from tracecloak.schemas.errors import UsageError
 
+# What 0.1.0 kept of its ledgers, all entries of each.
+COPIES = "ledgers/*.jsonl"
 _ACCEPT = "`tracecloak ledger accept` records what happened"
 # What follows from the entries is written after so many more.
 _N_ENTRIES = 64
@@ -116,13 +119,8 @@ class LedgerCache:
         Raises:
             KeyStoreError: The key store cannot be used.
         """
-        if not self._path.exists():
-            seen = self.head()
-            if seen is not None:
-                self._note(seen)
-                self.store.remove(f"{self._name}.jsonl")
-            elif not self.has_lost_head(past):
-                self.store.touch(f"{self._name}.head")
+        if not self._path.exists() and not self.has_lost_head(past):
+            self.store.touch(f"{self._name}.head")
 
     def keep(self, past: LedgerSnapshot, appended: Sequence[Entry]) -> None:
         """Takes in what was read of a ledger, and what was appended then.
@@ -179,19 +177,21 @@ class LedgerCache:
             which: Files, as a glob without an ending; by default all.
 
         Raises:
+            UsageError: An earlier version left them otherwise.
             KeyStoreError: The key store cannot be read.
         """
+        if self.store.names(COPIES):
+            raise not_migrated(f"key store {self.store.path}")
         found = {}
-        for ending in ("jsonl", "head"):
-            for name in self.store.names(f"{which}.{ending}"):
-                stem = name.removesuffix(f".{ending}")
-                try:
-                    found[stem] = _head_of(self.store.read(name) or "", ending)
-                except (ValueError, TypeError):
-                    raise KeyStoreError(
-                        f"what the key store saw of a ledger, {self.store.path / name}, is "
-                        "damaged; restore the key store from a backup"
-                    ) from None
+        for name in self.store.names(f"{which}.head"):
+            try:
+                head = Head(**json.loads(self.store.read(name) or "{}"))
+            except (ValueError, TypeError):
+                raise KeyStoreError(
+                    f"what the key store saw of a ledger, {self.store.path / name}, is damaged; "
+                    "restore the key store from a backup"
+                ) from None
+            found[name.removesuffix(".head")] = head
         return found
 
     def accept(self, past: LedgerSnapshot) -> None:
@@ -278,13 +278,12 @@ class LedgerCache:
         return past.reserved_by(identity) if identity else 0
 
 
-def _head_of(text: str, ending: str) -> Head:
-    """Returns what is in a file; of a copy of 0.1.0, which has all entries, the last one."""
-    if ending == "head":
-        return Head(**json.loads(text or "{}"))
-    # Who was cut off left a part of a line.
-    lines = text.split("\n")[:-1]
-    return Head.after(LedgerSnapshot.of([Entry(**json.loads(line)) for line in lines]))
+def not_migrated(what: str) -> UsageError:
+    """Returns the error that an earlier version left something that is taken over first."""
+    return UsageError(
+        f"{what} is of an earlier version: run `tracecloak ledger migrate` with the same ledger "
+        "and key_store, as the owner of its tables"
+    )
 
 
 def lost_text(place: str, head: Head, is_here: bool = True) -> str:

@@ -82,7 +82,13 @@ class Releases:
 @pytest.fixture
 def releases(kept: str, commands: Commands) -> Iterator[Releases]:
     with scenario(kept, "releases") as folder:
+        migrate(commands, "--key_store", folder / "keys")
         yield Releases(folder, commands)
+
+
+def migrate(commands: Commands, *flags: object) -> None:
+    ended = commands.run("ledger", "migrate", *flags)
+    assert ended.code == 0, ended.text
 
 
 def is_finished(ended: Ended, begun_by_version: int, version: int) -> bool:
@@ -201,6 +207,7 @@ def test_windows_go_on(kept: str, commands: Commands) -> None:
         receipt = KeyStore(keys).receipt(str(lake / "out"), "ward-2026-02")
         assert receipt is not None
         config = lake / "release.yaml"
+        migrate(commands, config)
         ended = commands.run("release", config, "--window", "2026-02", secret=SECOND)
         version = METHODS["variant-histogram"].version
         if not is_finished(ended, receipt.origin.method_version, version):
@@ -215,10 +222,15 @@ def test_windows_go_on(kept: str, commands: Commands) -> None:
 
 @pytest.mark.parametrize("name", STREAMS)
 def test_a_stream_goes_on(
-    kept: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    kept: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    commands: Commands,
 ) -> None:
     fix_key(monkeypatch)
     with scenario(kept, "streams") as folder:
+        migrate(commands, "--key_store", folder / name / "keys")
         happenings: list[Any] = json.loads((folder / "happenings.json").read_text())
         happenings = [
             h if isinstance(h, float | int) else [Sent(*sent) for sent in h] for h in happenings
@@ -261,6 +273,7 @@ def test_a_shared_ledger_is_restored_and_goes_on(kept: str, tmp_path: Path) -> N
     with scenario(kept, "postgresql") as folder, shared_ledger(tmp_path) as server:
         server.restore(DATABASE, folder / "ledger.sql")
         with Commands() as commands:
+            migrate(commands, "--key_store", folder / "keys", "--ledger", URL)
             again = commands.run("release", folder / "finished.yaml", secret=SECOND)
             assert again.code == 0 and "already released" in again.text, again.text
             receipt = KeyStore(folder / "keys").receipt(str(folder / "out"), "drawn")

@@ -271,7 +271,11 @@ def test_a_copy_of_0_1_0_is_taken_over_and_a_line_that_was_cut_off_is_none(world
         copy.write_text("".join(lines[:n_lines]) + lines[2][:40])
         if is_noticed:
             execute(world.file, "DELETE FROM tracecloak_ledger WHERE seq = 3")
-        assert bool(world.as_another_process().complaints()) == is_noticed
+        with pytest.raises(UsageError, match="`tracecloak ledger migrate`"):
+            world.as_another_process().reserve(reservation(4))
+        where = ("--ledger", world.url, "--key_store", world.folder / "keys")
+        assert as_typed("ledger", "show", *where) == 2
+        assert as_typed("ledger", "migrate", *where) == 0
         assert head.exists() and not copy.exists() and head.stat().st_mode & 0o077 == 0
         assert bool(world.as_another_process().complaints()) == is_noticed
 

@@ -109,6 +109,7 @@ KEYS: Mapping[str, tuple[list[str], set[str]]] = {
     "ledger show": ([], {"accounts", "datasets", "entries", "forgotten"}),
     "ledger verify": ([], {"is_sound", "said"}),
     "ledger begin": ([], {"ledger", "entries"}),
+    "ledger migrate": ([], {"done"}),
     "ledger list-unfinished": ([], {"said"}),
     "ledger list-cases": ([], {"said"}),
     "ledger erase": (["--by", "me", "--reason", "why"], {"releases"}),
