@@ -33,7 +33,6 @@ from tracecloak.examination.measure.behaviour_measures import hours_of_edges, to
 from tracecloak.examination.measure.intervals import edge_figures, interval_figures
 from tracecloak.examination.measure.mining import ModelJudge
 from tracecloak.examination.measure.registry import Figures, checked
-from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
@@ -76,19 +75,17 @@ class Side:
         return self.traces
 
     @cached_property
-    def edges(self) -> measures.EdgeWeights:
+    def edges(self) -> DirectlyFollows:
         """The directly-follows pairs, START and END included."""
-        graph = DirectlyFollows.from_variants(self.variants, self.vocabulary)
-        return measures.EdgeWeights.of(graph)
+        return DirectlyFollows.from_variants(self.variants, self.vocabulary)
 
     @cached_property
-    def inner_edges(self) -> measures.EdgeWeights:
+    def inner_edges(self) -> DirectlyFollows:
         """The directly-follows pairs between activities."""
-        graph = DirectlyFollows.from_variants(self.variants, self.vocabulary)
-        return measures.EdgeWeights.of(graph.inner(self.vocabulary))
+        return self.edges.inner(self.vocabulary)
 
     @property
-    def hours(self) -> measures.EdgeWeights:
+    def hours(self) -> DirectlyFollows:
         """The total hours of each directly-follows pair between activities."""
         return hours_of_edges(self.cases)
 
@@ -178,7 +175,7 @@ def graph_figures(
     a: Side,
     released: ReleasedGraph,
     half_width: float | None,
-    public: measures.EdgeWeights | None = None,
+    public: DirectlyFollows | None = None,
 ) -> Figures:
     """Returns the measures of a released graph and of its intervals.
 
@@ -188,9 +185,7 @@ def graph_figures(
         half_width: Half the 95 % interval of its noise, or None: it is not known.
         public: The exact graph that its intervals are of, if that is another than the log's.
     """
-    code = {label: number for number, label in enumerate(a.vocabulary.labels)}
-    codes = np.array([code[label] for label in released.labels], np.int32)
-    edges = measures.EdgeWeights(codes[released.sources], codes[released.targets], released.counts)
+    edges = released.counted(a.vocabulary)
     truth = a.edges if public is None else public
     return {
         **edge_figures(a.edges, edges),
@@ -288,9 +283,7 @@ class Original:
 
     def recoded(self, released: ReleasedVariants) -> VariantHistogram:
         """Returns released variants in the codes of `vocabulary`."""
-        codes = self.vocabulary.codes(released.names)[released.codes]
-        sequences = encode_sequences(released.offsets, codes)
-        return VariantHistogram.from_sequences(sequences, released.counts)
+        return released.counted(self.vocabulary)
 
 
 def _known_variants(variants: VariantHistogram) -> CaseTable:

@@ -329,7 +329,7 @@ def _described(traces: TraceBatch) -> Row:
     spans = case_durations_us(traces) / DAY_US
     return {
         "tasks": len(np.unique(traces.activities)),
-        "edges": len(edges_of(traces).weight),
+        "edges": len(edges_of(traces).counts),
         "shortest_trace": int(traces.lengths.min()),
         "longest_trace": int(traces.lengths.max()),
         "shortest_days": float(spans.min()),

@@ -237,8 +237,8 @@ def top_shares(log: Log) -> Sequence[float | None]:
     Table 3: medians over the activities that are followed by any; None if none is.
     """
     edges = edges_of(log.traces)
-    order = np.lexsort((-edges.weight, edges.source))
-    sources, weights = edges.source[order], edges.weight[order].astype(np.int64)
+    order = np.lexsort((-edges.counts, edges.sources))
+    sources, weights = edges.sources[order], edges.counts[order]
     if not len(sources):
         return [None] * len(_TOP)
     heads = np.flatnonzero(np.diff(sources, prepend=-1))

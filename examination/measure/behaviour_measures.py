@@ -10,15 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.stats import rankdata
 
-from tracecloak.examination.measure.measures import (
-    EdgeWeights,
-    aligned_edges,
-    edge_hours,
-    variant_emd,
-)
+from tracecloak.examination.measure.measures import variant_emd
 from tracecloak.examination.measure.registry import Figures
 from tracecloak.examination.measure.utility import PairWaits
-from tracecloak.schemas.arrays.merging import offsets_of
+from tracecloak.schemas.arrays.merging import offsets_of, sum_by_key
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import NO_ELEMENT, Perspective
@@ -167,20 +162,27 @@ def _reduced(
 # durations says little.
 FREQUENT_SHARE = 0.01
 N_BOTTLENECKS = 5
+_HOUR_US = 3_600_000_000
 # A table of all pairs of so many elements takes some 100 MB.
 _MOST_ELEMENTS = 2_000
 
 
-def edges_of(traces: TraceBatch) -> EdgeWeights:
+def edges_of(traces: TraceBatch) -> DirectlyFollows:
     """Returns how often each pair follows directly, without START and END."""
-    return EdgeWeights.of(DirectlyFollows.from_traces(traces).inner(traces.vocabulary))
+    return DirectlyFollows.from_traces(traces).inner(traces.vocabulary)
 
 
-def hours_of_edges(traces: TraceBatch) -> EdgeWeights:
-    """Returns the total hours of each pair that follows directly; see `edge_hours`."""
+def hours_of_edges(traces: TraceBatch) -> DirectlyFollows:
+    """Returns the total hours of each pair that follows directly, in place of its counts.
+
+    Each duration is floored to whole hours before, as the Amun paper's code does.
+    """
     later = np.flatnonzero(~traces.is_first)
-    codes = traces.activities
-    return edge_hours(codes[later - 1], codes[later], traces.durations[later])
+    codes = traces.activities.astype(np.int64)
+    pairs = codes[later - 1] << 32 | codes[later]
+    keys, hours = sum_by_key(pairs, traces.durations[later] // _HOUR_US)
+    sources, targets = (ends.astype(np.int32) for ends in (keys >> 32, keys & 0xFFFFFFFF))
+    return DirectlyFollows(sources, targets, hours)
 
 
 def data_utility(a: TraceBatch, b: TraceBatch, max_cells: int = 6_000_000) -> float | None:
@@ -203,7 +205,7 @@ def data_utility(a: TraceBatch, b: TraceBatch, max_cells: int = 6_000_000) -> fl
 # --- Graphs ---------------------------------------------------------------------------------------
 
 
-def graph_similarity(a: EdgeWeights, b: EdgeWeights, nodes: np.ndarray) -> Figures:
+def graph_similarity(a: DirectlyFollows, b: DirectlyFollows, nodes: np.ndarray) -> Figures:
     """Compares directly-follows graphs by their edges.
 
     After the TLKC paper, F_dfg, P_dfg and F1_dfg of section 6.4 and, of resources, F_sn, P_sn and
@@ -226,14 +228,14 @@ def graph_similarity(a: EdgeWeights, b: EdgeWeights, nodes: np.ndarray) -> Figur
         the original's edges, over those in the original. The paper calls it fitness; it is above 1
         if the release has more of them.
     """
-    counts_a, counts_b = aligned_edges(a, b)
+    counts_a, counts_b = a.beside(b)
     total = counts_a.sum()
     common = np.minimum(counts_a, counts_b).sum()
     share_kept = float(common / total) if total else 1.0
     n_joined = int((counts_a > 0).sum())
-    is_known = np.isin(b.source, nodes) & np.isin(b.target, nodes) & (b.weight > 0)
-    known_edges = EdgeWeights(b.source[is_known], b.target[is_known], b.weight[is_known])
-    n_joined_by_one = int(np.logical_or(*(c > 0 for c in aligned_edges(a, known_edges))).sum())
+    is_known = np.isin(b.sources, nodes) & np.isin(b.targets, nodes) & (b.counts > 0)
+    known_edges = DirectlyFollows(b.sources[is_known], b.targets[is_known], b.counts[is_known])
+    n_joined_by_one = int(np.logical_or(*(c > 0 for c in a.beside(known_edges))).sum())
     n_free = len(nodes) ** 2 - n_joined
     precision = (len(nodes) ** 2 - n_joined_by_one) / n_free if n_free else 1.0
     both = share_kept + precision
@@ -360,7 +362,7 @@ def truly_sampled(a: TraceBatch, b: TraceBatch) -> Figures:
         ratio is within a standard deviation of the expected one, and not 0. `to_the_unit`: their
         count is the expected one, rounded up or down. `unsampled`: the release has none of them.
     """
-    counts_a, counts_b = aligned_edges(edges_of(a), edges_of(b))
+    counts_a, counts_b = edges_of(a).beside(edges_of(b))
     known = counts_a > 0
     counts_a, counts_b = counts_a[known], counts_b[known]
     if not len(counts_a):

@@ -21,13 +21,12 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.examination.measure import utility
-from tracecloak.examination.measure.measures import EdgeWeights, aligned_edges
 from tracecloak.examination.measure.registry import Figures, checked
 from tracecloak.schemas.arrays.hashing import mix
 from tracecloak.schemas.arrays.merging import offsets_of, sum_by_key
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
 # --- Whether published intervals contain the truth as often as they say, and how wide they are. ---
 # Pure functions of arrays. Every figure is exact about private data.
@@ -217,19 +216,19 @@ CHAINS: Mapping[str, Chain] = {
 # data: for the operator, not for publication.
 
 
-def edge_figures(a: EdgeWeights, b: EdgeWeights) -> Figures:
+def edge_figures(a: DirectlyFollows, b: DirectlyFollows) -> Figures:
     """Returns the measures of directly-follows graphs, START and END included.
 
     Args:
         a: The original's.
         b: The release's.
     """
-    weights = aligned_edges(a, b)
+    weights = a.beside(b)
     precision, recall = utility.precision_and_recall(*weights)
     return checked(
         {
             "edge_total_variation": utility.total_variation(*weights),
-            "edge_relative_error": utility.relative_error(*weights),
+            "edge_relative_error": a.relative_error(b),
             "edge_precision": precision,
             "edge_recall": recall,
         }
@@ -237,8 +236,8 @@ def edge_figures(a: EdgeWeights, b: EdgeWeights) -> Figures:
 
 
 def interval_figures(
-    truth: EdgeWeights,
-    released: EdgeWeights,
+    truth: DirectlyFollows,
+    released: DirectlyFollows,
     lows: np.ndarray,
     highs: np.ndarray,
     half_width: float | None,
@@ -252,16 +251,9 @@ def interval_figures(
         highs: int64[n], likewise.
         half_width: Half the interval of the noise alone, or None: it is not known.
     """
-    counts = _counts_of(truth, released)
+    known = dict(zip(truth.keys.tolist(), truth.counts.tolist(), strict=True))
+    counts = np.array([known.get(key, 0) for key in released.keys.tolist()], np.int64)
     width = None if half_width is None else interval_width(lows, highs, half_width)
     return checked(
         {"interval_coverage": interval_coverage(counts, lows, highs), "interval_width": width}
     )
-
-
-def _counts_of(truth: EdgeWeights, asked: EdgeWeights) -> np.ndarray:
-    """int64[n], the exact count of each edge that is asked for."""
-    ends = zip(truth.source.tolist(), truth.target.tolist(), strict=True)
-    known = dict(zip(ends, truth.weight.tolist(), strict=True))
-    wanted = zip(asked.source.tolist(), asked.target.tolist(), strict=True)
-    return np.array([known.get(edge, 0) for edge in wanted], np.int64)

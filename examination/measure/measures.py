@@ -11,7 +11,6 @@ of a comparison are coded by one vocabulary.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -24,38 +23,6 @@ from tracecloak.schemas.errors import import_extra
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
 HOURS_PER_MONTH = 720  # thirty days, as in Table 7 of the Amun paper
-_MICROSECONDS_PER_HOUR = 3_600_000_000
-
-
-@dataclass(frozen=True)
-class EdgeWeights:
-    """A number for each directly-follows edge, each edge once.
-
-    Attributes:
-        source: int32[n_edges], activity that is followed.
-        target: int32[n_edges], activity that follows.
-        weight: int64[n_edges] or float64[n_edges], a frequency or a total duration; released ones
-            may be negative.
-    """
-
-    source: npt.NDArray[np.int32]
-    target: npt.NDArray[np.int32]
-    weight: npt.NDArray[np.int64] | npt.NDArray[np.float64]
-
-    @classmethod
-    def of(cls, graph: DirectlyFollows) -> EdgeWeights:
-        """Returns the frequencies of a counted graph."""
-        return cls(graph.sources, graph.targets, graph.counts)
-
-
-def aligned_edges(a: EdgeWeights, b: EdgeWeights) -> np.ndarray:
-    """Returns float64[2, n_edges], the weights over the union of edges, 0 where an edge lacks."""
-    keys = np.concatenate([_edge_keys(side.source, side.target) for side in (a, b)])
-    edges, number = np.unique(keys, return_inverse=True)
-    weights = np.zeros((2, edges.size))
-    weights[0, number[: a.weight.size]] = a.weight
-    weights[1, number[a.weight.size :]] = b.weight
-    return weights
 
 
 def _shared_prefixes(
@@ -131,14 +98,7 @@ def prefix_jaccard_distance(a: VariantHistogram, b: VariantHistogram) -> float:
     return 1.0 - similarity / (total - similarity) if total else 0.0
 
 
-def _edge_keys(
-    source: npt.NDArray[np.int32], target: npt.NDArray[np.int32]
-) -> npt.NDArray[np.int64]:
-    """Returns int64[n_edges], equal for equal edges; codes may be negative (START, END)."""
-    return (source.astype(np.int64) << 32) + target
-
-
-def edge_frequency_emd(a: EdgeWeights, b: EdgeWeights) -> float:
+def edge_frequency_emd(a: DirectlyFollows, b: DirectlyFollows) -> float:
     """Returns the earth mover's distance of the edge frequencies, in events per edge.
 
     "EMD Freq" in Table 7 of the Amun paper: the Wasserstein distance of the two lists of edge
@@ -148,16 +108,16 @@ def edge_frequency_emd(a: EdgeWeights, b: EdgeWeights) -> float:
     Blind to which edge has which frequency: exchange the counts of two edges and it stays 0. It
     compares how the frequencies are distributed; `edge_mean_absolute_error` compares the edges.
     """
-    weights = np.sort(aligned_edges(a, b), axis=1)
+    weights = np.sort(a.beside(b), axis=1)
     # Between samples of one size it pairs the sorted values (scipy.stats.wasserstein_distance).
     return float(np.abs(np.diff(weights, axis=0)).mean()) if weights.size else 0.0
 
 
-def edge_time_emd(hours_a: EdgeWeights, hours_b: EdgeWeights) -> float:
+def edge_time_emd(hours_a: DirectlyFollows, hours_b: DirectlyFollows) -> float:
     """Returns the earth mover's distance of the edges' total durations, in months of 720 hours.
 
     "EMD Time" in Table 7 of the Amun paper: as `edge_frequency_emd`, on the total hours per edge
-    that `edge_hours` returns. From 0 upwards; it grows with the size of the logs.
+    that `hours_of_edges` returns. From 0 upwards; it grows with the size of the logs.
 
     Blind to which edge has which total, to how the total is spread over events, and to events that
     follow within an hour, as these count 0 hours.
@@ -165,35 +125,14 @@ def edge_time_emd(hours_a: EdgeWeights, hours_b: EdgeWeights) -> float:
     return edge_frequency_emd(hours_a, hours_b) / HOURS_PER_MONTH
 
 
-def edge_hours(
-    source: npt.NDArray[np.int32],
-    target: npt.NDArray[np.int32],
-    microseconds: npt.NDArray[np.int64],
-) -> EdgeWeights:
-    """Sums durations by edge after flooring each to whole hours, as the Amun paper's code does.
-
-    Args:
-        source: int32[n_events], activity of the earlier of two events of a case.
-        target: int32[n_events], activity of the one that directly follows it.
-        microseconds: int64[n_events], time between them.
-
-    Returns:
-        int64 hours of each edge that occurs.
-    """
-    _, first, number = np.unique(_edge_keys(source, target), return_index=True, return_inverse=True)
-    hours = np.zeros(first.size, dtype=np.int64)
-    np.add.at(hours, number, microseconds // _MICROSECONDS_PER_HOUR)
-    return EdgeWeights(source[first], target[first], hours)
-
-
-def edge_mean_absolute_error(a: EdgeWeights, b: EdgeWeights) -> float:
+def edge_mean_absolute_error(a: DirectlyFollows, b: DirectlyFollows) -> float:
     """Returns the mean of |a - b| over the union of edges, in events per edge.
 
     From 0 (the same frequency on every edge) upwards; never less than `edge_frequency_emd`, and it
     sees which edge has which frequency. An edge that a log lacks counts 0 there; two logs without
     edges are at distance 0. Blind to anything longer than an edge.
     """
-    weights = aligned_edges(a, b)
+    weights = a.beside(b)
     return float(np.abs(np.diff(weights, axis=0)).mean()) if weights.size else 0.0
 
 

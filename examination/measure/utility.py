@@ -176,11 +176,6 @@ def true_variant_mass(a: VariantHistogram, b: VariantHistogram) -> float:
     return float(counts[is_true].sum() / total) if total else 1.0
 
 
-def relative_error(a: np.ndarray, b: np.ndarray) -> float | None:
-    """Returns the sum of |a - b| over the sum of a; 1 is what publishing nothing gives."""
-    return float(np.abs(a - b).sum() / a.sum()) if a.sum() else None
-
-
 def precision_and_recall(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
     """Returns the shares of b's edges that a has, and of a's that b has; 1 where there is none."""
     both = ((a > 0) & (b > 0)).sum()

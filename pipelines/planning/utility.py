@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache, partial
-from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract import in_memory
 from tracecloak.anonymizers.contract.method import Anonymizer, Decision, FigureError
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, Randomness, ReleaseKey
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
-from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
@@ -284,23 +283,29 @@ def estimate_utility_of_log(
 ) -> UtilityEstimate:
     """Runs the method on a log that is public; see `estimate_utility`."""
     n_cases, n_names = traces.n_cases, len(method.bounds(params).vocabulary or _NAMES)
-    key, true = ReleaseKey(run.to_bytes(KEY_BYTES, "big")), _Log.from_traces([traces])
+    key = ReleaseKey(run.to_bytes(KEY_BYTES, "big"))
     try:
         draws = _UntilVariants() if method.log == "generated" else None
         release = in_memory.anonymise(
             [traces], method, params, key, "made up", "made up", draws=draws
         )
     except _VariantsDrawn as drawn:
-        return _log_estimate(true, _Log.from_variants(drawn.variants), Yield())
+        names = ActivityVocabulary(drawn.variants.names)
+        words = ActivityVocabulary.merge([traces.vocabulary, names])
+        return _log_estimate(traces, words, drawn.variants.counted(words), Yield())
     except TracecloakError as error:
         return UtilityEstimate(n_cases, Yield(), n_names, None, None, str(error))
     held = release.products.held
     for graph in release.products.by_name.values():
         if isinstance(graph, ReleasedGraph):
-            off = _error(true.pairs, _pairs(graph, graph.labels))
+            words = ActivityVocabulary.merge([traces.vocabulary, ActivityVocabulary(graph.names)])
+            true = DirectlyFollows.from_traces(traces.recode(words))
+            off = true.relative_error(graph.counted(words))
             return UtilityEstimate(n_cases, held, n_names, None, off)
     if release.traces:
-        return _log_estimate(true, _Log.from_traces(release.traces), held)
+        words = ActivityVocabulary.merge([b.vocabulary for b in (traces, *release.traces)])
+        counted = [VariantHistogram.from_traces(b.recode(words)) for b in release.traces]
+        return _log_estimate(traces, words, VariantHistogram.merge(counted), held)
     noise_share = noise_share_of(method, params, n_cases)
     return UtilityEstimate(n_cases, held, n_names, None, None, noise_share=noise_share)
 
@@ -444,53 +449,17 @@ def _numbers() -> Iterator[float]:
         yield state / (1 << 64)
 
 
-_Pairs = dict[tuple[str, str], float]
-
-
-@dataclass(frozen=True)
-class _Log:
-    """A log, by its variants and what their codes mean."""
-
-    variants: VariantHistogram
-    words: ActivityVocabulary
-
-    @classmethod
-    def from_traces(cls, batches: list[TraceBatch]) -> _Log:
-        words = ActivityVocabulary.merge([batch.vocabulary for batch in batches])
-        counted = [VariantHistogram.from_traces(batch.recode(words)) for batch in batches]
-        return cls(VariantHistogram.merge(counted), words)
-
-    @classmethod
-    def from_variants(cls, released: ReleasedVariants) -> _Log:
-        sequences = encode_sequences(released.offsets, released.codes)
-        variants = VariantHistogram.from_sequences(sequences, released.counts)
-        return cls(variants, ActivityVocabulary(released.names))
-
-    @property
-    def graph(self) -> DirectlyFollows:
-        return DirectlyFollows.from_variants(self.variants, self.words)
-
-    @property
-    def pairs(self) -> _Pairs:
-        return _pairs(self.graph, self.words.labels)
-
-    @property
-    def cases(self) -> dict[tuple[str, ...], int]:
-        """Cases by variant."""
-        labels, ends = self.words.labels, self.variants.offsets.tolist()
-        events = [labels[code] for code in self.variants.codes.tolist()]
-        variants = (tuple(events[a:b]) for a, b in pairwise(ends))
-        return dict(zip(variants, self.variants.counts.tolist(), strict=True))
-
-
-def _log_estimate(true: _Log, released: _Log, held: Yield) -> UtilityEstimate:
-    held = yield_of_log(released.graph, released.variants, released.words).beside(held)
-    cases, came_out = true.cases, released.cases
-    n_cases = sum(cases.values())
-    share = sum(count for variant, count in cases.items() if variant in came_out) / n_cases
-    return UtilityEstimate(
-        n_cases, held, len(true.words), share, _error(true.pairs, released.pairs)
-    )
+def _log_estimate(
+    true: TraceBatch, words: ActivityVocabulary, came_out: VariantHistogram, held: Yield
+) -> UtilityEstimate:
+    """What came out as variants, in the codes of a vocabulary of both."""
+    cases = VariantHistogram.from_traces(true.recode(words))
+    pairs, released = (DirectlyFollows.from_variants(side, words) for side in (cases, came_out))
+    held = yield_of_log(released, came_out, words).beside(held)
+    is_there = np.asarray(pc.is_in(cases.sequences, value_set=came_out.sequences), bool)
+    share = int(cases.counts[is_there].sum()) / true.n_cases
+    error, n_names = pairs.relative_error(released), len(true.vocabulary)
+    return UtilityEstimate(true.n_cases, held, n_names, share, error)
 
 
 def in_words(kind: Kind, *shortfalls: float, joined: str = " to ") -> str:
@@ -516,13 +485,3 @@ def percent(share: float) -> str:
     percent = 100 * share
     digits = 0 if percent >= 1 or percent == 0 else 1 - math.floor(math.log10(percent)) - 1
     return f"{percent:.{digits}f} %"
-
-
-def _pairs(graph: DirectlyFollows | ReleasedGraph, labels: Sequence[str]) -> _Pairs:
-    rows = zip(graph.sources, graph.targets, graph.counts.tolist(), strict=True)
-    return {(labels[a], labels[b]): float(count) for a, b, count in rows}
-
-
-def _error(true: _Pairs, released: _Pairs) -> float:
-    off = sum(abs(true.get(pair, 0.0) - released.get(pair, 0.0)) for pair in true.keys() | released)
-    return off / sum(true.values())

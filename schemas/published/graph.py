@@ -153,6 +153,14 @@ class ReleasedGraph(figures.ReleasedProduct):
         """Number of edges."""
         return len(self.counts)
 
+    def counted(self, vocabulary: ActivityVocabulary) -> DirectlyFollows:
+        """Returns its pairs, in their order, in the codes of a vocabulary that has their names."""
+        from tracecloak.schemas.statistics.variants import DirectlyFollows
+
+        code = {label: number for number, label in enumerate(vocabulary.labels)}
+        codes = np.array([code.get(label, -1) for label in self.labels], np.int32)
+        return DirectlyFollows(codes[self.sources], codes[self.targets], self.counts)
+
     @property
     def cells(self) -> np.ndarray:
         """int64[n_edges], the number of each pair: its source times `end` + 1, plus its target."""

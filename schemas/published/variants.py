@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,9 @@ from tracecloak.schemas.published.figures import (
 )
 from tracecloak.schemas.published.graph import longest_of, named, unclear_share
 from tracecloak.schemas.published.manifest import Yield
+
+if TYPE_CHECKING:
+    from tracecloak.schemas.statistics.variants import VariantHistogram
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +62,14 @@ class ReleasedVariants:
     def n_cases(self) -> int:
         """Sum of the counts."""
         return int(self.counts.sum())
+
+    def counted(self, vocabulary: ActivityVocabulary) -> VariantHistogram:
+        """Returns them in the codes of a vocabulary that has their names."""
+        from tracecloak.schemas.arrays.sequences import encode_sequences
+        from tracecloak.schemas.statistics.variants import VariantHistogram
+
+        sequences = encode_sequences(self.offsets, vocabulary.codes(self.names)[self.codes])
+        return VariantHistogram.from_sequences(sequences, self.counts)
 
     def take(self, rows: np.ndarray) -> ReleasedVariants:
         """Returns some of the variants, in the order asked for; the names stay."""

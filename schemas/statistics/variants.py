@@ -237,6 +237,25 @@ class DirectlyFollows(OfArrays):
         inner = (self.sources != vocabulary.start) & (self.targets != vocabulary.end)
         return DirectlyFollows(self.sources[inner], self.targets[inner], self.counts[inner])
 
+    @property
+    def keys(self) -> np.ndarray:
+        """int64[n_pairs], equal for equal pairs; codes may be negative."""
+        return (self.sources.astype(np.int64) << 32) + self.targets
+
+    def beside(self, other: DirectlyFollows) -> np.ndarray:
+        """Returns float64[2, n], the counts of both over the union of pairs, 0 where one lacks."""
+        keys, number = np.unique(np.concatenate([self.keys, other.keys]), return_inverse=True)
+        counts = np.zeros((2, len(keys)))
+        counts[0, number[: len(self.counts)]] = self.counts
+        counts[1, number[len(self.counts) :]] = other.counts
+        return counts
+
+    def relative_error(self, other: DirectlyFollows) -> float | None:
+        """Returns the sum of the differences over that of the counts; 1 is what no pair gives."""
+        counts = self.beside(other)
+        total = counts[0].sum()
+        return float(np.abs(counts[0] - counts[1]).sum() / total) if total else None
+
 
 # --- The minimal DAFSA of a log's variants, and the contingency table of its transitions. ---------
 # A minimal deterministic acyclic automaton groups prefixes that allow the same continuations

@@ -22,7 +22,7 @@ from tracecloak.examination.measure.intervals import (
     noise_half_width,
     public_words,
 )
-from tracecloak.examination.measure.measures import EdgeWeights
+from tracecloak.schemas.statistics.variants import DirectlyFollows
 
 
 def test_coverage_and_width_by_hand() -> None:
@@ -35,9 +35,9 @@ def test_coverage_and_width_by_hand() -> None:
 
 
 def test_intervals_of_a_graph_by_hand() -> None:
-    def edges(*rows: tuple[int, int, int]) -> EdgeWeights:
+    def edges(*rows: tuple[int, int, int]) -> DirectlyFollows:
         source, target, weight = np.array(rows).T
-        return EdgeWeights(source, target, weight)
+        return DirectlyFollows(source, target, weight)
 
     truth, released = edges((0, 1, 5), (1, 2, 9)), edges((0, 1, 4), (2, 2, 3))
     ends = np.array([4, 0]), np.array([6, 4])

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,10 +18,9 @@ from scipy.optimize import linprog
 from scipy.stats import wasserstein_distance
 
 from tests.support.distributions import VariantDistribution
+from tracecloak.examination.measure.behaviour_measures import hours_of_edges
 from tracecloak.examination.measure.measures import (
-    EdgeWeights,
     edge_frequency_emd,
-    edge_hours,
     edge_mean_absolute_error,
     edge_time_emd,
     jaccard_distance,
@@ -28,6 +28,9 @@ from tracecloak.examination.measure.measures import (
     variant_emd,
 )
 from tracecloak.examination.measure.registry import MEASURES, checked
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.statistics.variants import DirectlyFollows
 
 HOUR = 3_600_000_000  # microseconds
 
@@ -48,9 +51,9 @@ def variants(*names: str) -> VariantDistribution:
     return log({tuple(map(ord, name)): 1 for name in names})
 
 
-def edges(weights: Mapping[tuple[int, int], float]) -> EdgeWeights:
+def edges(weights: Mapping[tuple[int, int], float]) -> DirectlyFollows:
     pairs = np.array(list(weights), dtype=np.int32).reshape(-1, 2)
-    return EdgeWeights(pairs[:, 0], pairs[:, 1], np.array(list(weights.values())))
+    return DirectlyFollows(pairs[:, 0], pairs[:, 1], np.array(list(weights.values())))
 
 
 EMPTY = log({})
@@ -126,23 +129,26 @@ def test_edge_measures_are_their_definitions(a, b):
     )
 
 
-def hours_of(weights: EdgeWeights) -> dict[tuple[int, int], int]:
-    pairs = zip(weights.source.tolist(), weights.target.tolist(), strict=True)
-    return dict(zip(pairs, weights.weight.tolist(), strict=True))
-
-
 @given(
     st.lists(
-        st.tuples(st.integers(-1, 3), st.integers(-1, 3), st.integers(-HOUR, 9 * HOUR)), max_size=20
+        st.tuples(st.sampled_from("AB"), st.sampled_from("AB"), st.integers(0, 9 * HOUR)),
+        max_size=20,
     )
 )
 def test_hours_against_a_counter(events):
     expected: Counter[tuple[int, int]] = Counter()
     for source, target, microseconds in events:
-        expected[source, target] += microseconds // HOUR
-    table = np.array(events, dtype=np.int64).reshape(-1, 3)
-    ends = table[:, :2].astype(np.int32)
-    assert hours_of(edge_hours(ends[:, 0], ends[:, 1], table[:, 2])) == expected
+        expected["AB".index(source), "AB".index(target)] += microseconds // HOUR
+    traces = TraceBatch(
+        pa.array([str(number) for number in range(len(events))], pa.string()),
+        np.arange(0, 2 * len(events) + 1, 2),
+        np.array(["AB".index(name) for event in events for name in event[:2]], np.int32),
+        np.array([time for event in events for time in (0, event[2])], np.int64),
+        ActivityVocabulary.of(["A", "B"]),
+    )
+    hours = hours_of_edges(traces)
+    pairs = zip(hours.sources.tolist(), hours.targets.tolist(), strict=True)
+    assert dict(zip(pairs, hours.counts.tolist(), strict=True)) == expected
 
 
 # --- earth mover's distance of variants -----------------------------------------------------------

@@ -22,7 +22,7 @@ from tracecloak.examination.measure.utility import (
     variants_of_fifth,
 )
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
 DAY = 24 * 60
 
@@ -37,9 +37,11 @@ def figures(original: dict[str, str], released: dict[str, str]) -> dict[str, flo
 
 def test_the_errors_of_a_graph_by_hand() -> None:
     a, b = np.array([90, 9, 1, 0]), np.array([80, 0, 0, 4])
-    assert utility.relative_error(a, b) == pytest.approx(0.24)
+    ends = np.arange(4, dtype=np.int32)
+    graph, other = (DirectlyFollows(ends, ends, counts) for counts in (a, b))
+    assert graph.relative_error(other) == pytest.approx(0.24)
     assert utility.precision_and_recall(a, b) == (0.5, pytest.approx(1 / 3))
-    assert utility.relative_error(np.zeros(2), np.zeros(2)) is None
+    assert DirectlyFollows.merge(()).relative_error(other) is None
     assert utility.total_variation(np.array([2, 2]), np.array([1, 0])) == 0.5
     assert utility.total_variation(np.array([0, 0]), np.array([0, 7])) == 1
 
