@@ -42,6 +42,7 @@ from tracecloak.transforms.inputs.file_kind import describe_file
 from tracecloak.transforms.inputs.source_files import SourceFile, open_source, position_in
 
 if TYPE_CHECKING:
+    from tracecloak.schemas.events.traces import TraceBatch
     from tracecloak.transforms.formats.pieces import Divider, MissingColumns, Piece
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
@@ -383,6 +384,19 @@ class EventSource:
     def events(self) -> Sequence[pa.RecordBatch]:
         """Returns the events of all files, without malformed records."""
         return [events for file in self.files for events, _ in self.read(file)]
+
+    def log(self, by_individual: bool = False) -> TraceBatch:
+        """Returns all cases as one batch; malformed records are left out, as in a release.
+
+        Args:
+            by_individual: Whether the individuals of the cases are read.
+
+        Raises:
+            InputSchemaError: A file cannot be read, or an event names no individual.
+        """
+        from tracecloak.anonymizers.contract.in_memory import whole_log
+
+        return whole_log(self.events(), by_individual, self.drops_duplicates)
 
     @property
     def is_by_name(self) -> bool:

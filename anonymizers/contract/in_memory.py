@@ -348,6 +348,14 @@ def group_into_traces(
     return [batch.recode(vocabulary) for batch in local]
 
 
+def whole_log(
+    events: Iterable[pa.RecordBatch], by_individual: bool = False, drops_duplicates: bool = False
+) -> TraceBatch:
+    """Returns all cases of canonical events as one batch; see `group_into_traces`."""
+    batches = group_into_traces(events, 1, by_individual, drops_duplicates)
+    return batches[0] if batches else TraceBatch.from_events([])
+
+
 def bound(
     traces: Sequence[TraceBatch], method: Anonymizer, params: Any, randomness: Randomness
 ) -> list[TraceBatch]:

@@ -23,7 +23,6 @@ from scipy import stats
 
 from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.accounting.composition import Spend, joint_sentence
-from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.examination.attack import releases
@@ -311,17 +310,14 @@ def attack_configuration(config: ReleaseConfig, n_releases: int = DEFAULT_RELEAS
     """
     require_files(config.query)
     plan = resolve(config).of_named_window()
-    source, by_individual = source_of(plan), plan.bounds.max_cases_per_individual is not None
-    traces = group_into_traces(
-        source.events(), by_individual=by_individual, drops_duplicates=source.drops_duplicates
-    )
-    return attack(plan.method, plan.params, traces, n_releases)
+    log = source_of(plan).log(plan.bounds.max_cases_per_individual is not None)
+    return attack(plan.method, plan.params, log if log.n_cases else None, n_releases)
 
 
 def attack(
     method: Anonymizer,
     params: Any,
-    traces: Sequence[TraceBatch],
+    log: TraceBatch | None,
     n_releases: int = DEFAULT_RELEASES,
     confidence: float = DEFAULT_CONFIDENCE,
     seconds: float = DEFAULT_SECONDS,
@@ -332,8 +328,7 @@ def attack(
     Args:
         method: The method.
         params: Its parameters.
-        traces: The operator's log: batches of complete cases, of one vocabulary; with their
-            individuals where the method bounds them.
+        log: The operator's, with individuals where the method bounds them; None: it has no case.
         n_releases: Of each log of a pair, where time allows.
         confidence: Probability at least that no bound exceeds the truth.
         seconds: That the releases of one log may take.
@@ -345,7 +340,6 @@ def attack(
     """
     check_least(_FEWEST_RELEASES, releases=n_releases)
     keys = releases.fresh_keys() if keys is None else keys
-    log = TraceBatch.concat(traces) if traces else None
     pairs = synthetic_pairs(method, params)
     if log is not None:
         pairs += pairs_of_log(log, method, params)

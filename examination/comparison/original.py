@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, Randomness, ReleaseKey
 from tracecloak.examination.linkage.knowledge import KnownVictims, Settings, Target
 from tracecloak.examination.measure import measures, utility
@@ -213,10 +212,10 @@ class Original:
             UsageError: There is no case in it.
             InputSchemaError: It cannot be read.
         """
-        traces = group_into_traces(source.events(), drops_duplicates=source.drops_duplicates)
-        if not traces:
+        traces = source.log()
+        if not traces.n_cases:
             raise UsageError(f"log {name!r} has no case")
-        return cls(name, traces[0])
+        return cls(name, traces)
 
     @cached_property
     def max_length(self) -> int:

@@ -12,7 +12,6 @@ from typing import Any
 from narwhals.typing import IntoFrame
 
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
-from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.examination.comparison.original import MAX_EMD_CELLS, Side, graph_figures, measured
 from tracecloak.examination.evaluation import indicators as beside
@@ -164,7 +163,7 @@ def evaluation_of(
     if indicators is not None:
         released = ReleasedIndicators.from_json(indicators)
         rows, lines = beside.report_of(params, released, before, bootstrap(before))
-        report = {**_lined(*lines), "indicators": [row.to_json() for row in rows]}
+        report = {**_lined(*lines), "indicators": rows}
     elif after is not None:
         report = _log_report(side, after, has_times(operations))
         if not has_starts(operations):
@@ -226,11 +225,11 @@ def _as_counted(source: EventSource, manifest: Mapping[str, Any]) -> tuple[Trace
     """
     most = manifest.get("params", {}).get("max_cases_per_individual")
     if most is None:
-        return _traces(source), None
+        return source.log(), None
     if source.mapping.individual_id is None:
-        return _traces(source), _BY_SHARES
+        return source.log(), _BY_SHARES
     mapping = replace(source.mapping, needs_individual=True)
-    traces = _traces(replace(source, mapping=mapping), by_individual=True)
+    traces = replace(source, mapping=mapping).log(by_individual=True)
     units = Randomness(ReleaseKey(bytes(32)), "evaluation", "", "").unit_stream
     bounded = ContributionBounds(max_cases_per_individual=most).bound(traces, units)
     return replace(bounded, individuals=None), (
@@ -310,11 +309,6 @@ def _tree_report(original: Side, text: str) -> dict[str, Any]:
     except (UsageError, TimeoutError, RuntimeError) as error:
         note = f"tree_share alone was computed: {error}"
     return {**_lined(checked(tree_figures), {}, {}), "tree_note": note}
-
-
-def _traces(source: EventSource, by_individual: bool = False) -> TraceBatch:
-    batches = group_into_traces(source.events(), 1, by_individual, source.drops_duplicates)
-    return batches[0] if batches else TraceBatch.from_events([])
 
 
 _BOUNDS = {"good": 1 / 10, "rough": 1 / 3}

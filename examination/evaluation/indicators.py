@@ -13,7 +13,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from fractions import Fraction
 from functools import cache
 from itertools import groupby
@@ -185,46 +185,31 @@ def _edges(indicator: declared.Measured, last_bin: str) -> list[float]:
 _ROUNDING = 1e-8
 
 
-@dataclass(frozen=True)
-class JudgedRow:
-    """A released number beside the truth.
+def judged(row: IndicatorRow, truth: float | None) -> dict[str, Any]:
+    """Returns a released number beside the truth, as JSON values.
 
-    Attributes:
+    Args:
         row: What was released.
         truth: The number of the whole log; None: there is none, as of the mean of no case.
+
+    Returns:
+        The row, whether it is `usable`, the `truth`, by how much the row is above it, in its unit
+        (`error`), the size of that as a share of the truth, if that is not 0 (`relative_error`),
+        and whether its interval holds the truth (`is_covered`).
     """
-
-    row: IndicatorRow
-    truth: float | None
-
-    @property
-    def error(self) -> float | None:
-        """How far the released number is above the truth, in its unit."""
-        return None if self.truth is None else self.row.value - self.truth
-
-    @property
-    def relative_error(self) -> float | None:
-        """The size of the error as a share of the truth; None where that is 0."""
-        return abs(self.row.value - self.truth) / abs(self.truth) if self.truth else None
-
-    @property
-    def is_covered(self) -> bool | None:
-        """Whether the interval holds the truth."""
-        if self.truth is None:
-            return None
-        room = _ROUNDING * max(abs(self.truth), abs(self.row.high))
-        return self.row.low - room <= self.truth <= self.row.high + room
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns it as JSON values."""
-        return {
-            **asdict(self.row),
-            "usable": self.row.grade != "noise",
-            "truth": self.truth,
-            "error": self.error,
-            "relative_error": self.relative_error,
-            "is_covered": self.is_covered,
-        }
+    error = is_covered = None
+    if truth is not None:
+        error = row.value - truth
+        room = _ROUNDING * max(abs(truth), abs(row.high))
+        is_covered = row.low - room <= truth <= row.high + room
+    return {
+        **asdict(row),
+        "usable": row.grade != "noise",
+        "truth": truth,
+        "error": error,
+        "relative_error": abs(error) / abs(truth) if error is not None and truth else None,
+        "is_covered": is_covered,
+    }
 
 
 def params_of(manifest: Mapping[str, Any]) -> IndicatorParams:
@@ -249,8 +234,8 @@ def names_in(params: IndicatorParams) -> set[str]:
 
 def judged_rows(
     params: IndicatorParams, released: ReleasedIndicators, traces: TraceBatch
-) -> list[JudgedRow]:
-    """Returns each released number beside that of a log.
+) -> list[dict[str, Any]]:
+    """Returns each released number beside that of a log; see `judged`.
 
     Args:
         params: What was asked for.
@@ -261,34 +246,34 @@ def judged_rows(
         InputSchemaError: There is a number that nobody asked for.
     """
     asked: dict[str, declared.Indicator] = {one.title: one for one in params.indicators}
-    judged: list[JudgedRow] = []
+    rows: list[dict[str, Any]] = []
     for title, own in groupby(released.rows(), lambda row: row.indicator):
-        rows = list(own)
+        released_rows = list(own)
         if title not in asked:
             raise InputSchemaError("the release has an indicator that manifest.json does not name")
-        groups = [row.group for row in rows]
+        groups = [row.group for row in released_rows]
         truths = truths_of(asked[title], groups, traces, params.calendar_time_zone)
-        judged += (JudgedRow(row, truth) for row, truth in zip(rows, truths, strict=True))
-    return judged
+        rows += map(judged, released_rows, truths)
+    return rows
 
 
-def coverage_of(judged: Sequence[JudgedRow]) -> float | None:
+def coverage_of(rows: Sequence[Mapping[str, Any]]) -> float | None:
     """Returns the share of the intervals that hold the truth; None where none can be judged."""
-    covered = [row.is_covered for row in judged if row.is_covered is not None]
+    covered = [row["is_covered"] for row in rows if row["is_covered"] is not None]
     return float(np.mean(covered)) if covered else None
 
 
-def errors_of(judged: Sequence[JudgedRow], values: Sequence[float | None]) -> Figures:
+def errors_of(rows: Sequence[Mapping[str, Any]], values: Sequence[float | None]) -> Figures:
     """Returns the measures of how far numbers are from the truth; None where none can be judged.
 
     Args:
-        judged: The released rows.
+        rows: The released rows beside the truth.
         values: A number in place of each of them: its own, or that of another log; None: none.
     """
     pairs = [
-        (abs(value - one.truth) / abs(one.truth), one.row.grade != "noise")
-        for one, value in zip(judged, values, strict=True)
-        if one.truth and value is not None
+        (abs(value - row["truth"]) / abs(row["truth"]), row["usable"])
+        for row, value in zip(rows, values, strict=True)
+        if row["truth"] and value is not None
     ]
     errors, usable_errors = [error for error, _ in pairs], [error for error, yes in pairs if yes]
     return checked(
@@ -305,7 +290,7 @@ def report_of(
     released: ReleasedIndicators,
     original: TraceBatch,
     bootstrap: TraceBatch,
-) -> tuple[list[JudgedRow], tuple[Figures, Figures, Figures]]:
+) -> tuple[list[dict[str, Any]], tuple[Figures, Figures, Figures]]:
     """Returns each row beside the truth, and the measures of the release and of what judges it.
 
     Args:
@@ -327,13 +312,13 @@ def report_of(
             "an indicator is of the starts of events: name their column with start_timestamp, or "
             "the lifecycle, as the release did"
         )
-    judged = judged_rows(params, released, original)
-    drawn = [row.truth for row in judged_rows(params, released, bootstrap)]
-    release_errors = errors_of(judged, [row.row.value for row in judged])
-    return judged, (
-        checked({"indicator_coverage": coverage_of(judged)}) | release_errors,
-        errors_of(judged, drawn),
-        errors_of(judged, [row.truth for row in judged]),
+    rows = judged_rows(params, released, original)
+    drawn = [row["truth"] for row in judged_rows(params, released, bootstrap)]
+    release_errors = errors_of(rows, [row["value"] for row in rows])
+    return rows, (
+        checked({"indicator_coverage": coverage_of(rows)}) | release_errors,
+        errors_of(rows, drawn),
+        errors_of(rows, [row["truth"] for row in rows]),
     )
 
 
@@ -349,12 +334,12 @@ def furthest_line(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yields which row that is not noise is furthest off, in a sentence, where one can be judged.
 
     Args:
-        rows: `JudgedRow.to_json` of each.
+        rows: See `judged`.
     """
-    judged = [row for row in rows if row["usable"] and row["relative_error"] is not None]
-    if not judged:
+    known = [row for row in rows if row["usable"] and row["relative_error"] is not None]
+    if not known:
         return
-    worst = max(judged, key=lambda row: row["relative_error"])
+    worst = max(known, key=lambda row: row["relative_error"])
     name = ", ".join(plain_name(worst[key]) for key in ("indicator", "group") if worst[key])
     yield (
         f"Of the figures that are not noise, this one is furthest off: {name}, "
@@ -366,7 +351,7 @@ def figure_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     """Returns the cells of a table of Markdown with each row beside the truth.
 
     Args:
-        rows: `JudgedRow.to_json` of each.
+        rows: See `judged`.
     """
     return [
         [

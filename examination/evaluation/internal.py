@@ -20,7 +20,7 @@ import pyarrow as pa
 import pydantic
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.anonymizers.contract.in_memory import anonymise, group_into_traces
+from tracecloak.anonymizers.contract.in_memory import anonymise, whole_log
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.registry import method_named
@@ -295,8 +295,7 @@ def _read(source: EventSource) -> tuple[TraceBatch, ReadTally]:
         tally = FileTally(file.rank)
         events.extend(batch for batch, _ in source.read(file, tally))
         tallies.append(tally.result())
-    batches = group_into_traces(events, drops_duplicates=source.drops_duplicates)
-    traces = batches[0] if batches else TraceBatch.from_events([])
+    traces = whole_log(events, drops_duplicates=source.drops_duplicates)
     return traces, ReadTally.merge(tallies)
 
 

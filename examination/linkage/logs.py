@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.examination.linkage.knowledge import LinkedLog, no_values
 from tracecloak.examination.measure.behaviour_measures import RESOURCE
 from tracecloak.pipelines.verification.data import Contents
@@ -103,9 +102,7 @@ def is_release(path: str) -> bool:
 
 def _read(source: EventSource, columns: Mapping[str, str]) -> TraceBatch:
     mapping = replace(source.mapping, attributes=tuple(columns.items()))
-    carrying = replace(source, mapping=mapping)
-    batches = group_into_traces(carrying.events(), drops_duplicates=source.drops_duplicates)
-    return batches[0] if batches else TraceBatch.from_events([])
+    return replace(source, mapping=mapping).log()
 
 
 def linked(

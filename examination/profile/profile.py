@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.anonymizers.contract.in_memory import whole_log
 from tracecloak.examination.profile.suggestions import (
     NOT_COVERED,
     CaseFacts,
@@ -40,7 +40,7 @@ from tracecloak.schemas.events.near_equal import misspellings, normalized_id, sp
 from tracecloak.schemas.events.source_column import SourceColumn
 from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.schemas.events.timestamps import WallClock
-from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
+from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 from tracecloak.transforms.formats.base import RawBatch, Reader, TypedReader
 from tracecloak.transforms.inputs.source_files import SourceFile, open_source
 from tracecloak.transforms.pages.page import from_template
@@ -119,8 +119,7 @@ def profile(source: EventSource, max_records: int) -> Profile:
     events, tally, is_whole = _events(read, max_records)
     if not tally.n_events:
         refuse_unread(tally.found(), read, OtherFormat)
-    batches = group_into_traces(events)
-    traces = batches[0] if batches else TraceBatch.from_events([])
+    traces = whole_log(events)
     counts = _counts(events, ACTIVITY)
     other = spellings(counts)
     cases = facts_of(events, traces, source.mapping.time_zone)

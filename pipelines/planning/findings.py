@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.contract.in_memory import group_into_traces
+from tracecloak.anonymizers.contract.in_memory import whole_log
 from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.schemas.calendar.working_time import GRID_US, Granularity
 from tracecloak.schemas.errors import InputSchemaError, OtherFormat
@@ -300,8 +300,7 @@ class FirstLook:
         """
         records = source.first_records(_TRIED_RECORDS, _TRIED_FILES)
         if source.drops_duplicates:
-            cases = group_into_traces(records.events)
-            n_duplicates = sum(int(is_duplicate(traces).sum()) for traces in cases)
+            n_duplicates = int(is_duplicate(whole_log(records.events)).sum())
             records = replace(records, tally=records.tally.with_duplicates(n_duplicates))
         return cls(
             source,
@@ -339,9 +338,7 @@ class FirstLook:
     @cached_property
     def traces(self) -> TraceBatch:
         """The first events as cases."""
-        is_once = self.source.drops_duplicates
-        batches = group_into_traces(self.records.events, drops_duplicates=is_once)
-        return batches[0] if batches else TraceBatch.from_events([])
+        return whole_log(self.records.events, drops_duplicates=self.source.drops_duplicates)
 
     def transition_lines(self) -> Iterator[str]:
         """Yields how often each lifecycle transition occurs, and what it is read as."""

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, joint_sentence, total
-from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.contract.method import Anonymizer, FigureError
 from tracecloak.pipelines.configuration.flags import shown
 from tracecloak.pipelines.configuration.plan import ReleasePlan, source_of
@@ -370,10 +369,7 @@ def _foretold(release: ReleasePlan, source: EventSource) -> Iterator[str]:
             f"reads up to {_FORETOLD_BYTES:,} for it. A release says it before noise is drawn."
         )
         return
-    cases = group_into_traces(source.events(), drops_duplicates=source.drops_duplicates)
-    logs = [VariantHistogram.from_traces(traces) for traces in cases]
-    variants = VariantHistogram.merge(logs)
-    yield from method.foretold(variants, release.params)
+    yield from method.foretold(VariantHistogram.from_traces(source.log()), release.params)
 
 
 def hints(look: FirstLook) -> Iterator[str]:

@@ -11,15 +11,14 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.support.releasing import csv_log, individual_log, tracecloak
-from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.evaluation import evaluate, internal
 from tracecloak.examination.evaluation.evaluate import verdict_of
-from tracecloak.examination.linkage import logs as linkage_logs
 from tracecloak.examination.measure import mining
 from tracecloak.examination.measure.mining import PatientMiner
 from tracecloak.examination.measure.registry import MEASURES
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.plan import source_of
+from tracecloak.transforms.sources import EventSource
 
 ROWS = [
     (f"c{case}", name, f"2026-01-{1 + case % 28:02d}T{8 + 2 * step + case % 2:02d}:{case % 60:02d}")
@@ -100,13 +99,7 @@ def test_stamps_that_are_positions_are_not_compared_as_times(place: Path) -> Non
 def test_every_judge_has_equal_stamps_of_a_table_in_the_order_of_a_release(place: Path) -> None:
     csv_log(place / "ties.csv", [("c", name, "2026-01-01T08:00") for name in "CAB"])
     source = replace(source_of(load_log({"log": str(place / "ties.csv")})), is_unordered=True)
-    judges = (
-        evaluate._traces,
-        lambda log: linkage_logs.read_original(log, {}),
-        lambda log: internal._read(log)[0],
-        lambda log: Original.read("log", log).traces,
-    )
-    for read in judges:
+    for read in (EventSource.log, lambda log: internal._read(log)[0]):
         traces = read(source)
         names = traces.vocabulary.labels
         assert [names[code] for code in traces.activities] == ["A", "B", "C"]

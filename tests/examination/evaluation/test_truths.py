@@ -16,11 +16,11 @@ from tests.support.releasing import fix_key, tracecloak
 from tracecloak.anonymizers.indicators.declared import Indicator
 from tracecloak.anonymizers.indicators.params import IndicatorParams
 from tracecloak.examination.evaluation.indicators import (
-    JudgedRow,
     coverage_of,
     errors_of,
     figure_rows,
     furthest_line,
+    judged,
     judged_rows,
     params_of,
     report_of,
@@ -134,20 +134,20 @@ def row(name: str, value: float, low: float, high: float, group: str | None = No
 
 
 JUDGED = [
-    JudgedRow(row("exact", 10, 8, 12), 10.0),
-    JudgedRow(row("above", 15, 13, 17), 10.0),
-    JudgedRow(row("of none", 3, 0, 6), 0.0),
-    JudgedRow(row("unsure", 30, 0, 90), 10.0),
-    JudgedRow(row("no truth", 5, 4, 6), None),
+    judged(row("exact", 10, 8, 12), 10.0),
+    judged(row("above", 15, 13, 17), 10.0),
+    judged(row("of none", 3, 0, 6), 0.0),
+    judged(row("unsure", 30, 0, 90), 10.0),
+    judged(row("no truth", 5, 4, 6), None),
 ]
 
 
 def test_errors_and_intervals_by_hand() -> None:
-    assert [one.error for one in JUDGED] == [0, 5, 3, 20, None]
-    assert [one.relative_error for one in JUDGED] == [0, 0.5, None, 2, None]
-    assert [one.is_covered for one in JUDGED] == [True, False, True, True, None]
+    assert [one["error"] for one in JUDGED] == [0, 5, 3, 20, None]
+    assert [one["relative_error"] for one in JUDGED] == [0, 0.5, None, 2, None]
+    assert [one["is_covered"] for one in JUDGED] == [True, False, True, True, None]
     assert coverage_of(JUDGED) == 0.75
-    assert errors_of(JUDGED, [one.row.value for one in JUDGED]) == {
+    assert errors_of(JUDGED, [one["value"] for one in JUDGED]) == {
         "indicator_error": 0.5, "usable_indicator_error": 0.25, "worst_indicator_error": 2,
     }  # fmt: skip
     assert errors_of(JUDGED, [10, 11, 12, None, 13])["worst_indicator_error"] == 0.1
@@ -157,9 +157,9 @@ def test_errors_and_intervals_by_hand() -> None:
 
 def test_the_last_digit_of_a_released_end_covers() -> None:
     """Released ends have nine digits: a truth at the end is in the interval."""
-    third = JudgedRow(row("share", 0.333333333, 0.333333333, 0.333333333), 1 / 3)
-    assert third.is_covered
-    assert not JudgedRow(row("share", 0.3333, 0.3333, 0.3333), 1 / 3).is_covered
+    third = judged(row("share", 0.333333333, 0.333333333, 0.333333333), 1 / 3)
+    assert third["is_covered"]
+    assert not judged(row("share", 0.3333, 0.3333, 0.3333), 1 / 3)["is_covered"]
 
 
 def test_rows_are_judged_by_what_was_asked_for() -> None:
@@ -170,8 +170,8 @@ def test_rows_are_judged_by_what_was_asked_for() -> None:
         row("cases with an activity by activity", 2, 0, 4, "A"),
         row("cases with an activity by activity", 2, 0, 4, "B"),
     ]
-    judged, lines = report_of(params, ReleasedIndicators.of(released), traces, traces.take([0, 0]))
-    assert [one.truth for one in judged] == [2, 2, 1]
+    rows, lines = report_of(params, ReleasedIndicators.of(released), traces, traces.take([0, 0]))
+    assert [one["truth"] for one in rows] == [2, 2, 1]
     assert lines[0]["worst_indicator_error"] == 1 and lines[0]["indicator_coverage"] == 1
     assert lines[1]["worst_indicator_error"] == 1  # both cases of the bootstrap have B
     assert lines[2]["worst_indicator_error"] == 0
@@ -190,12 +190,12 @@ def test_what_cannot_be_judged_is_refused() -> None:
 
 
 def test_names_do_no_harm_in_the_report() -> None:
-    rows = [JudgedRow(row(NASTY, 15, 13, 17, NASTY), 10.0).to_json()]
+    rows = [judged(row(NASTY, 15, 13, 17, NASTY), 10.0)]
     [cells] = figure_rows(rows)
     line = " ".join(cells)
     assert "\\<script\\>" in line and "\\|" in line and "\n" not in line and "\u202e" not in line
     assert "15 cases where the log has 10." in next(furthest_line(rows))
-    assert not list(furthest_line([JudgedRow(row("unsure", 30, 0, 90), 10.0).to_json()]))
+    assert not list(furthest_line([judged(row("unsure", 30, 0, 90), 10.0)]))
 
 
 @pytest.fixture
