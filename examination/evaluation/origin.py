@@ -205,4 +205,4 @@ def _deployment_key(store: KeyStore) -> KeyReference | None:
     named = os.environ.get("TRACECLOAK_DEPLOYMENT_KEY")
     if named:
         return KeyReference(named)
-    return store.deployment_key() if store.secrets.of_deployment.exists() else None
+    return store.own_key("deployment") if (store.path / "deployment.secret").exists() else None

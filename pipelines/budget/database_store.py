@@ -111,28 +111,13 @@ class DatabaseKeyStore(KeyStore):
         """
         raise UsageError("key_store is a database: give the URL of the ledger with ledger")
 
-    def put(self, path: Path, data: bytes, replaces: bool = True) -> None:
-        """Writes a file, which is in the database when this returns."""
-        super().put(path, data, replaces)
-        self._copy.save()
-
-    def remove(self, *names: str) -> None:
-        """Removes files one after the other, each of which is gone from the database then."""
-        for name in names:
-            super().remove(name)
-            self._copy.save()
-
-    def descriptor(self, name: str) -> int:
-        """Opens a file for writing, once this process alone writes."""
+    def begin_to_write(self) -> None:
+        """Makes sure that this process alone writes."""
         self._copy.lock()
-        return super().descriptor(name)
 
-    @contextlib.contextmanager
-    def locked(self, name: str, refusal: str = "") -> Iterator[None]:
-        """As any key store; what the block wrote is in the database afterwards."""
-        with super().locked(name, refusal):
-            yield
-            self._copy.save()
+    def save(self) -> None:
+        """Has all that was written be in the database."""
+        self._copy.save()
 
 
 class _WorkingCopy:

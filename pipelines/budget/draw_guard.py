@@ -147,7 +147,8 @@ def draw_guard_of(
         ledger_url: Of the ledger that pays.
         inputs: What is to be as it was where the gate is passed first; None: nobody looks.
     """
-    return DrawGuard(store.note_ledger(*keyed_release[:2], ledger_url), *keyed_release, inputs)
+    path = store.note(*keyed_release[:2], ".gate", json.dumps({"ledger": ledger_url}))
+    return DrawGuard(path, *keyed_release, inputs)
 
 
 def _state(path: str) -> str:

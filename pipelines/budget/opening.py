@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 # --- Opening key store and ledger: by a configuration that pays, or by what a command names. ------
 
 
+_LOG = logging.getLogger("tracecloak")
 # Of the key store, in the user's home.
 _USUAL_FOLDER = Path(".local", "state", "tracecloak")
 
@@ -93,7 +95,12 @@ def open_store(config: AccountConfig) -> KeyStore:
         require_file_system("worker_keys", config.worker_keys)
     store = store_of(config)
     if store.check_secrets():
-        store.wrap_what_is_in_clear()
+        _LOG.warning(
+            "key store %s: %d keys were in clear and are encrypted from now on, so commands that "
+            "read them need key_encryption_key; earlier copies of the folder have them in clear",
+            store.path,
+            store.rewrap(),
+        )
     return store
 
 

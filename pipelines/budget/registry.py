@@ -258,11 +258,6 @@ class ReleaseRegistry:
             )
         return None
 
-    def end_abandoned(self, receipt: Receipt) -> None:
-        """Destroys here, too, the key of a release that somebody gave up elsewhere."""
-        replace(self.folder, staging_area=receipt.origin.staging_area).clear(keeps_input=True)
-        self.store.forget(receipt.output, receipt.release_id)
-
     def check_payer(self, receipt: Receipt, account: str) -> None:
         """Makes sure that the account pays that a release was charged to before it was cut off.
 
@@ -276,15 +271,6 @@ class ReleaseRegistry:
                     f"account {entry.account!r} paid for release_id {receipt.release_id!r} in "
                     f"{receipt.output}, which drew noise; set account to it, or another release_id"
                 )
-
-    def is_charged_as(self, reservation: Reservation) -> bool:
-        """Returns whether a release that was cut off reserved what it would now, and nothing else.
-
-        Raises:
-            LedgerError: The ledger cannot be read.
-        """
-        last = self.charges(reservation.key_fingerprint)
-        return all(entry.charge == reservation.charge for entry in last if entry.is_open)
 
     def reserve(
         self, digests: tuple[str, str], origin: Origin, asked: Callable[[str], Reservation]
@@ -313,7 +299,8 @@ class ReleaseRegistry:
         key = self.store.reserve(*named, *digests, origin)
         ends_all: tuple[type[BaseException], ...] = (BaseException,)  # the ledger knows nothing yet
         try:
-            begun = self.store.reserved(*named)
+            begun = self.store.receipt(*named)
+            assert begun is not None  # it was written
             reservation = asked(key.fingerprint)
             # Refused, nothing is charged or drawn under a new key. With an old one something may
             # be, and after any other error the ledger may hold the charge: those keys stay.
@@ -326,15 +313,20 @@ class ReleaseRegistry:
             raise
         return key, begun
 
-    def begin_anew(self, receipt: Receipt) -> None:
-        """Gives back what was reserved and drew nothing, so that another release can begin.
+    def begin_anew(self, found: ReleaseState) -> None:
+        """Ends here what drew nothing, or was given up elsewhere, so that another can begin.
+
+        What drew nothing is given back first.
 
         Raises:
             UsageError: It may have drawn noise.
             LedgerError: The ledger cannot be used: to go on would be to pay twice with one key.
             KeyStoreError: The key store cannot be used.
         """
-        if not self.ledger.void(*self.keyed_release(receipt.key_fingerprint)):
+        receipt = found.receipt
+        assert receipt is not None  # or nobody could tell that it was begun
+        keyed_release = self.keyed_release(receipt.key_fingerprint)
+        if found.state != "given up" and not self.ledger.void(*keyed_release):
             raise receipt.cannot_go_on("what it is made of, or who pays, changed")
         replace(self.folder, staging_area=receipt.origin.staging_area).clear(keeps_input=True)
         self.store.forget(receipt.output, receipt.release_id)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tracecloak.pipelines.budget.registry import ReleaseRegistry, ledger_state
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.keys.notes import forget_result, noted_results
+from tracecloak.pipelines.keys.notes import noted_results
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.entries import Entry
@@ -87,35 +87,16 @@ def forfeit(
         )
     place = absolute(output)
     receipt = store.receipt(place, release_id)
-    final = ReleaseFolder(place, release_id).final
+    final = ReleaseFolder(place, release_id)
     with store.alone(place, release_id), operator_log(store.operator_folder(place, release_id)):
-        states = ledger.states(place, release_id)
         built = builds_of(ledger.release_entries(place, release_id))
+        states = ledger.states(place, release_id)
         open_charges = [state.last for state in states if state.last.is_open]
-        if receipt is None:  # its key has none
-            was_given_up = any(state.last.action == "forfeit" for state in states)
-        else:
-            was_given_up = ledger_state(states, receipt.key_fingerprint) == "given up"
-        if not open_charges and was_given_up:
-            for made_by, area in built.values():  # cut off after the ledger was told
-                ReleaseFolder(place, release_id, area, store=made_by).clear()
-            if store.forget(place, release_id):
-                return Ended(final, had_key=True)
-        for folder in _lone_results(store, ledger.entries()):
-            if (folder.output, folder.release_id) == (place, release_id):
-                folder.clear()
-                forget_result(store, folder)
-                return Ended(final, store.forget(place, release_id), was_reserved=False)
         if not open_charges:
-            raise UsageError(
-                f"release {release_id!r} in {place} has no open reservation in {ledger.place}; see "
-                "`tracecloak ledger list-unfinished`"
-            )
+            return _forfeit_rest(store, ledger, final, built)
         had_key = False
         for entry in open_charges:
-            made_by, area = built[entry.key_fingerprint]
-            folder = ReleaseFolder(place, release_id, area, store=made_by)
-            books = ReleaseRegistry(store, ledger, folder)
+            books = ReleaseRegistry(store, ledger, built[entry.key_fingerprint])
             if books.shows(entry.key_fingerprint) == "this release":
                 books.finish(entry.key_fingerprint)
                 raise UsageError(
@@ -129,7 +110,28 @@ def forfeit(
             if receipt is None or receipt.key_fingerprint == entry.key_fingerprint:
                 had_key |= store.forget(place, release_id)
         keys = [entry.key_fingerprint for entry in open_charges]
-    return Ended(final, had_key, elsewhere(built, keys, receipt))
+    return Ended(final.final, had_key, elsewhere(built, keys, receipt))
+
+
+def _forfeit_rest(
+    store: KeyStore, ledger: Ledger, folder: ReleaseFolder, built: Mapping[str, ReleaseFolder]
+) -> Ended:
+    """Ends what a release without an open charge left: its key, or the result of its query."""
+    named = folder.output, folder.release_id
+    states, receipt = ledger.states(*named), store.receipt(*named)
+    keys = built if receipt is None else (receipt.key_fingerprint,)
+    is_given_up = any(ledger_state(states, key) == "given up" for key in keys)
+    lone = _lone_results(store, ledger.entries())
+    results = [one for one in lone if (one.output, one.release_id) == named]
+    for one in (*(built.values() if is_given_up else ()), *results):
+        one.clear()
+    had_key = (is_given_up or bool(results)) and store.forget(*named)
+    if had_key or results:
+        return Ended(folder.final, had_key, was_reserved=not results)
+    raise UsageError(
+        f"release {folder.release_id!r} in {folder.output} has no open reservation in "
+        f"{ledger.place}; see `tracecloak ledger list-unfinished`"
+    )
 
 
 def _lone_results(store: KeyStore, entries: Sequence[Entry]) -> list[ReleaseFolder]:
@@ -184,24 +186,29 @@ class Ended:
     was_reserved: bool = True
 
 
-def builds_of(entries: Sequence[Entry]) -> dict[str, tuple[str, str | None]]:
-    """Returns (key store, staging area) with which a release was made, by its keys' fingerprints.
+def builds_of(entries: Sequence[Entry]) -> dict[str, ReleaseFolder]:
+    """Returns where a release was made, and with which key store, by its keys' fingerprints.
 
-    The store is as `KeyStore.identity` has it, empty: the ledger names none; the area None: it was
-    built beside the output.
+    The store is as `KeyStore.identity` has it; empty: the ledger names none. Of an epoch of a
+    stream, it is the folder of the stream.
 
     Args:
         entries: Those of the ledger about the release.
     """
     return {
-        entry.key_fingerprint: (str(entry.facts.get("store", "")), entry.facts.get("staging_area"))
+        entry.key_fingerprint: ReleaseFolder(
+            entry.output,
+            entry.release_id.partition("@")[0],
+            entry.facts.get("staging_area"),
+            store=str(entry.facts.get("store", "")),
+        )
         for entry in entries
         if entry.action == "reserve"
     }
 
 
 def elsewhere(
-    built: Mapping[str, tuple[str, str | None]],
+    built: Mapping[str, ReleaseFolder],
     key_fingerprints: Iterable[str],
     receipt: Receipt | None,
 ) -> tuple[str, ...]:
@@ -215,9 +222,9 @@ def elsewhere(
         key_fingerprints: The keys of what is ended.
         receipt: What this key store has of it; None: nothing.
     """
-    stores = {key: store for key, (store, _) in built.items()}
-    receipt_store = None if receipt is None else stores.get(receipt.key_fingerprint)
-    return tuple(sorted({stores[key] for key in key_fingerprints} - {receipt_store}))
+    own = None if receipt is None else built.get(receipt.key_fingerprint)
+    stores = {built[key].store for key in key_fingerprints}
+    return tuple(sorted(stores - {own and own.store}))
 
 
 def withdraw(
@@ -256,11 +263,10 @@ def withdraw(
         internal = store.operator_folder(place, release_id)
         name, at, epoch = release_id.partition("@")
         if at:
-            areas = {area for _, area in built.values()}
+            areas = {folder.staging_area for folder in built.values()}
             places = [epoch_workplace(place, name, epoch, area) for area in areas]
             return Ended(_remove_epoch(place, name, epoch, *places, internal), had_key, others)
-        for made_by, area in built.values():
-            folder = ReleaseFolder(place, release_id, area, store=made_by)
+        for folder in built.values():
             folder.withdraw(_newest(ledger, folder), internal)
     return Ended(ReleaseFolder(place, release_id).final, had_key, others)
 

@@ -73,7 +73,7 @@ class PipelineFinalization:
         cls, run: Run, key_fingerprint: str, gate: DrawGuard | None = None
     ) -> PipelineFinalization:
         """Returns how a run is ended whose release is drawn under the key of a fingerprint."""
-        key = run.books.store.deployment_key()
+        key = run.books.store.own_key("deployment")
         about = f"{key_fingerprint} {key.resolve().fingerprint}"
         return cls(run.books.folder, run.operator_folder, about, key, gate)
 

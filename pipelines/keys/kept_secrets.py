@@ -9,6 +9,7 @@ and none in between. Nobody here locks anything: `key_store` does.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from pathlib import Path
 
@@ -23,8 +24,6 @@ class KeptSecrets:
 
     Attributes:
         own: The file of the store's own secret.
-        of_deployment: That of the key of the sketches of cases.
-        of_book: That of the key of the book of counted units.
         reference: To the key that wraps what is written; empty: it is written in clear.
     """
 
@@ -45,8 +44,6 @@ class KeptSecrets:
         if key_encryption_key is not None:
             check_reference(key_encryption_key, name)
         self.own = folder / "store.secret"
-        self.of_deployment = folder / "deployment.secret"
-        self.of_book = folder / "book.secret"
         self._folder = folder
         self._name = name
         self.reference = key_encryption_key or ""
@@ -57,9 +54,8 @@ class KeptSecrets:
 
     def paths(self) -> list[Path]:
         """Returns the files that are there."""
-        keys = sorted((self._folder / "releases").glob("*.key"))
-        ours = (self.own, self.of_deployment, self.of_book)
-        return [path for path in (*ours, *keys) if path.exists()]
+        folder = self._folder
+        return sorted([*folder.glob("*.secret"), *folder.glob("releases/*.key")])
 
     def read(self, path: Path) -> bytes:
         """Returns the secret in a file.
@@ -81,29 +77,26 @@ class KeptSecrets:
         """
         return (secret.hex() if self._key is None else self._key.wrap(secret)).encode()
 
-    def check(self) -> list[Path]:
+    def check(self) -> bool:
         """Makes sure that every secret can be read, and the key be had that wraps further ones.
 
         Returns:
-            Those in clear that shall not be.
+            Whether some are in clear that shall not be.
 
         Raises:
             UsageError: One cannot, see `read`.
             RetryLater: The source of the key does not answer now.
             OSError: A file cannot be read.
         """
-        in_clear = []
         if not self.own.exists():
             self.check_key()
+        some_in_clear = False
         for path in self.paths():
-            try:
+            with contextlib.suppress(FileNotFoundError):  # its release was finished meanwhile
                 text = _text(path)
-            except FileNotFoundError:  # its release was finished meanwhile
-                continue
-            self._opened(path, text)
-            if self.reference and wrapped_by(text) is None:
-                in_clear.append(path)
-        return in_clear
+                self._opened(path, text)
+                some_in_clear |= wrapped_by(text) is None
+        return some_in_clear and bool(self.reference)
 
     def check_key(self) -> None:
         """Makes sure that the key-encryption key is the same whenever it is asked for.

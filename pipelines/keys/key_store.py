@@ -84,12 +84,14 @@ class StoreFolder:
     def put(self, path: Path, data: bytes, replaces: bool = True) -> None:
         """Writes a file at a path of this store; see `transforms.files.write_private`."""
         write_private(path, data, replaces)
+        self.save()
 
     def remove(self, *names: str) -> None:
         """Removes files of this store, one after the other, if they are there."""
         with self.in_use():
             for name in names:
                 (self.path / name).unlink(missing_ok=True)
+                self.save()
 
     @contextlib.contextmanager
     def locked(self, name: str, refusal: str = "") -> Iterator[None]:
@@ -116,6 +118,7 @@ class StoreFolder:
                     )
                 time.sleep(_LOCK_PAUSE_SECONDS)
             yield
+            self.save()
 
     def _is_locked(self, stream: IO[str]) -> bool:
         try:
@@ -146,10 +149,17 @@ class StoreFolder:
 
     def descriptor(self, name: str) -> int:
         """Opens a file of this store for reading and writing, and makes it if it is not there."""
+        self.begin_to_write()
         path = self.path / name
         self._make()
         make_private_folder(path.parent)
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def begin_to_write(self) -> None:
+        """Makes sure that this process may write, where not every one may."""
+
+    def save(self) -> None:
+        """Makes what was written last, where the folder is a copy."""
 
     def _make(self) -> None:
         make_private_folder(self.path)
@@ -240,43 +250,26 @@ class KeyStore(StoreFolder):
             KeyStoreError: The store cannot be used.
         """
         with self.in_use():
-            return bool(self.secrets.check())
+            return self.secrets.check()
 
-    def wrap_what_is_in_clear(self) -> None:
-        """Wraps the keys that lie in clear and shall not.
-
-        Raises:
-            UsageError: The key-encryption key is another whenever it is asked for.
-            RetryLater: A release is at work, or the source of that key does not answer now.
-            KeyStoreError: The store cannot be used.
-        """
-        with self._nobody_at_work(), self.in_use():
-            n_wrapped = self.secrets.wrap_all()
-        _LOG.warning(
-            "key store %s: %d keys were in clear and are encrypted from now on, so commands that "
-            "read them need key_encryption_key; earlier copies of the folder have them in clear",
-            self.path,
-            n_wrapped,
-        )
-
-    def rewrap(self, before: str, after: str) -> int:
+    def rewrap(self, before: str | None = None, after: str | None = None) -> int:
         """Wraps by a key-encryption key what another wrapped, or nobody; returns how many keys.
 
-        Whoever is cut off calls it again: what is done is not done twice. The store's own
-        key-encryption key is not asked for.
+        Whoever is cut off calls it again: what is done is not done twice.
 
         Args:
-            before: Reference to the other key.
-            after: Reference to the key that is asked for from now on.
+            before: Reference to the other key; None: there is none.
+            after: Reference to the key that is asked for from now on; None: the store's own.
 
         Raises:
             UsageError: There is no such store, neither key wraps what is there, or one of them is
-                not there.
+                not there, or another whenever it is asked for.
             RetryLater: A release is at work, or the source of a key does not answer now.
             KeyStoreError: The store cannot be used.
         """
-        check_reference(before, "from")
-        secrets = KeptSecrets(self.path, after, "to")
+        if before is not None:
+            check_reference(before, "from")
+        secrets = self.secrets if after is None else KeptSecrets(self.path, after, "to")
         if not self.path.is_dir():
             raise UsageError(f"there is no key store in {self.path}; correct key_store")
         with self._nobody_at_work(), self.in_use():
@@ -353,21 +346,17 @@ class KeyStore(StoreFolder):
             secret = self._secret()
         return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
 
-    def deployment_key(self) -> KeyReference:
-        """Returns the key of sketches of cases where none is named; makes it where there is none.
+    def own_key(self, purpose: Literal["book", "deployment"]) -> KeyReference:
+        """Returns a key that this store makes once, and needs where the operator names none.
 
-        It is of no use to workers elsewhere, and to other key stores that share the ledger.
+        It is of no use to workers elsewhere, and to other key stores that share the ledger. What a
+        window counted is found again by that of the `book` alone, so it is never replaced: see
+        `pipelines.ledger.case_registry`. Sketches of cases are made with that of the `deployment`.
         """
-        return self._own_key(self.secrets.of_deployment)
-
-    def book_key(self) -> KeyReference:
-        """Returns the key of the book of counted units where none is named; makes it where none is.
-
-        What a window counted is found again by this key alone, so it is never replaced: the book
-        refuses to go on under another; see `pipelines.ledger.case_registry`. It is of no use to
-        workers elsewhere, and to other key stores that share the ledger.
-        """
-        return self._own_key(self.secrets.of_book)
+        path = self.path / f"{purpose}.secret"
+        if not path.exists():
+            self._write_new(path, ReleaseKey.generate(), replaces=False)
+        return KeyReference(f"file:{path.absolute()}", wrapped_by=self.secrets.reference)
 
     def alone(self, output: str, release_id: str) -> contextlib.AbstractContextManager[None]:
         """Keeps other processes of this machine from making the same release meanwhile.
@@ -394,7 +383,7 @@ class KeyStore(StoreFolder):
         Raises:
             KeyStoreError: It cannot be read.
         """
-        text = self.read(_name(output, release_id, ".json"))
+        text = self.noted(output, release_id, ".json")
         return None if text is None else Receipt.read(text)
 
     def key_state(self, receipt: Receipt | None) -> KeyState:
@@ -416,7 +405,7 @@ class KeyStore(StoreFolder):
         receipt = self.receipt(output, release_id)
         return receipt if self.key_state(receipt) == "there" else None
 
-    def own_key(self, receipt: Receipt) -> KeyReference:
+    def key_of(self, receipt: Receipt) -> KeyReference:
         """Returns where this store keeps the key of an unfinished release; writes nothing."""
         path = self._path(receipt.output, receipt.release_id, ".key")
         return KeyReference(f"file:{path}", receipt.key_fingerprint, self.secrets.reference)
@@ -463,20 +452,26 @@ class KeyStore(StoreFolder):
             release_id, output, input_fingerprint, config_digest, key.fingerprint, today(),
             origin or Origin(),
         )  # fmt: skip
-        self.write(_name(output, release_id, ".json"), receipt.to_json())
+        self.note(output, release_id, ".json", receipt.to_json())
         return self._reference(key_path, key.fingerprint)
 
-    def reserved(self, output: str, release_id: str) -> Receipt:
-        """Returns the receipt of a release that was reserved.
+    def note(self, output: str, release_id: str, ending: str, text: str) -> str:
+        """Writes a note of a release, and returns its path for who may read this store.
+
+        Of an epoch `.names` says which names came to its vocabulary, and when. `.gate` has the
+        ledger with which a release goes on, whose password is in no pipeline so. `.result` says
+        where the result of its query is.
 
         Raises:
-            KeyStoreError: There is none, or it cannot be read.
+            KeyStoreError: It cannot be written.
         """
-        receipt = self.receipt(output, release_id)
-        if receipt is None:
-            what = f"the receipt of release_id {release_id!r} in {output} is gone"
-            raise KeyStoreError(f"{what}; restore the key store from a backup")
-        return receipt
+        name = _name(output, release_id, ending)
+        self.write(name, text)
+        return str(self.path / name)
+
+    def noted(self, output: str, release_id: str, ending: str) -> str | None:
+        """Returns what `note` wrote; None: nothing."""
+        return self.read(_name(output, release_id, ending))
 
     def note_step(self, output: str, release_id: str, step: int) -> None:
         """Notes beside the receipt of an epoch that a step is decided. Once noted, does nothing.
@@ -484,39 +479,24 @@ class KeyStore(StoreFolder):
         Raises:
             KeyStoreError: There is no receipt, or it cannot be written.
         """
-        self.reserved(output, release_id)  # which a store that was emptied has not
+        if self.receipt(output, release_id) is None:  # as in a store that was emptied
+            what = f"the receipt of release_id {release_id!r} in {output} is gone"
+            raise KeyStoreError(f"{what}; restore the key store from a backup")
         last = self.last_step(output, release_id)
         if last is None or last < step:
-            self.write(_name(output, release_id, ".step"), str(step))
+            self.note(output, release_id, ".step", str(step))
 
     def last_step(self, output: str, release_id: str) -> int | None:
         """Returns the last step of an epoch that is decided; None: none is, or this is no epoch."""
-        text = self.read(_name(output, release_id, ".step"))
+        text = self.noted(output, release_id, ".step")
         return None if text is None else int(text)
-
-    def note_names(self, output: str, release_id: str, names: str) -> None:
-        """Notes beside the receipt of an epoch which names came to its vocabulary, and when."""
-        self.write(_name(output, release_id, ".names"), names)
-
-    def names_of(self, output: str, release_id: str) -> str | None:
-        """Returns that note; None: the vocabulary is that with which the epoch began."""
-        return self.read(_name(output, release_id, ".names"))
-
-    def note_ledger(self, output: str, release_id: str, ledger_url: str) -> str:
-        """Notes with which ledger a release goes on; returns the path, for who may read this store.
-
-        A password in the URL stands in this file, and in no pipeline.
-        """
-        name = _name(output, release_id, ".gate")
-        self.write(name, json.dumps({"ledger": ledger_url}))
-        return str(self.path / name)
 
     def ledger_of(self, output: str, release_id: str) -> str | None:
         """Returns the URL of the ledger that an unfinished release is charged to, if it is known.
 
         That is from the moment on in which it could draw.
         """
-        text = self.read(_name(output, release_id, ".gate"))
+        text = self.noted(output, release_id, ".gate")
         return None if text is None else str(json.loads(text)["ledger"])
 
     def commit(self, output: str, release_id: str) -> bool:
@@ -527,7 +507,7 @@ class KeyStore(StoreFolder):
         Returns:
             Whether there was a key.
         """
-        had_key = self._remove_files(output, release_id, ".gate", ".key")
+        had_key = self._remove_files(output, release_id, ".gate", ".result", ".key")
         folder = self.operator_folder(output, release_id)
         if is_on_this_machine(folder):
             with self.in_use():
@@ -577,11 +557,6 @@ class KeyStore(StoreFolder):
         if self._worker_keys is not None and not is_on_this_machine(self._worker_keys):
             return f"{self._worker_keys.rstrip('/')}/operator/{name}"
         return str(self.path.absolute() / "operator" / name)
-
-    def _own_key(self, path: Path) -> KeyReference:
-        if not path.exists():
-            self._write_new(path, ReleaseKey.generate(), replaces=False)
-        return KeyReference(f"file:{path.absolute()}", wrapped_by=self.secrets.reference)
 
     def _reference(self, key_path: Path, fingerprint: str) -> KeyReference:
         """Where workers find the key at a path of this machine; puts it there, as it lies here."""

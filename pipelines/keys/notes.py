@@ -19,7 +19,6 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
@@ -149,12 +148,8 @@ def note_result(store: KeyStore, folder: ReleaseFolder) -> None:
         KeyStoreError: It cannot be written.
     """
     names = ("output", "release_id", "staging_area", "store")
-    store.write(_name(folder), json.dumps({name: getattr(folder, name) for name in names}))
-
-
-def forget_result(store: KeyStore, folder: ReleaseFolder) -> None:
-    """Takes the note back, once the result is deleted."""
-    store.remove(_name(folder))
+    body = json.dumps({name: getattr(folder, name) for name in names})
+    store.note(folder.output, folder.release_id, ".result", body)
 
 
 def noted_results(store: KeyStore) -> list[ReleaseFolder]:
@@ -166,11 +161,6 @@ def noted_results(store: KeyStore) -> list[ReleaseFolder]:
     texts = map(store.read, store.names("releases/*.result"))
     folders = [ReleaseFolder(**json.loads(text)) for text in texts if text is not None]
     return [folder for folder in folders if exists(folder.input)]
-
-
-def _name(folder: ReleaseFolder) -> str:
-    """The note of a release, wherever it is built: relative to the folder of the store."""
-    return f"releases/{Path(folder.workplace).name}.result"
 
 
 def _path(store: KeyStore, output: str, release_id: str, name: str) -> str:

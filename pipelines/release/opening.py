@@ -112,7 +112,7 @@ def sketch_key_of(plan: ReleasePlan, driver: Driver, store: KeyStore) -> KeyRefe
     if named is not None:
         return KeyReference(named, KeyReference(named).resolve().fingerprint)
     if driver.is_local:
-        return store.deployment_key()
+        return store.own_key("deployment")
     _LOG.warning(
         "the ledger does not note which cases are read, as workers elsewhere have no key for that: "
         "name one with deployment_key, or say so with cases_kept_days 0"
@@ -237,9 +237,7 @@ def resume_run(run: Run, found: ReleaseState, requested: Callable[[str], Reserva
     """
     books, receipt = run.books, found.receipt
     assert receipt is not None  # or nobody could tell that it was begun
-    if found.state == "given up":
-        books.end_abandoned(receipt)
-    elif found.state == "drawn":
+    if found.state == "drawn":
         now, then = origin_of(run), receipt.origin
         if receipt.config_digest != run.plan.digest:
             raise receipt.cannot_go_on("the configuration changed")
@@ -256,13 +254,18 @@ def resume_run(run: Run, found: ReleaseState, requested: Callable[[str], Reserva
         run.books.check_payer(receipt, run.plan.keys.account)
         receipt.check_same(run.input_fingerprint, run.plan.digest)
         return run
-    elif not (
-        not receipt.changed_in(run.input_fingerprint, run.plan.digest)
-        and receipt.origin == origin_of(run)
-        and books.is_charged_as(requested(receipt.key_fingerprint))
+    charge, charges = (
+        requested(receipt.key_fingerprint).charge,
+        books.charges(receipt.key_fingerprint),
+    )
+    if (
+        found.state == "given up"
+        # Or cut off before it drew anything, and another release, payer or price now.
+        or receipt.changed_in(run.input_fingerprint, run.plan.digest)
+        or receipt.origin != origin_of(run)
+        or any(entry.charge != charge for entry in charges if entry.is_open)
     ):
-        # Cut off before it drew anything, and another release, payer or price now.
-        books.begin_anew(receipt)
+        books.begin_anew(found)
     return run
 
 

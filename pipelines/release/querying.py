@@ -20,8 +20,7 @@ from pathlib import Path
 from tracecloak.pipelines.budget.opening import store_of
 from tracecloak.pipelines.budget.registry import ReleaseRegistry, ReleaseState
 from tracecloak.pipelines.configuration.plan import ReleasePlan
-from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.keys.notes import forget_result, note_result, noted_results
+from tracecloak.pipelines.keys.notes import note_result, noted_results
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.planning.findings import FirstLook
 from tracecloak.pipelines.release.opening import books_of, giving_up
@@ -102,7 +101,7 @@ class QueryExtension(Extension):
     # A release that is there has no input any more, and is not asked for again.
     compares_input = False
 
-    _asked: tuple[KeyStore, ReleaseFolder] | None = None
+    _asked: ReleaseFolder | None = None
     _query = ""
     _warnings: tuple[str, ...] = ()
 
@@ -147,7 +146,7 @@ class QueryExtension(Extension):
             path = _path_of_then(plan, books, standing, name)
             is_there = standing.state in ("visible", "released")
             if path is None and not is_there and books.refusal(standing) is None:
-                self._asked = store, folder
+                self._asked = folder
                 receipt = standing.receipt  # of an earlier run, which drew nothing of its result
                 area = folder.staging_area if receipt is None else receipt.origin.staging_area
                 earlier = (folder, replace(folder, staging_area=area), *noted_results(store))
@@ -164,11 +163,10 @@ class QueryExtension(Extension):
     def dropped(self) -> None:
         """Removes a result that nothing was reserved for."""
         if self._asked is not None:
-            store, folder = self._asked
+            folder = self._asked
             files.remove_folder(folder.input)
             with contextlib.suppress(OSError):  # it holds what an earlier run decided
                 os.rmdir(folder.workplace)
-            forget_result(store, folder)
 
     def claim(self, run: Run, job: Job) -> Job:
         """Looks at the first records, as the result is gone once the release is visible.
@@ -179,10 +177,6 @@ class QueryExtension(Extension):
         with contextlib.suppress(TracecloakError):
             self._warnings = FirstLook.at(run.plan, run.source).warnings
         return job
-
-    def finalize(self, run: Run) -> None:
-        """Takes back the note of the result, which went with the workplace."""
-        forget_result(run.books.store, run.books.folder)
 
     def tell(self, run: Run, outcome: Outcome) -> Outcome:
         """Says what the first records said."""

@@ -230,7 +230,7 @@ def known_scope(plan: ReleasePlan, store: KeyStore) -> str | None:
     Raises:
         UsageError: The key of the book that is named is not there.
     """
-    if plan.schedule is None or not (plan.book_key or store.secrets.of_book.exists()):
+    if plan.schedule is None or not (plan.book_key or (store.path / "book.secret").exists()):
         return None
     return _scope(plan, plan.schedule, _book_key(plan, store))
 
@@ -296,4 +296,4 @@ def _book_key(plan: ReleasePlan, store: KeyStore) -> KeyReference:
         key = KeyReference(plan.book_key)
         return replace(key, fingerprint=key.resolve().fingerprint)
     check_book_key(plan)
-    return store.book_key()
+    return store.own_key("book")

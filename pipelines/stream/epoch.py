@@ -103,7 +103,7 @@ def resumed_config(
     is_running = store.key_state(receipt) == "there"
     if receipt is None or config.since or not (is_running or last_step is not None):
         return config
-    noted = json.loads(store.names_of(*config.place) or "{}")
+    noted = json.loads(store.noted(*config.place, ".names") or "{}")
     if noted.pop("key", None) != receipt.key_fingerprint:  # or it is of a run that lost its key
         if receipt.config_digest == config.digest:
             return config
@@ -573,7 +573,7 @@ def _paid(
     if config.since:
         first = {"vocabulary": config.begun.vocabulary, "horizon": config.horizon}
         note = json.dumps({"key": fingerprint, **first, "since": config.since})
-        store.note_names(*place, note)
+        store.note(*place, ".names", note)
     return config, (key, identities)
 
 
@@ -680,8 +680,9 @@ def begun_epoch(config: StreamConfig, store: KeyStore, ledger: Ledger) -> Epoch 
     if is_new:
         return None
     output, name = config.place
-    key = store.own_key(store.reserved(output, name))
-    identities = store.own_key(store.reserved(output, identities_name(config)))
+    begun, remembers = (store.unfinished(output, one) for one in (name, identities_name(config)))
+    assert begun is not None and remembers is not None  # it goes on
+    key, identities = store.key_of(begun), store.key_of(remembers)
     gate = DrawGuard(str(store.path / "releases" / "gate"), output, name, key.fingerprint)
     private = store.operator_folder(output, name)
     return Epoch(config, (key, identities), NotedSteps(gate), private)

@@ -395,18 +395,20 @@ def test_a_key_that_was_lost_stops_the_schedule_and_is_not_made_anew_unseen(worl
 def test_the_key_of_the_book_is_made_once_and_wrapped_as_the_others(tmp_path: Path) -> None:
     keys, path = tmp_path / "keys", tmp_path / "keys" / "book.secret"
     store = KeyStore(keys)
-    key = store.book_key().resolve().hex()
-    assert store.book_key().resolve().hex() == key != store.deployment_key().resolve().hex()
+    key = store.own_key("book").resolve().hex()
+    assert (
+        store.own_key("book").resolve().hex() == key != store.own_key("deployment").resolve().hex()
+    )
     assert path.stat().st_mode & 0o777 == 0o600
     first, second = (f"file:{tmp_path}/kek{digit}" for digit in "56")
     for digit in "56":
         (tmp_path / f"kek{digit}").write_text(digit * 64)
     wrapped = KeyStore(keys, key_encryption_key=first)
     assert wrapped.check_secrets()
-    wrapped.wrap_what_is_in_clear()
-    assert key not in path.read_text() and wrapped.book_key().resolve().hex() == key
+    wrapped.rewrap()
+    assert key not in path.read_text() and wrapped.own_key("book").resolve().hex() == key
     assert wrapped.rewrap(first, second) == 3
-    assert KeyStore(keys, None, second).book_key().resolve().hex() == key
+    assert KeyStore(keys, None, second).own_key("book").resolve().hex() == key
 
 
 def test_a_scope_that_is_a_path_leads_nowhere(world: World) -> None:

@@ -114,7 +114,9 @@ class World:
         if key == "none":
             self.key_path.with_suffix(".json").unlink()
         if ledger == "another ledger":
-            self.store.note_ledger(str(self.out), "r", "sqlite:////elsewhere/ledger.db")
+            self.store.note(
+                str(self.out), "r", ".gate", '{"ledger": "sqlite:////elsewhere/ledger.db"}'
+            )
 
     def _ledger_says(self, ledger: LedgerState) -> None:
         fresh = begun_anew(self.keys)

@@ -238,7 +238,8 @@ def test_what_is_cut_off_while_it_is_given_up_is_given_up_by_the_same_command(
 
 
 def test_other_key_stores_of_what_is_ended_are_all_but_that_of_the_receipt(tmp_path: Path) -> None:
-    built = {"1": ("here", None), "2": ("there", "build"), "3": ("elsewhere", None)}
+    names = {"1": "here", "2": "there", "3": "elsewhere"}
+    built = {key: ReleaseFolder("/out", "r", store=name) for key, name in names.items()}
     receipt = SimpleNamespace(key_fingerprint="1")
     assert elsewhere(built, ["1", "2"], receipt) == ("there",)  # type: ignore[arg-type]
     assert elsewhere(built, ["1", "2"], None) == ("here", "there")
