@@ -9,10 +9,36 @@ import json
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 import yaml
+
+if TYPE_CHECKING:
+    import jinja2
+
+# --- Templates: of texts, Markdown and pages; a name that a template does not get is an error. ----
+
+
+def templates_of(package: str, folder: str = "templates", **options: Any) -> jinja2.Environment:
+    """Returns the templates in a folder of a package.
+
+    Args:
+        package: The package.
+        folder: Its folder; empty: the package itself.
+        options: What jinja takes beside; values are escaped only where `autoescape` is set.
+    """
+    import jinja2  # loaded on use
+
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader(package, folder),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        **options,
+    )
+
 
 # --- JSON that somebody else may have written, read within bounds and in one way only. ------------
 

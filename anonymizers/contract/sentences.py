@@ -15,22 +15,14 @@ from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.schemas.published.manifest import at_most
+from tracecloak.schemas.texts import templates_of
 
 _BEFORE_MARKS = re.compile(r" +(?=[,.;:](?: |$))")
 
 
 @cache
 def _templates() -> Any:
-    import jinja2  # here, as what most releases say is put together without it
-
-    templates = jinja2.Environment(
-        loader=jinja2.PackageLoader("tracecloak.anonymizers", "sentences"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-        autoescape=False,  # it would escape for HTML
-    )
+    templates = templates_of("tracecloak.anonymizers", "sentences", auto_reload=False)
     templates.filters |= {
         "as": format,  # a number by a format of Python
         "decimal": lambda number: decimal_text(Fraction(number)),

@@ -31,8 +31,8 @@ from tracecloak.transforms.keys.signing import SIGNATURE_BYTES, PublicKey
 from tracecloak.transforms.pages.page import Page, rendered
 from tracecloak.transforms.publish.products import called, kind_of
 from tracecloak.transforms.publish.release_folder import DFG_NAME, REPORT_NAME, STATEMENT_NAME
-from tracecloak.transforms.publish.report import facts_of, report_html
-from tracecloak.transforms.publish.statement import caution, printable, shortened
+from tracecloak.transforms.publish.report import report_html
+from tracecloak.transforms.publish.statement import caution, facts_of, printable, shortened
 
 # --- Whether the page of a release can be opened without care: whether it is the one of its files.
 # Whether every file is one that releases have, and each picture and model is of its product.

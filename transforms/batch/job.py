@@ -44,7 +44,7 @@ from tracecloak.transforms.files import (
 )
 from tracecloak.transforms.keys.wrapping import KeyReference, read_sealed, write_sealed
 from tracecloak.transforms.operator_log import kept_on_worker
-from tracecloak.transforms.publish.release_folder import PARTS, ReleaseFolder
+from tracecloak.transforms.publish.release_folder import PARTS, STATEMENT_NAME, ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
 if TYPE_CHECKING:
@@ -454,8 +454,8 @@ def commit(
         write_dfg,
         write_products,
         write_report,
-        write_statement,
     )
+    from tracecloak.transforms.publish.statement import publishable_statement
 
     method = method_named(spec.method)
     if method.verifies:
@@ -478,8 +478,9 @@ def commit(
     products = Products({**products.by_name, **following})
     came_out = held if log is None else log.came_out.beside(held)
     whole = replace(target.manifest, came_out=came_out)
-    statement = write_statement(folder, whole, method.has_error_bars)
-    outputs = [*(parts if target.keeps_parts else []), *others, statement]
+    statement = publishable_statement(whole, method.has_error_bars).encode()
+    others.append(folder.write(STATEMENT_NAME, statement))
+    outputs = [*(parts if target.keeps_parts else []), *others]
     outputs.append(write_report(folder, whole, outputs, products, log, target.shares_scripts))
     if spec.check_open is not None:
         spec.check_open()

@@ -22,7 +22,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
-import jinja2
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,6 +35,7 @@ from tracecloak.schemas.events.events import (
     TIMESTAMP,
     is_case_attribute,
 )
+from tracecloak.schemas.texts import templates_of
 
 XesKind = Literal["string", "int", "float", "date"]
 
@@ -240,14 +240,8 @@ def _escape(text: str) -> str:
     return sanitise(text).translate(_REFERENCES)
 
 
-_TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("tracecloak.transforms.formats"),
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-    autoescape=False,
-    finalize=lambda value: _escape(str(value)),
+_TEMPLATES = templates_of(
+    "tracecloak.transforms.formats", finalize=lambda value: _escape(str(value))
 )
 
 

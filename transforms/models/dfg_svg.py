@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape, quoteattr
 
-import jinja2
 import numpy as np
 
 from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.texts import templates_of
 from tracecloak.transforms.formats.xes_writer import sanitise
 
 if TYPE_CHECKING:
@@ -449,14 +449,8 @@ def _quoted(*lines: object) -> str:
     return '"' + "\\n".join(str(line).translate(_ESCAPES) for line in lines) + '"'
 
 
-_TEMPLATES = jinja2.Environment(
-    loader=jinja2.PackageLoader("tracecloak.transforms.models"),
-    undefined=jinja2.StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-    autoescape=False,  # files differ in what they escape, and say it by filters
-)
+# Files differ in what they escape, and say it by filters.
+_TEMPLATES = templates_of("tracecloak.transforms.models")
 _TEMPLATES.globals.update(
     line_height=LINE,
     caption_size=CAPTION_SIZE,

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-import jinja2
 from markdown_it import MarkdownIt
 
 from tracecloak.schemas.errors import TracecloakError
+from tracecloak.schemas.texts import templates_of
 from tracecloak.transforms.files import create, is_on_this_machine, join, read_if_there, rename
 
 # --- Texts of templates that are no pages: Markdown, what a screen shows, scripts of shells. ------
@@ -30,12 +30,6 @@ from tracecloak.transforms.files import create, is_on_this_machine, join, read_i
 
 # Stands for the end of a line within a value, while ends of lines are those of the template.
 _WITHIN = "\x00"
-_OPTIONS: dict[str, Any] = {
-    "undefined": jinja2.StrictUndefined,
-    "trim_blocks": True,
-    "lstrip_blocks": True,
-    "keep_trailing_newline": True,
-}
 
 
 def from_template(room: str, template: str, **context: Any) -> list[str]:
@@ -46,12 +40,7 @@ def from_template(room: str, template: str, **context: Any) -> list[str]:
         template: Its file there.
         context: What it prints.
     """
-    templates = jinja2.Environment(
-        **_OPTIONS,
-        loader=jinja2.PackageLoader(room, ""),
-        autoescape=False,  # it would escape for HTML
-        finalize=lambda value: str(value).replace("\n", _WITHIN),
-    )
+    templates = templates_of(room, "", finalize=lambda value: str(value).replace("\n", _WITHIN))
     text = templates.get_template(template).render(context)
     return [line.replace(_WITHIN, "\n") for line in text.removesuffix("\n").split("\n")]
 
@@ -68,9 +57,7 @@ def from_template(room: str, template: str, **context: Any) -> list[str]:
 
 
 _HERE = importlib.resources.files("tracecloak.transforms.pages")
-_TEMPLATES = jinja2.Environment(
-    **_OPTIONS, loader=jinja2.PackageLoader("tracecloak.transforms.pages"), autoescape=True
-)
+_TEMPLATES = templates_of("tracecloak.transforms.pages", autoescape=True)
 
 
 @dataclass(frozen=True)
@@ -121,73 +108,63 @@ class PagePart:
 
 def policy_of(page: Page) -> str:
     """Returns the content security policy of a page, which a server should say in a header, too."""
-    more = ["worker-src blob:"] if "Viz.js" in page.libraries and not page.shares else []
-    more += ["connect-src 'self'"] if page.asks_its_server else []
-    digests = [f"'{_digest(script)}'" for script in _scripts_of(page)]
-    if _shared_of(page):
-        digests += [f"'{library['integrity']}'" for library in _shared_of(page)]
-        digests.append("file:")  # whose digests browsers do not compare; nothing to others
-    return "; ".join(
-        [
-            "default-src 'none'",
-            f"script-src {' '.join(digests)} 'wasm-unsafe-eval'",
-            "style-src 'unsafe-inline'",  # charts and the map style what they draw
-            "img-src data: blob:",
-            "base-uri 'none'",
-            "form-action 'none'",
-            *more,
-        ]
-    )
+    return str(_head_of(page)["policy"])
 
 
 def rendered(page: Page) -> bytes:
     """Returns the page as UTF-8."""
-    libraries = _libraries_of(page)
-    scripts = _scripts_of(page)
-    policy = policy_of(page)
     text = _TEMPLATES.get_template(page.template).render(
         {
             **page.context,
+            **_head_of(page),
             "title": page.title,
             "sections": page.sections,
-            "policy": policy,
             "style": "".join(_read("static", name) for name in ("page.css", *page.styles)),
             "data": _json(page.data),
-            "scripts": scripts,
-            "libraries": [
-                one | {"source": "the package {package} {version}, file {path}".format(**one)}
-                for one in libraries
-            ],
-            "shared": _json(_shared_of(page)) if _shared_of(page) else "",
         }
     )
     return text.encode()
 
 
-def _libraries_of(page: Page) -> list[dict[str, str]]:
-    return [library for library in _libraries() if library["name"] in page.libraries]
-
-
-def _shared_of(page: Page) -> list[dict[str, str]]:
-    """Returns what a page says of each library that it shares: where it is, and its digest."""
-    return [
+def _head_of(page: Page) -> dict[str, Any]:
+    """Returns the scripts that a page carries, where its libraries are, and its policy."""
+    libraries = [library for library in _libraries() if library["name"] in page.libraries]
+    # What a page says of each library that it shares: where it is, and its digest.
+    shared = [
         {
             "name": library["name"],
             "global": library["global"],
             "file": f"{library['sha256']}.js",
             "integrity": _digest(_read("vendor", library["file"])),
         }
-        for library in (_libraries_of(page) if page.shares else ())
+        for library in (libraries if page.shares else ())
     ]
-
-
-def _scripts_of(page: Page) -> list[str]:
-    """Returns the scripts that a page carries."""
-    if _shared_of(page):
-        first = [_read("static", "shared.js")]
-    else:
-        first = [_read("vendor", library["file"]) for library in _libraries_of(page)]
-    return first + [_read("static", name) for name in ("page.js", *page.scripts)]
+    carried = [_read("vendor", library["file"]) for library in libraries]
+    first = [_read("static", "shared.js")] if shared else carried
+    scripts = first + [_read("static", name) for name in ("page.js", *page.scripts)]
+    digests = [f"'{_digest(script)}'" for script in scripts]
+    digests += [f"'{library['integrity']}'" for library in shared]
+    if shared:
+        digests.append("file:")  # whose digests browsers do not compare; nothing to others
+    policy = [
+        "default-src 'none'",
+        f"script-src {' '.join(digests)} 'wasm-unsafe-eval'",
+        "style-src 'unsafe-inline'",  # charts and the map style what they draw
+        "img-src data: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        *["worker-src blob:"] * ("Viz.js" in page.libraries and not page.shares),
+        *["connect-src 'self'"] * page.asks_its_server,
+    ]
+    return {
+        "policy": "; ".join(policy),
+        "scripts": scripts,
+        "libraries": [
+            one | {"source": "the package {package} {version}, file {path}".format(**one)}
+            for one in libraries
+        ],
+        "shared": _json(shared) if shared else "",
+    }
 
 
 @functools.cache

@@ -27,7 +27,6 @@ from tracecloak.transforms.publish.release_folder import (
     DFG_NAME,
     PARTS,
     REPORT_NAME,
-    STATEMENT_NAME,
     ReleaseFolder,
     log_name,
     part_name,
@@ -134,7 +133,7 @@ def write_dfg(
 ) -> OutputFile:
     """Writes the released log's directly-follows graph."""
     body = log_graph_json(graph, vocabulary)
-    return folder.write_bytes(DFG_NAME, json.dumps(body, indent=1, ensure_ascii=False).encode())
+    return folder.write(DFG_NAME, json.dumps(body, indent=1, ensure_ascii=False).encode())
 
 
 def log_graph_json(graph: DirectlyFollows, vocabulary: ActivityVocabulary) -> dict[str, Any]:
@@ -174,18 +173,8 @@ def write_products(
         sentence = manifest.guarantee.sentence
         forms |= called(kind_of(product).forms, product, title, sentence) or {}
         for ending, data in forms.items():
-            written.append(folder.write_bytes(f"{name}.{ending}", data))
+            written.append(folder.write(f"{name}.{ending}", data))
     return written
-
-
-def write_statement(
-    folder: ReleaseFolder, manifest: ReleaseManifest, has_error_bars: bool
-) -> OutputFile:
-    """Writes the promise in words, the edition that may be published."""
-    from tracecloak.transforms.publish.statement import publishable_statement
-
-    text = publishable_statement(manifest, has_error_bars).encode()
-    return folder.write_bytes(STATEMENT_NAME, text)
 
 
 def write_report(
@@ -205,4 +194,4 @@ def write_report(
         from tracecloak.transforms.pages.page import put_shared
 
         put_shared(folder.output, page)
-    return folder.write_bytes(REPORT_NAME, page)
+    return folder.write(REPORT_NAME, page)

@@ -230,7 +230,11 @@ class ReleaseFolder:
             return
         path = Path(self.workplace)
         try:
-            _make_private(path)
+            while True:
+                os.makedirs(path.parent, exist_ok=True)
+                with contextlib.suppress(FileNotFoundError):  # others removed it, being empty
+                    path.mkdir(mode=0o700)
+                    break
         except FileExistsError:
             if path.is_symlink() or not path.is_dir() or path.stat().st_uid != os.geteuid():
                 raise _unfit(str(path), "belongs to somebody else") from None
@@ -321,20 +325,19 @@ class ReleaseFolder:
             with contextlib.suppress(OSError):  # others are at work in it
                 os.rmdir(beside(self.output))
 
-    def write(self, name: str, content: Callable[[BinaryIO], object]) -> OutputFile:
+    def write(self, name: str, content: bytes | Callable[[BinaryIO], object]) -> OutputFile:
         """Writes a file into the staging folder; the same content gives the same file again.
 
         Args:
             name: Path relative to the release's folder.
-            content: Called with a binary stream to write to.
+            content: Its bytes, or what is called with a binary stream to write to.
         """
         with _HashingStream(files.create(files.join(self.staging, name))) as hashing:
-            content(cast(BinaryIO, hashing))
+            if isinstance(content, bytes):
+                hashing.write(content)
+            else:
+                content(cast(BinaryIO, hashing))
         return OutputFile(name, hashing.digest.hexdigest(), hashing.n_bytes)
-
-    def write_bytes(self, name: str, data: bytes) -> OutputFile:
-        """Writes a file of this content, see `write`."""
-        return self.write(name, lambda stream: stream.write(data))
 
     def open(self, name: str) -> BinaryIO:
         """Opens a file of the staging folder for reading."""
@@ -366,7 +369,7 @@ class ReleaseFolder:
         text = _json(manifest)
         signed = {} if sign is None else dict(zip(SIGNATURE_NAMES, sign(text), strict=True))
         for name, data in signed.items():
-            self.write_bytes(name, data)
+            self.write(name, data)
         names.extend(signed)
         if files.is_on_this_machine(self.output):
             if not all(os.path.exists(files.join(self.staging, name)) for name in names):
@@ -374,7 +377,7 @@ class ReleaseFolder:
                     f"files of the release vanished from {self.staging} before its commit; nothing "
                     "is released. Run the same command again"
                 )
-            self.write_bytes(MANIFEST_NAME, text)
+            self.write(MANIFEST_NAME, text)
             os.makedirs(self.output, exist_ok=True)
             files.rename([self.staging], [self.final])
         else:
@@ -389,18 +392,15 @@ class ReleaseFolder:
 
     def point_latest(self) -> None:
         """Points `latest.json` at this release, unless it points at a later window."""
-        if not self._is_before(self._latest()):
-            self._point_latest(self.release_id)
-
-    def _is_before(self, release_id: str | None) -> bool:
-        """Returns whether this release is of an earlier window than another one in the output."""
-        if release_id is None or release_id == self.release_id:
-            return False
-        ours, others = (
-            (folder.committed() or {}).get("window")
-            for folder in (self, replace(self, release_id=release_id))
-        )
-        return ours is not None and others is not None and bool(ours["begin"] < others["begin"])
+        other = self._latest()
+        if other is not None and other != self.release_id:
+            ours, others = (
+                (folder.committed() or {}).get("window")
+                for folder in (self, replace(self, release_id=other))
+            )
+            if ours and others and ours["begin"] < others["begin"]:
+                return
+        self._point_latest(self.release_id)
 
     def _latest(self) -> str | None:
         """Returns the release that `latest.json` points at; None: it points at none."""
@@ -456,15 +456,6 @@ def beside(output: str) -> str:
     if not name or (separator and not folder):
         return f"{output.rstrip('/')}/_incomplete"
     return f"{scheme}{separator}{folder}{slash}_incomplete-{name}"
-
-
-def _make_private(folder: Path) -> None:
-    """Makes a folder for its owner only; that around it may be removed by others, being empty."""
-    while True:
-        os.makedirs(folder.parent, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            folder.mkdir(mode=0o700)
-            return
 
 
 def _unfit(place: str, what: str) -> UsageError:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracecloak.anonymizers.accounting.composition import decimal_text, noise_of
+from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.published.figures import LEGEND
 from tracecloak.schemas.published.manifest import (
@@ -86,13 +86,12 @@ def report_html(
     shown, told = _shown_of(in_order, log, manifest)
     page_parts = (called(kind_of(one).part, one, manifest.params) for one in in_order)
     parts = [part for part in page_parts if part is not None]
-    promise = statement.Promise.of(manifest.guarantee)
-    epsilon = manifest.guarantee.epsilon or 0.0
+    facts, epsilon = statement.facts_of(manifest), manifest.guarantee.epsilon or 0.0
+    promise = facts["promise"]
     context = {
-        **facts_of(manifest),
+        **facts,
         "at_most": at_most,
         "is_compared": False,
-        "promise": promise,
         "guesses": promise
         and [
             (f"{decimal_text(p * 100)} %", statement.posterior(p, statement.exact(epsilon)))
@@ -169,23 +168,6 @@ _LIBRARIES = {
 
 def _needed(table: Mapping[str, Sequence[str]], shown: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(name for name, of in table.items() if any(shown[one] for one in of))
-
-
-def facts_of(manifest: ReleaseManifest) -> dict[str, Any]:
-    """Returns what templates print of a release's manifest and of the promise in it."""
-    guarantee, said = manifest.guarantee, statement.in_words(manifest)
-    came_out = statement.came_out_in_words(manifest.came_out, manifest.params)
-    return {
-        "manifest": manifest,
-        "guarantee": guarantee,
-        "said": said,
-        "caution": statement.caution(guarantee),
-        "came_out": " ".join(came_out.values()),
-        "operations": said.get("operations", ""),
-        "mechanisms": statement.MECHANISMS,
-        "noise_of": noise_of,
-        "params": statement.params_in_words(manifest.params),
-    }
 
 
 def _shown_of(

@@ -13,8 +13,6 @@ from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any
 
-import jinja2
-
 from tracecloak.anonymizers.accounting.calibration import guessing_advantage_of
 from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence, noise_of
 from tracecloak.anonymizers.accounting.intervals import Interval
@@ -26,7 +24,7 @@ from tracecloak.schemas.published.manifest import (
     Yield,
     at_most,
 )
-from tracecloak.schemas.texts import escaped, in_json
+from tracecloak.schemas.texts import escaped, in_json, templates_of
 
 # --- Epsilon and delta in numbers that somebody can judge: what an attacker's guess can rise to. --
 # If two inputs are told apart with epsilon and delta, a release is as informative as one that
@@ -135,11 +133,6 @@ class Promise:
     presence: Bound | None
     content: Bound | None
 
-    @property
-    def asked(self) -> Bound | None:
-        """The bound on the question that the promise answers."""
-        return self.presence or self.content
-
     @classmethod
     def of(cls, guarantee: Guarantee) -> Promise | None:
         """Returns None where no finite epsilon holds."""
@@ -171,15 +164,9 @@ class Promise:
         )
 
 
-_OPTIONS: dict[str, Any] = {
-    "loader": jinja2.PackageLoader("tracecloak.transforms.publish"),
-    "undefined": jinja2.StrictUndefined,
-    "autoescape": False,  # pages escape the words that they print, and statements are Markdown
-    "trim_blocks": True,
-    "lstrip_blocks": True,
-}
+_PACKAGE = "tracecloak.transforms.publish"
 # No value makes a line of its own.
-_WORDS = jinja2.Environment(**_OPTIONS, finalize=lambda value: str(value).replace("\n", " "))
+_WORDS = templates_of(_PACKAGE, finalize=lambda value: str(value).replace("\n", " "))
 
 
 def in_words(manifest: ReleaseManifest) -> dict[str, str]:
@@ -192,6 +179,23 @@ def in_words(manifest: ReleaseManifest) -> dict[str, str]:
         times=[times for part in manifest.spends for _, _, times in noise_of(part)],
         hidden_starts=SUPPRESSED_STARTS,
     )
+
+
+def facts_of(manifest: ReleaseManifest) -> dict[str, Any]:
+    """Returns what templates print of a release's manifest and of the promise in it."""
+    said, held = in_words(manifest), came_out_in_words(manifest.came_out, manifest.params)
+    return {
+        "manifest": manifest,
+        "guarantee": manifest.guarantee,
+        "promise": Promise.of(manifest.guarantee),
+        "said": said,
+        "caution": caution(manifest.guarantee),
+        "came_out": " ".join(held.values()),
+        "operations": said.get("operations", ""),
+        "mechanisms": MECHANISMS,
+        "noise_of": noise_of,
+        "params": params_in_words(manifest.params),
+    }
 
 
 def promise_in_short(guarantee: Guarantee) -> str:
@@ -344,7 +348,7 @@ def _escaped(value: Any) -> str:
     return _BLOCK_MARK.sub(r"\\\g<0>", _LIST_NUMBER.sub(r"\1\\\2", text))
 
 
-_TEMPLATES = jinja2.Environment(**_OPTIONS, finalize=_escaped, keep_trailing_newline=True)
+_TEMPLATES = templates_of(_PACKAGE, finalize=_escaped)
 
 
 def _render(template: str, context: Mapping[str, Any]) -> str:
@@ -367,20 +371,11 @@ def publishable_statement(manifest: ReleaseManifest, has_error_bars: bool) -> st
     Raises:
         UsageError: Epsilon is finite, but not in (0, 10^6].
     """
-    said = in_words(manifest)
     return _render(
         "statement.md.j2",
         {
-            "manifest": manifest,
-            "guarantee": manifest.guarantee,
-            "came_out": " ".join(came_out_in_words(manifest.came_out, manifest.params).values()),
-            "params": params_in_words(manifest.params),
-            "promise": Promise.of(manifest.guarantee),
-            "said": said,
-            "operations": said.get("operations", ""),
-            "caution": caution(manifest.guarantee),
+            **facts_of(manifest),
             "priors": [f"{decimal_text(prior * 100)} %" for prior in PRIORS],
-            "mechanisms": MECHANISMS,
             "joint_sentence": joint_sentence,
             "parts_sum": {
                 name: decimal_text(

@@ -95,13 +95,13 @@ def test_what_takes_a_number_past_the_noise_is_noticed(
     """The control: a statement that says how many cases there were."""
     one, other = neighbours(tmp_path)
     first = shown(tmp_path / "first", one, "variant-histogram", 0, capsys)
-    original = release_files.write_statement
+    original = release_files.write_products
 
     def telling(folder: Any, *given: Any) -> Any:
-        folder.write("cases.txt", lambda s: s.write(str(other.stat().st_size).encode()))
+        folder.write("cases.txt", str(other.stat().st_size).encode())
         return original(folder, *given)
 
-    monkeypatch.setattr("tracecloak.transforms.publish.release_files.write_statement", telling)
+    monkeypatch.setattr("tracecloak.transforms.publish.release_files.write_products", telling)
     assert shown(tmp_path / "second", other, "variant-histogram", 0, capsys) != first
 
 
