@@ -235,20 +235,18 @@ def write_svg(
     """
     if max_edges < 1:
         raise ValueError(f"max_edges must be at least 1, got {max_edges}")
-    drawn = _drawn_edges(graph, max_edges)
+    n = graph.weight
+    drawn = list(range(n)) if n <= max_edges else _busiest_edges(graph, max_edges)
     doubtful = [] if is_doubtful is None else np.flatnonzero(is_doubtful).tolist()
     return _Picture(graph, drawn, frozenset(doubtful)).text(title, caption)
 
 
-def _drawn_edges(graph: ReleasedGraph, max_edges: int) -> list[int]:
+def _busiest_edges(graph: ReleasedGraph, max_edges: int) -> list[int]:
     """Edges to draw, in their order; nodes that the start reaches have ways from it and to the end.
 
     Of cycles apart, which a graph is made of where no edge from the start was released, there are
     no ways to draw: their edges are drawn by their counts.
     """
-    n = graph.weight
-    if n <= max_edges:
-        return list(range(n))
     from tracecloak.transforms.models.graph_layout import widest_ways  # with scipy
 
     into = widest_ways(graph.start, graph.sources, graph.targets, graph.counts)
@@ -301,15 +299,27 @@ class _Picture:
             node: wrap(self.names[node], _NAME_SIZE, _NAME_WIDTH, _NAME_LINES)
             for node in self.nodes
         }
-        boxes = [self._box(node) for node in self.nodes]
         number = {node: i for i, node in enumerate(self.nodes)}
         self.labels = {edge: edge_label(graph, edge) for edge in drawn}
-        self.boxes = dict(zip(self.nodes, boxes, strict=True))
-        self.heaviest = int(graph.counts[drawn].max(initial=1))
+        self.boxes = {node: self._box(node) for node in self.nodes}
+        heaviest, most = int(graph.counts[drawn].max(initial=1)), max(1, int(self.passed.max()))
+        # How wide the line of an edge is, and the colour of a node, the deeper the more pass it.
+        self.strokes = {
+            edge: _THINNEST
+            + (_THICKEST - _THINNEST) * math.sqrt(int(graph.counts[edge]) / heaviest)
+            for edge in drawn
+        }
+        shares = {node: math.sqrt(int(self.passed[node]) / most) for node in self.nodes}
+        self.fills = {
+            node: "#{:02x}{:02x}{:02x}".format(
+                *(round(p + (d - p) * share) for p, d in zip(_PALE, _DEEP, strict=True))
+            )
+            for node, share in shares.items()
+        }
         from tracecloak.transforms.models.graph_layout import lay_out
 
         self.layout = lay_out(
-            boxes,
+            list(self.boxes.values()),
             np.array([number[int(graph.sources[e])] for e in self.links], np.int64),
             np.array([number[int(graph.targets[e])] for e in self.links], np.int64),
             graph.counts[self.links].astype(np.float64),
@@ -318,6 +328,8 @@ class _Picture:
             number[graph.start],
             number[graph.end],
         )
+        centres = zip(self.layout.x.tolist(), self.layout.y.tolist(), strict=True)
+        self.places = dict(zip(self.nodes, centres, strict=True))
 
     def _box(self, node: int) -> Box:
         from tracecloak.transforms.models.graph_layout import Box
@@ -329,8 +341,7 @@ class _Picture:
         height = LINE * (_NAME_SIZE * len(self.lines[node]) + _COUNT_SIZE)
         hanging = 0.0
         if node in self.loops:
-            label = edge_label(self.graph, self.loops[node])
-            hanging = _LOOP + text_width(label, CAPTION_SIZE)
+            hanging = _LOOP + text_width(self.labels[self.loops[node]], CAPTION_SIZE)
         return Box(width / 2 + _PADDING, height / 2 + 5, hanging)
 
     def text(self, title: str, caption: str) -> str:
@@ -340,11 +351,7 @@ class _Picture:
         edges = [self._link(self.links[i], self.layout.routes[i]) for i in order]
         edges += [self._loop(node, edge) for node, edge in self.loops.items()]
         size = self.layout.width, self.layout.height + 16
-        paragraphs = caption, self._extent()
-        return drawn("graph.svg.j2", title, paragraphs, *size, picture=self, edges=edges)
-
-    def _extent(self) -> str:
-        """Says what is drawn, and what its signs mean."""
+        # What is drawn, and what its signs mean.
         shown = sum(node < self.graph.start for node in self.nodes)
         said = (
             f"Drawn: {len(self.drawn)} of {self.graph.weight} edges,"
@@ -356,27 +363,11 @@ class _Picture:
             said += " ± reaches to the farther end of a 95 % interval."
         if self.doubtful.intersection(self.drawn):
             said += " Dashed edges are doubtful: noise alone may have made them."
-        return said
-
-    def place(self, node: int) -> tuple[float, float]:
-        """Returns the centre of a node."""
-        i = self.nodes.index(node)
-        return float(self.layout.x[i]), float(self.layout.y[i])
-
-    def stroke(self, edge: int) -> float:
-        """Returns how wide the line of an edge is."""
-        share = math.sqrt(int(self.graph.counts[edge]) / self.heaviest)
-        return _THINNEST + (_THICKEST - _THINNEST) * share
-
-    def fill(self, node: int) -> str:
-        """Returns the colour of an activity, the deeper the more often it is passed."""
-        share = math.sqrt(int(self.passed[node]) / max(1, int(self.passed.max())))
-        shades = (round(p + (d - p) * share) for p, d in zip(_PALE, _DEEP, strict=True))
-        return "#" + "".join(f"{shade:02x}" for shade in shades)
+        return drawn("graph.svg.j2", title, (caption, said), *size, picture=self, edges=edges)
 
     def _link(self, edge: int, route: Route) -> _Arrow:
         pieces = route.pieces
-        reach = ARROW + self.stroke(edge)
+        reach = ARROW + self.strokes[edge]
         (x, _, y), (x_end, y_end, _) = pieces[0], pieces[-1]
         if route.is_backward:
             tip_x, tip_y, back = x, y, y + reach
@@ -399,9 +390,9 @@ class _Picture:
         return edge, "".join(path), head, label_x, label_y + 0.35 * CAPTION_SIZE, colour
 
     def _loop(self, node: int, edge: int) -> _Arrow:
-        x, y = self.place(node)
+        x, y = self.places[node]
         x += self.boxes[node].half_width
-        reach = ARROW + self.stroke(edge)
+        reach = ARROW + self.strokes[edge]
         out = x + _LOOP
         bend = f"{px(out)} {px(y - 20)} {px(out)} {px(y + 16)}"
         path = f"M{px(x)} {px(y - 8)}C{bend} {px(x + reach)} {px(y + 8)}"

@@ -111,8 +111,18 @@ class LayeredNet:
 
 def order(net: LayeredNet) -> None:
     """Sorts each row by the mean places of the neighbours; keeps the order of least crossings."""
-    visits = _first_visits(net)
-    rows = [row[np.argsort(visits[row], kind="stable")] for row in net.rows]
+    # When a walk in depth from the top first comes to each, along the heaviest pieces first.
+    below: list[list[int]] = [[] for _ in range(net.n)]
+    for piece in np.argsort(net.pull, kind="stable").tolist():
+        below[net.up[piece]].append(int(net.low[piece]))
+    visits: dict[int, int] = {}
+    walk = np.argsort(net.layer, kind="stable")[::-1].tolist()
+    while walk:
+        node = walk.pop()
+        if node not in visits:
+            visits[node] = len(visits)
+            walk += below[node]
+    rows = [np.array(sorted(row.tolist(), key=visits.__getitem__), np.int64) for row in net.rows]
     at = np.zeros(net.n, np.int64)
     for row in rows:
         at[row] = np.arange(len(row))
@@ -131,24 +141,6 @@ def order(net: LayeredNet) -> None:
         if crossings < fewest:
             best, fewest = list(rows), crossings
     net.rows = best
-
-
-def _first_visits(net: LayeredNet) -> np.ndarray:
-    """int64[n]: when a walk in depth from the top first comes to each, along the heaviest first."""
-    below: list[list[int]] = [[] for _ in range(net.n)]
-    for piece in np.argsort(net.pull, kind="stable").tolist():
-        below[net.up[piece]].append(int(net.low[piece]))
-    visits = np.full(net.n, -1, np.int64)
-    clock = 0
-    for root in np.argsort(net.layer, kind="stable").tolist():
-        stack = [root]
-        while stack:
-            at = stack.pop()
-            if visits[at] < 0:
-                visits[at] = clock
-                clock += 1
-                stack += below[at]
-    return visits
 
 
 def _crossings(net: LayeredNet, at: np.ndarray) -> int:
