@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.method import Params
     from tracecloak.schemas.events.columns import ColumnMapping
     from tracecloak.schemas.events.row_masks import RowFilter
-    from tracecloak.schemas.published.manifest import Guarantee
 
 DEFAULT_PARTS = 8
 # What Python and its libraries take, and a little.
@@ -357,12 +356,6 @@ IN_DIGEST = (
 )
 """Keys that change a released byte. Others say where files are, who pays, and what runs."""
 
-CHOSEN = (
-    "Names of activities were joined, or equal events of a case counted once, as somebody chose: a "
-    "setting that was chosen after looking at the data is not covered by epsilon."
-)
-"""What a statement says of a log that was put in order before it counted."""
-
 _C = TypeVar("_C", bound=SourceConfig)
 FRAME = "frame://events"
 """Where a frame is, for receipts and for people."""
@@ -474,26 +467,6 @@ class ReleaseConfig(AccountConfig, SourceConfig):
 
             known = method_named(self.method).Params.model_fields
             raise usage_error(error, self.method, known) from None
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """What the method guarantees, and what of that the configuration takes away."""
-        guarantee = method_named(self.method).guarantee(self.method_params)
-        if self.query is not None:
-            from tracecloak.transforms.inputs.databases import query_result_guarantee
-
-            guarantee = query_result_guarantee(guarantee)
-        if guarantee.kind != "rigorous":
-            return guarantee
-        conditions = []
-        if self.max_error_ratio is not None:
-            conditions.append(
-                f"The run ends if more than {self.max_error_ratio:g} of the records cannot be "
-                "read: whether there is a release tells whether there are so many."
-            )
-        if self.rename or self.drop_duplicates:
-            conditions.append(CHOSEN)
-        return replace(guarantee, not_covered=(*guarantee.not_covered, *conditions))
 
 
 _D = TypeVar("_D", bound=pydantic.BaseModel)

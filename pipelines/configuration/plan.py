@@ -39,6 +39,12 @@ from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, unpack
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
 
+# What a statement says of a log that was put in order before it counted.
+_CHOSEN = (
+    "Names of activities were joined, or equal events of a case counted once, as somebody chose: a "
+    "setting that was chosen after looking at the data is not covered by epsilon."
+)
+
 
 @dataclass(frozen=True)
 class ReleasePlan:
@@ -111,7 +117,22 @@ class ReleasePlan:
     @cached_property
     def guarantee(self) -> Guarantee:
         """What the method promises, and what of that the configuration takes away."""
-        return self.keys.guarantee
+        guarantee, keys = self.method.guarantee(self.params), self.keys
+        if keys.query is not None:
+            from tracecloak.transforms.inputs.databases import query_result_guarantee
+
+            guarantee = query_result_guarantee(guarantee)
+        if guarantee.kind != "rigorous":
+            return guarantee
+        conditions = []
+        if keys.max_error_ratio is not None:
+            conditions.append(
+                f"The run ends if more than {keys.max_error_ratio:g} of the records cannot be "
+                "read: whether there is a release tells whether there are so many."
+            )
+        if keys.rename or keys.drop_duplicates:
+            conditions.append(_CHOSEN)
+        return replace(guarantee, not_covered=(*guarantee.not_covered, *conditions))
 
     @property
     def max_error_ratio(self) -> float:
@@ -232,10 +253,9 @@ def resolve(config: ReleaseConfig) -> ReleasePlan:
         check_new_names(config.rename, bounds)
     if config.schedule is not None:
         schedule = config.schedule.made(config.dataset)
-        shared_keys.check_composes(config.method, config.guarantee)
         if bounds.closed:
             shared_keys.check_ends_are_read(config.schedule, bounds.vocabulary or ())
-    return ReleasePlan(
+    plan = ReleasePlan(
         keys=config,
         method=method,
         params=params,
@@ -255,6 +275,9 @@ def resolve(config: ReleaseConfig) -> ReleasePlan:
         book_key=config.book_key or os.environ.get("TRACECLOAK_BOOK_KEY") or None,
         windows_add_up=schedule is not None and windows_add_up(method, params),
     )
+    if schedule is not None:
+        shared_keys.check_composes(method.name, plan.guarantee)
+    return plan
 
 
 # --- The files that a plan or a configuration reads, looked at before anything runs. --------------

@@ -153,7 +153,7 @@ class AnonymizeEventLog(beam.PTransform):
         finalization: reserving.PipelineFinalization | None = None
         if key is not None:
             release_id, digest = str(plan.keys.release_id), plan.noise_digest
-            spec = ReleaseSpec(plan.method.name, plan.params, release_id, key, digest)
+            spec = ReleaseSpec(plan.method, plan.params, release_id, key, digest)
         else:
             placed = plan.with_keys(output=reserving.rows_output(plan.keys), staging_area=None)
             job, finalization = reserving.claim(placed, elements, events.pipeline)

@@ -198,7 +198,7 @@ def _spec_of(run: Run, folder: ReleaseFolder) -> tuple[ReleaseSpec, DrawGuard]:
         path = books.sketch_path(key.fingerprint)
         sketch = SketchFile(path, run.sketch_key, until.date().isoformat())
     spec = ReleaseSpec(
-        plan.method.name,
+        plan.method,
         plan.params,
         folder.release_id,
         key,

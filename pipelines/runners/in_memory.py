@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tracecloak.anonymizers.contract.in_memory import execute
-from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.runners.resources import Block, HeldTraces, Hold, Limits, Workers
 from tracecloak.schemas.arrays.merging import Pieces, TotalsByThread
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, ActivityVocabulary, released_schema
@@ -136,11 +135,8 @@ class LogParts:
                 run = in_order(TraceBatch.concat(cases)).split(_RUN_BYTES)
                 runs.append([self._hold.put(piece) for piece in run])
                 cases, n_bytes = [], 0
-        return merge_rows([self._rows_of(run) for run in runs], schema)
-
-    def _rows_of(self, run: list[Block[TraceBatch]]) -> Iterator[pa.RecordBatch]:
-        for block in run:
-            yield self._hold.take(block).to_rows()
+        streams = [(self._hold.take(block).to_rows() for block in run) for run in runs]
+        return merge_rows(streams, schema)
 
 
 # --- A release in one process, without a pipeline: the same bytes as any runner gives. ------------
@@ -229,7 +225,11 @@ class EventsByShard:
         if self._first:
             cases.add(self._sorted(self._first), self._limits.batch_bytes)
             self._first = None
-        for traces in self._workers.each(self._sorted_shard, self._finer_shards()):
+
+        def sort_shard(blocks: list[Block[pa.RecordBatch]]) -> TraceBatch:
+            return self._sorted([self._hold.take(block) for block in blocks])
+
+        for traces in self._workers.each(sort_shard, self._finer_shards()):
             cases.add(traces, self._limits.batch_bytes)
         return cases
 
@@ -256,9 +256,6 @@ class EventsByShard:
                 table = pa.Table.from_batches(run).unify_dictionaries().combine_chunks()
                 yield from table.to_batches()
                 run = []
-
-    def _sorted_shard(self, blocks: list[Block[pa.RecordBatch]]) -> TraceBatch:
-        return self._sorted([self._hold.take(block) for block in blocks])
 
     def _sorted(self, events: list[pa.RecordBatch]) -> TraceBatch:
         traces = TraceBatch.from_events(events, self._by_individual)
@@ -305,7 +302,7 @@ class InMemoryDriver:
     def run(self, job: Job) -> None:
         """Makes a release, from its files to its commit."""
         target, spec = job.target, job.target.spec
-        method = method_named(spec.method)
+        method = spec.method
         with _means_of(job) as means:
             traces = _traces(job, spec.by_individual, means)
             if job.part is not None:

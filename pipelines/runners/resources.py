@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import resource
@@ -57,12 +58,17 @@ class Limits:
     for the steps that are at work. The rest is for what was counted, which nobody can know before.
 
     Attributes:
-        memory_bytes: Of the whole process.
         n_workers: Threads.
+        held_bytes: How many bytes of events and cases are held in memory; the others go to the
+            disk.
+        step_bytes: How much one worker may take beside them for what is at work.
+        batch_bytes: About how many bytes a batch of cases has that is looked at as a whole.
     """
 
-    memory_bytes: int
     n_workers: int
+    held_bytes: int
+    step_bytes: int
+    batch_bytes: int
 
     @classmethod
     def of(cls, memory_bytes: int | None, n_workers: int | None, input_bytes: int) -> Limits:
@@ -77,49 +83,27 @@ class Limits:
             has_affinity = hasattr(os, "sched_getaffinity")
             n_cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
             n_workers = n_cores if input_bytes > _SMALL_INPUT_BYTES else 1
-        return cls(memory_bytes or available_bytes() // 2, n_workers)
-
-    @property
-    def _data_bytes(self) -> int:
-        return max(self.memory_bytes - _PROGRAM_BYTES, self.memory_bytes // 8)
-
-    @property
-    def held_bytes(self) -> int:
-        """How many bytes of events and cases are held in memory; the others go to the disk."""
-        return self._data_bytes // 3
-
-    @property
-    def step_bytes(self) -> int:
-        """How much one worker may take beside them for what is at work."""
-        return self._data_bytes // 4 // self.n_workers
-
-    @property
-    def batch_bytes(self) -> int:
-        """About how many bytes a batch of cases has that is looked at as a whole."""
-        fitting = self.step_bytes // _KERNEL_BYTES
-        return min(max(fitting, _SMALLEST_BATCH_BYTES), _LARGEST_BATCH_BYTES)
+        n_bytes = memory_bytes or available_bytes() // 2
+        data_bytes = max(n_bytes - _PROGRAM_BYTES, n_bytes // 8)
+        step_bytes = data_bytes // 4 // n_workers
+        batch_bytes = max(step_bytes // _KERNEL_BYTES, _SMALLEST_BATCH_BYTES)
+        return cls(n_workers, data_bytes // 3, step_bytes, min(batch_bytes, _LARGEST_BATCH_BYTES))
 
 
 def available_bytes() -> int:
     """Returns how much memory this process may have at most, whatever others take of it.
 
-    That is the memory of the machine, or less if its control group or a limit of the process's
-    resources says so.
+    That is the memory of the machine, or less if a control group of the process, or one above it,
+    of either version, or a limit of the process's resources says so.
     """
     bounds = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     for limit in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
         soft = resource.getrlimit(limit)[0]
         bounds += [soft] if soft != resource.RLIM_INFINITY else []
-    return min([*bounds, *_control_group_limits()])
-
-
-def _control_group_limits() -> list[int]:
-    """Returns the limits of this process's group and of those above it, of either version."""
-    try:
-        lines = _OF_PROCESS.read_text().splitlines()
-    except OSError:  # another system than Linux
-        return []
     files: list[Path] = []
+    lines: list[str] = []
+    with contextlib.suppress(OSError):  # another system than Linux
+        lines = _OF_PROCESS.read_text().splitlines()
     for line in lines:
         _, controllers, group = line.split(":", 2)
         if controllers == "":
@@ -132,7 +116,7 @@ def _control_group_limits() -> list[int]:
         path = root / group.strip("/")
         files += [folder / name for folder in (path, *path.parents) if folder.is_relative_to(root)]
     texts = [file.read_text().strip() for file in files if file.is_file()]
-    return [int(text) for text in texts if text.isdigit()]
+    return min([*bounds, *(int(text) for text in texts if text.isdigit())])
 
 
 # --- Threads that look at several batches at once, as numpy and Arrow let go of Python's lock. ----
@@ -142,7 +126,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-class Workers:
+class Workers(contextlib.AbstractContextManager["Workers"]):
     """So many threads, or none at all where one worker does everything.
 
     Args:
@@ -186,9 +170,6 @@ class Workers:
             for future in begun:
                 future.cancel()
 
-    def __enter__(self) -> Workers:
-        return self
-
     def __exit__(self, *_: object) -> None:
         """Waits for what is at work still, of which nobody takes the result."""
         if self._pool is not None:
@@ -221,7 +202,7 @@ class Block(Generic[Columns]):
         self._place = (0, 0)
 
 
-class Hold:
+class Hold(contextlib.AbstractContextManager["Hold"]):
     """Holds blocks of columns; threads share it.
 
     Args:
@@ -303,9 +284,6 @@ class Hold:
                 f"what does not fit into memory is put into {folder}, whose disk {what}, and "
                 "nothing was released: free some of it, or set memory to more"
             ) from error
-
-    def __enter__(self) -> Hold:
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Gives the file back; nothing that it has can be looked at any more."""

@@ -20,7 +20,6 @@ def cramped(held_bytes: int = 20_000, step_bytes: int = 30_000) -> Iterator[None
         patch.setattr(in_memory, "_LEAST_PIECE_BYTES", 2000)
         patch.setattr(in_memory, "_MOST_PIECE_BYTES", 2000)
         patch.setattr(in_memory, "_RUN_BYTES", 500)
-        patch.setattr(Limits, "held_bytes", held_bytes)
-        patch.setattr(Limits, "step_bytes", step_bytes)
-        patch.setattr(Limits, "batch_bytes", 3_000)
+        limits = held_bytes, step_bytes, 3_000
+        patch.setattr(Limits, "of", lambda _, n_workers, __: Limits(n_workers or 1, *limits))
         yield

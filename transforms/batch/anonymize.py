@@ -13,7 +13,6 @@ from apache_beam.typehints.decorators import IOTypeHints
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.anonymizers.contract.case_digests import InputDigest
 from tracecloak.anonymizers.contract.in_memory import INPUT_DIGEST, Known, Step, steps
-from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch import BATCH_BYTES
@@ -60,7 +59,7 @@ class AnonymizeTraces(beam.PTransform):
         # The digest, then the decisions so far: each travels once, as a side input of its own.
         known: dict[str, pvalue.AsIter] = {}
         released: list[beam.PCollection[TraceBatch]] = []
-        for step in steps(method_named(spec.method), spec.params):
+        for step in steps(spec.method, spec.params):
             stage, name = _Stage(spec, step), step.round
             inputs = [known[depended] for depended in step.known]
             match step.action:

@@ -22,9 +22,8 @@ from tracecloak.anonymizers.contract.in_memory import (
     MethodRun,
     kinds_of_round,
 )
-from tracecloak.anonymizers.contract.method import Decision, Params, Products
+from tracecloak.anonymizers.contract.method import Anonymizer, Decision, Params, Products
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
-from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
@@ -89,7 +88,8 @@ class KeptDraws:
             TracecloakError: A kept decision was changed.
         """
         key = self.key.resolve()
-        path = f"{self.folder.rstrip('/')}/{_short(round_name)}.decision"
+        name = hashlib.sha256(round_name.encode()).hexdigest()[:16]  # that every file system takes
+        path = f"{self.folder.rstrip('/')}/{name}.decision"
         about = hashlib.sha256(
             "\n".join((round_name, randomness.input_digest, randomness.decided)).encode()
         ).digest()
@@ -113,11 +113,6 @@ class KeptDraws:
                 "ledger forfeit`"
             )
         return cast(Decision, decode(message[len(about) :]))
-
-
-def _short(round_name: str) -> str:
-    """Returns a name for the round's file that every file system takes."""
-    return hashlib.sha256(round_name.encode()).hexdigest()[:16]
 
 
 # --- The sketch of the cases that a release reads, in a file for the keeper of the ledger. --------
@@ -196,7 +191,8 @@ class DeadLetter:
         """Lists the malformed records of one input file, in the order of their numbers."""
         rows = sorted((row for b in batches for row in b.to_pylist()), key=lambda r: r["record"])
         numbered = ({**row, "record": row["record"] + 1} for row in rows)
-        self._write(f"file-{rank:05d}.jsonl", "".join(json.dumps(r) + "\n" for r in numbered))
+        text = "".join(json.dumps(row) + "\n" for row in numbered)
+        write_anew(join(self.folder, f"file-{rank:05d}.jsonl"), text.encode())
 
     def check(self, tally: ReadTally) -> None:
         """Notes the records for `told`, and ends the run if too many of them were malformed.
@@ -227,10 +223,7 @@ class DeadLetter:
         return None if text is None else ReadTally.from_json(json.loads(text))
 
     def _write_tally(self, tally: ReadTally) -> None:
-        self._write(_TALLY, json.dumps(tally.to_json()) + "\n")
-
-    def _write(self, name: str, text: str) -> None:
-        write_anew(join(self.folder, name), text.encode())
+        write_anew(join(self.folder, _TALLY), f"{json.dumps(tally.to_json())}\n".encode())
 
 
 # --- What one release is, as its stages and its driver need to know; all of it pickles. -----------
@@ -241,7 +234,7 @@ class ReleaseSpec:
     """What is released, as every stage of it needs to know.
 
     Attributes:
-        method: Name of a registered method.
+        method: What makes it.
         params: Its parameters.
         release_id: The release's name; with the key, the input and the configuration it fixes all
             noise.
@@ -255,7 +248,7 @@ class ReleaseSpec:
         operator_folder: Where workers put their findings in the data; None: into their logs.
     """
 
-    method: str
+    method: Anonymizer
     params: Params
     release_id: str
     key: KeyReference
@@ -269,13 +262,12 @@ class ReleaseSpec:
     @property
     def by_individual(self) -> bool:
         """Whether the cases of an individual must meet in one batch, to be bounded together."""
-        bounds = method_named(self.method).bounds(self.params)
-        return bounds.max_cases_per_individual is not None
+        return self.method.bounds(self.params).max_cases_per_individual is not None
 
     @property
     def columns(self) -> list[TraceBatch]:
         """A batch without cases that tells the attributes of the released log, if it has any."""
-        carried = method_named(self.method).released_columns(self.params)
+        carried = self.method.released_columns(self.params)
         if not carried:
             return []
         from tracecloak.schemas.published.rows import no_traces
@@ -284,13 +276,13 @@ class ReleaseSpec:
 
     def kinds(self, round_name: str) -> dict[str, type[Any]]:
         """Returns the types of what is counted for a round, by name; finds no key."""
-        kinds = kinds_of_round(method_named(self.method), self.params, round_name)
+        kinds = kinds_of_round(self.method, self.params, round_name)
         return kinds | ({_SKETCH: CaseSketch} if self.sketch and INPUT_DIGEST in kinds else {})
 
     def run(self) -> ReleaseRun:
         """Returns the steps of the method, with the keys as they are found where this is called."""
         return ReleaseRun(
-            method_named(self.method),
+            self.method,
             self.params,
             self.key.resolve(),
             self.release_id,
@@ -362,11 +354,6 @@ class Target:
     formats: tuple[str, ...]
     n_parts: int
     shares_scripts: bool = False
-
-    @property
-    def keeps_parts(self) -> bool:
-        """Whether the parts of the log are released, and not only the forms made from them."""
-        return PARTS in self.formats
 
     @property
     def exports(self) -> list[str]:
@@ -457,18 +444,19 @@ def commit(
     )
     from tracecloak.transforms.publish.statement import publishable_statement
 
-    method = method_named(spec.method)
+    method = spec.method
     if method.verifies:
         try:
             method.verify(read_log(folder, len(parts)), spec.params)
         except GuaranteeError as error:
             raise GuaranteeError(
-                f"the log as written does not keep what {spec.method} promises: {error}; this is "
+                f"the log as written does not keep what {method.name} promises: {error}; this is "
                 "an error of the program, please report it"
             ) from error
         _LOG.info("verified the log as written")
-    if not target.keeps_parts:
+    if PARTS not in target.formats:  # only the forms made from them are released
         folder.remove([part.path for part in parts])
+        parts = ()
     held = products.held
     following = products_of_log(products.by_name, log)
     others = write_products(folder, target.manifest, products)
@@ -480,7 +468,7 @@ def commit(
     whole = replace(target.manifest, came_out=came_out)
     statement = publishable_statement(whole, method.has_error_bars).encode()
     others.append(folder.write(STATEMENT_NAME, statement))
-    outputs = [*(parts if target.keeps_parts else []), *others]
+    outputs = [*parts, *others]
     outputs.append(write_report(folder, whole, outputs, products, log, target.shares_scripts))
     if spec.check_open is not None:
         spec.check_open()

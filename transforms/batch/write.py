@@ -9,7 +9,6 @@ from typing import Any
 import apache_beam as beam
 from apache_beam import pvalue
 
-from tracecloak.anonymizers.registry import method_named
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.events.traces import TraceBatch
@@ -69,7 +68,7 @@ class WriteTraces(beam.PTransform):
         parts: Any = []
         exports: Any = []
         counted: Any = None
-        if method_named(target.spec.method).log != "none":
+        if target.spec.method.log != "none":
             parts = pvalue.AsIter(self._parts(released))
             count = CountStatistics(KINDS_OF_LOG_COUNTS, count_released)
             counted = pvalue.AsIter(released | "Released" >> count)

@@ -39,7 +39,7 @@ def test_cases_are_the_same_however_little_fits(
     whole = event_batch(log)
     batches = [whole.slice(first, 7) for first in range(0, len(log), 7)]
     with cramped(held_bytes, step_bytes), Hold(held_bytes, None) as hold, Workers(n_workers) as few:
-        events = EventsByShard(Means(Limits(0, n_workers), hold, few), 2)
+        events = EventsByShard(Means(Limits.of(0, n_workers, 0), hold, few), 2)
         list(few.each(events.add, batches[::-1]))
         assert events.n_events == len(log)
         cases = events.grouped()
@@ -154,7 +154,7 @@ def test_an_error_of_a_worker_ends_the_others() -> None:
 @pytest.mark.parametrize("memory_bytes", [256 << 20, 1 << 30, 64 << 30])
 @pytest.mark.parametrize("n_workers", [1, 2, 64])
 def test_all_shares_together_are_within_the_limit(memory_bytes: int, n_workers: int) -> None:
-    limit = Limits(memory_bytes, n_workers)
+    limit = Limits.of(memory_bytes, n_workers, 0)
     assert limit.held_bytes + n_workers * limit.step_bytes < memory_bytes
     assert limit.step_bytes > 0 and limit.batch_bytes > 0
 

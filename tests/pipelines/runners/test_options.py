@@ -257,7 +257,7 @@ KEY = KeyReference("file:gs://hospital-secrets/release.key")
 def job_of(tmp_path: Path) -> Job:
     plan = read_plan(None, of_release(tmp_path, hospital_files(tmp_path, 5)))
     folder = ReleaseFolder(plan.keys.output, "r")
-    spec = ReleaseSpec(plan.method.name, plan.params, "r", KEY, plan.noise_digest)
+    spec = ReleaseSpec(plan.method, plan.params, "r", KEY, plan.noise_digest)
     manifest = manifest_of(begun(plan, version()))
     target = Target(spec, folder, manifest, plan.keys.formats, plan.keys.parts)
     dead_letter = DeadLetter(str(tmp_path / "rejects"), plan.max_error_ratio)

@@ -105,7 +105,7 @@ def test_a_retried_bundle_draws_the_same_noise(
     from tracecloak.anonymizers.amun.method import Amun
 
     monkeypatch.setenv("TEST_KEY", "cd" * 32)
-    spec = ReleaseSpec("amun", Amun.Params(), "r", KeyReference("env:TEST_KEY"), "conf")
+    spec = ReleaseSpec(Amun(), Amun.Params(), "r", KeyReference("env:TEST_KEY"), "conf")
     with beam.Pipeline("BundleBasedDirectRunner") as pipeline:
         grouped = (
             pipeline
