@@ -25,7 +25,7 @@ from tracecloak.examination.comparison.report import (
     recordings,
     source_of,
 )
-from tracecloak.examination.measure.registry import MEASURES, Figures, Measure, legend_lines
+from tracecloak.examination.measure.registry import MEASURES, Figures, Measure
 
 NOTHING = "-"
 _OF_LOG = "the log itself"
@@ -59,9 +59,10 @@ def measure_lines(results: Results) -> Iterator[str]:
     kinds = {*results.kinds, *(recordings()[name].kind for name in results.recorded)}
     of_tables = [kind for kind in KINDS if kind in kinds]
     measured = {name for kind in of_tables for name in results.columns(kind)}
-    yield from legend_lines(measured)
+    yield from (one.line for one in MEASURES.values() if one.name in measured)
     lacking = {name for kind in of_tables for name in COLUMNS[kind]} - measured
-    yield from (f"{line} Not measured in this run." for line in legend_lines(lacking))
+    others = (one.line for one in MEASURES.values() if one.name in lacking)
+    yield from (f"{line} Not measured in this run." for line in others)
 
 
 def log_lines(results: Results, log: LogResults, heading: str) -> Iterator[str]:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from tracecloak.anonymizers.contract.declarations import declarations
+from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.commands.flags import add_table_flags
 from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.runners.memory import keep_pandas_out, without_collections
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import UsageError
 
@@ -40,7 +44,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def words() -> Sequence[str]:
     """Returns the methods."""
-    return _names()
+    return sorted(METHODS)
 
 
 def run(given: Given) -> int:
@@ -49,13 +53,11 @@ def run(given: Given) -> int:
     Raises:
         UsageError: There is no such method, or one is to be shown and all are to be listed.
     """
-    from tracecloak.pipelines.runners.memory import without_collections
-
     with without_collections():
         asked, all_too = given.flags.get("method"), given.flags.get("all", False)
         if asked is not None and all_too:
             raise UsageError(f"--all lists methods, and {asked!r} asks for one: leave one out")
-        listed = _names() if all_too else list(RECOMMENDED)
+        listed = sorted(METHODS) if all_too else list(RECOMMENDED)
         names = listed if asked is None else [_known(asked)]
         if given.form == "json":
             entries = list(map(_entry, names))
@@ -68,31 +70,18 @@ def run(given: Given) -> int:
     return 0
 
 
-def _names() -> list[str]:
-    from tracecloak.anonymizers.registry import METHODS
-
-    return sorted(METHODS)
-
-
 def _known(name: str) -> str:
-    import difflib
-
-    from tracecloak.anonymizers.registry import METHODS
-
-    if name in _names():
+    if name in METHODS:
         return name
     if name in METHODS.removed:
         raise UsageError(METHODS.why_not(name))
-    close = difflib.get_close_matches(name, _names())
+    close = difflib.get_close_matches(name, sorted(METHODS))
     meant = f"; did you mean {' or '.join(close)}?" if close else ";"
     raise UsageError(f"unknown method {name!r}{meant} tracecloak catalogue --all lists all")
 
 
 def _method(name: str) -> Any:
     """Returns a method, whose family is loaded."""
-    from tracecloak.anonymizers.registry import METHODS
-    from tracecloak.pipelines.runners.memory import keep_pandas_out
-
     keep_pandas_out()
     return METHODS[name]
 
@@ -112,9 +101,6 @@ def _entry(name: str) -> dict[str, Any]:
 
 def _recommended() -> Iterator[str]:
     """A line for each recommended method, under what it is for."""
-    from tracecloak.anonymizers.contract.declarations import declarations
-    from tracecloak.anonymizers.registry import METHODS
-
     for name, use in RECOMMENDED.items():
         yield f"To publish {use}:"
         yield f"  {name:<22} {declarations()[name]['summary']}"
@@ -125,8 +111,6 @@ def _recommended() -> Iterator[str]:
 
 def _list(names: Iterable[str]) -> Iterator[str]:
     """A line for each method, under what its kind of promise is."""
-    from tracecloak.anonymizers.contract.declarations import declarations
-
     lines: dict[str, list[str]] = {kind: [] for kind in _KINDS}
     for name in names:
         row = declarations().get(name)  # none of another distribution's

@@ -36,7 +36,7 @@ def run(given: Given) -> int:
     """Compares, and writes a page of charts, its results and its rows."""
     from tracecloak.examination.comparison import compare, report
     from tracecloak.examination.comparison import rows as kept
-    from tracecloak.examination.comparison.contenders import chosen_methods, recorded_peers
+    from tracecloak.examination.comparison.contenders import PEERS, chosen_methods
     from tracecloak.examination.comparison.original import Original
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.plan import source_of
@@ -54,14 +54,10 @@ def run(given: Given) -> int:
     methods = flags.pop("methods", None)
     peers = listed(flags.pop("peers", None) or "")
     chosen = chosen_methods(None if methods is None else listed(methods), peers)
-    epsilons = flags.pop("epsilons", None)
-    settings = {
-        "epsilons": compare.DEFAULT_EPSILONS if epsilons is None else tuple(listed(epsilons)),
-        "delta": flags.pop("delta", compare.DEFAULT_DELTA),
-        "repetitions": flags.pop("repetitions", compare.DEFAULT_REPETITIONS),
-        "mined": flags.pop("mine", 0),
-        "max_minutes": flags.pop("max_minutes", None),
-    }
+    fields = {"mine": "mined", **dict.fromkeys(("epsilons", "delta", "repetitions", "max_minutes"))}
+    settings = {field or flag: flags.pop(flag) for flag, field in fields.items() if flag in flags}
+    if "epsilons" in settings:
+        settings["epsilons"] = tuple(listed(settings["epsilons"]))
     names = [Path(path).name.split(".")[0] for path in inputs]
     kept.check_runs({"log": names}, 1, 0, None)
     comparison = compare.Comparison((), chosen, **settings)  # before logs are read
@@ -72,7 +68,8 @@ def run(given: Given) -> int:
     comparison = replace(comparison, originals=originals)
     with showing_progress(given.form):
         made = comparison.ordered(kept.run(comparison.rows, rows))
-        compared = report.results_of(comparison, made, command, recorded_peers(peers))
+        recorded = [name for name in peers if PEERS[name] is None]
+        compared = report.results_of(comparison, made, command, recorded)
         texts = {summary: compared.to_text().encode(), page: report.board(compared)}
         for path, text in texts.items():
             write_private(path, text)

@@ -28,7 +28,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 def run(given: Given) -> int:
     """Writes the page, for nobody else to read, and says where it is."""
     from tracecloak.examination.evaluation.evaluate import require_extras
-    from tracecloak.examination.evaluation.internal import ReportInputs, attack_of, internal_report
+    from tracecloak.examination.evaluation.internal import attack_of, internal_report
     from tracecloak.examination.evaluation.origin import opened, share_noted_in
     from tracecloak.pipelines.budget.opening import officers_ledger
     from tracecloak.pipelines.screen.results import showing_progress
@@ -60,7 +60,7 @@ def run(given: Given) -> int:
     noted, has_linkage = share_noted_in(store, url), not no_linkage
     rest = noted, entries, balance, has_linkage, curve, attack_json
     with showing_progress(given.form):
-        page = internal_report(ReportInputs(original, release, *rest))
+        page = internal_report(original, release, *rest)
     write_private(path, page)
     digest = release.folder.manifest_sha256
     rows = [

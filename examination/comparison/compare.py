@@ -32,8 +32,6 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 DEFAULT_EPSILONS = ("0.1", "0.5", "1", "2", "4")
 DEFAULT_DELTA = "1e-6"
 DEFAULT_REPETITIONS = 20
-# Mining takes seconds a release, hundreds of times what the other figures take.
-DEFAULT_MINED = 3
 # Seconds after which a model has no figures.
 _PATIENCE = 3600.0
 # The lines, and what they have in place of a budget.
@@ -106,36 +104,34 @@ class Comparison:
             method = self.methods[name]
             return method.cell(original, epsilon, method.delta(self.delta))
 
-        def step(row: Row, release: Any, is_mined: bool) -> Step:
+        # What is released: its name, kind, epsilon, delta, further digest, and what makes it.
+        arms: list[tuple[str, str, str, str, str, Any]] = [
+            (line, "line", NO_BUDGET, NO_BUDGET, "", partial(_line_figures, original, line))
+            for line in LINES
+        ]
+        arms += [
+            (name, method.kind, epsilon, method.delta(self.delta), method.code,
+             partial(_release_figures, original, partial(release_of, name, epsilon)))
+            for name, method in self.methods.items() for epsilon in self.epsilons
+        ]  # fmt: skip
+
+        def step(repetition: int, arm: tuple[str, str, str, str, str, Any]) -> Step:
+            name, kind, epsilon, delta, code, release = arm
+            is_mined = repetition < self.mined and kind not in ("line", "graph")
+            row = {
+                **head, "version": version + code, "method": name, "kind": kind,
+                "epsilon": epsilon, "delta": delta, "repetition": repetition,
+            }  # fmt: skip
             return Step(
-                (row["method"], row["epsilon"]),
+                (name, epsilon),
                 row,
-                f"{row['method']}, epsilon {row['epsilon']}",
-                release,
-                partial(_model_row, is_mined) if row["kind"] != "line" else lambda *_: {},
+                f"{name}, epsilon {epsilon}",
+                partial(release, repetition if kind == "line" else is_mined),
+                partial(_model_row, is_mined) if kind != "line" else lambda *_: {},
                 lambda before: is_mined <= before.get("is_mined", False),
             )
 
-        steps = []
-        for repetition in range(self.repetitions):
-            for line in LINES:
-                row = {
-                    **head, "method": line, "kind": "line", "epsilon": NO_BUDGET,
-                    "delta": NO_BUDGET, "repetition": repetition,
-                }  # fmt: skip
-                steps.append(step(row, partial(_line_figures, original, line, repetition), False))
-            for name, method in self.methods.items():
-                for epsilon in self.epsilons:
-                    row = {
-                        **head, "version": version + method.code, "method": name,
-                        "kind": method.kind, "epsilon": epsilon,
-                        "delta": method.delta(self.delta), "repetition": repetition,
-                    }  # fmt: skip
-                    is_mined = repetition < self.mined and method.kind != "graph"
-                    made = partial(release_of, name, epsilon)
-                    release = partial(_release_figures, original, made, is_mined)
-                    steps.append(step(row, release, is_mined))
-        return steps
+        return [step(repetition, arm) for repetition in range(self.repetitions) for arm in arms]
 
     def ordered(self, made: Iterable[Row]) -> list[Row]:
         """Returns all rows in the order of the steps."""

@@ -55,9 +55,6 @@ from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedTree
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 TRAVAS, PRIVATE_PGM, PALSYN = "travas", "private-pgm", "palsyn"
-PEERS = (TRAVAS, PRIVATE_PGM, PALSYN)
-# Those that cannot run in this process.
-RECORDED = (PALSYN,)
 
 # Of mirror descent. On a chain of marginals the loss is flat long before.
 _ROUNDS = 1000
@@ -101,9 +98,7 @@ class PrivatePgm:
     @property
     def marginals(self) -> tuple[tuple[int, ...], ...]:
         """Positions of each marginal."""
-        if self.max_length == 1:
-            return ((0,),)
-        return tuple((i, i + 1) for i in range(self.max_length - 1))
+        return tuple((i, i + 1) for i in range(self.max_length - 1)) or ((0,),)
 
     @property
     def scale(self) -> tuple[int, int]:
@@ -256,7 +251,7 @@ def released_in_memory(
         products: Mapping[str, Any] = found.by_name
         seconds = time.perf_counter() - begun
         if "variants" in products:
-            return Released(original.recoded(products["variants"]), seconds=seconds)
+            return Released(products["variants"].counted(original.vocabulary), seconds=seconds)
         spends = [spend.to_json() for spend in method.spends(params)]
         width = noise_half_width({"params": params.resolved(), "spends": spends})
         graph, tree = products.get("dfg"), products.get("tree")
@@ -356,7 +351,7 @@ def _counted_once(original: Original, method: Anonymizer, params: Any) -> Releas
     def variants() -> VariantHistogram:
         decided = method.decide("variants", statistics, {}, params, fresh_randomness())
         made: Any = method.products({"variants": decided}, params).by_name["variants"]
-        return original.recoded(made)
+        return made.counted(original.vocabulary)
 
     return partial(_timed, variants)
 
@@ -392,6 +387,16 @@ class Pgm:
 
 # Something that is compared.
 Contender = Registered | Pgm
+
+
+# What makes each peer; None: it cannot run in this process, and its figures are recorded.
+PEERS: Mapping[str, Callable[[], Contender] | None] = {
+    TRAVAS: lambda: Registered(
+        method_named("variant-histogram"), "variants", {"noise": "truncated"}
+    ),
+    PRIVATE_PGM: Pgm,
+    PALSYN: None,
+}
 
 
 def fresh_randomness() -> Randomness:
@@ -449,17 +454,5 @@ def chosen_methods(names: Sequence[str] | None, peers: Sequence[str] = ()) -> di
                 hint = f"; {name} is another kind of method: {_COMPARABLE}"
             raise UsageError(f"methods must be of {', '.join(known)}, got {name!r}{hint}")
     chosen = known if names is None else {name: known[name] for name in names}
-    runnable = (name for name in chosen_peers(peers) if name not in RECORDED)
-    return {**chosen, **{name: _peer(name) for name in runnable}}
-
-
-def recorded_peers(peers: Sequence[str]) -> tuple[str, ...]:
-    """Returns those of these peers whose figures are recorded."""
-    return tuple(name for name in peers if name in RECORDED)
-
-
-def _peer(name: str) -> Contender:
-    if name == TRAVAS:
-        return Registered(method_named("variant-histogram"), "variants", {"noise": "truncated"})
-    assert name == PRIVATE_PGM
-    return Pgm()
+    made = {name: make() for name in chosen_peers(peers) if (make := PEERS[name]) is not None}
+    return {**chosen, **made}

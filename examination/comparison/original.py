@@ -16,7 +16,6 @@ Computed on raw data, for the operator only.
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -30,13 +29,11 @@ from tracecloak.examination.linkage.knowledge import KnownVictims, Settings, Tar
 from tracecloak.examination.measure import measures, utility
 from tracecloak.examination.measure.behaviour_measures import hours_of_edges, total_duration_error
 from tracecloak.examination.measure.intervals import edge_figures, interval_figures
-from tracecloak.examination.measure.mining import ModelJudge
 from tracecloak.examination.measure.registry import Figures, checked
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.background_knowledge import TIME_BITS, CaseTable, Kind, Knowledge
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.sources import EventSource
@@ -45,7 +42,6 @@ from tracecloak.transforms.sources import EventSource
 LENGTH_SHARE = 0.95
 # A distance of variants with a larger table of their pairs is not computed: it takes minutes.
 MAX_EMD_CELLS = 6_000_000
-_SECOND_US = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,9 +227,8 @@ class Original:
     def dates(self) -> tuple[str, str]:
         """The first and the last date of its events, in UTC."""
         ends = (int(self.traces.times.min()), int(self.traces.times.max()))
-        epoch = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-        first, last = (epoch + datetime.timedelta(seconds=us // _SECOND_US) for us in ends)
-        return first.date().isoformat(), last.date().isoformat()
+        first, last = np.array(ends, "datetime64[us]").astype("datetime64[D]")
+        return str(first), str(last)
 
     @cached_property
     def vocabulary(self) -> ActivityVocabulary:
@@ -255,11 +250,6 @@ class Original:
         """The variants of cases that were cut, in the codes of `vocabulary`."""
         return VariantHistogram.from_traces(self.side.cases.truncate(self.max_length))
 
-    @cached_property
-    def process(self) -> ModelJudge:
-        """What mined models are judged by."""
-        return ModelJudge(self.variants, self.vocabulary)
-
     def identity(self) -> dict[str, str | int]:
         """Returns the columns of rows that distinguish this log from others."""
         return {
@@ -279,10 +269,6 @@ class Original:
         """
         names = OF_VARIANTS if traces is None else (*OF_VARIANTS, *OF_TIMES)
         return measured(self.side, Side(released, self.vocabulary, traces), names)
-
-    def recoded(self, released: ReleasedVariants) -> VariantHistogram:
-        """Returns released variants in the codes of `vocabulary`."""
-        return released.counted(self.vocabulary)
 
 
 def _known_variants(variants: VariantHistogram) -> CaseTable:

@@ -32,6 +32,7 @@ from tracecloak.examination.comparison.original import (
     measured,
 )
 from tracecloak.examination.comparison.rows import Row, code_version, quartiles
+from tracecloak.examination.measure.mining import ModelJudge
 from tracecloak.examination.measure.registry import MEASURES, Figures
 from tracecloak.transforms.pages.page import Page, from_template, rendered
 from tracecloak.transforms.publish.statement import promise_in_short
@@ -261,7 +262,7 @@ def _log_results(comparison: Comparison, original: Original, rows: Sequence[Row]
 
 
 def _models(original: Original) -> dict[str, float]:
-    judge = original.process
+    judge = ModelJudge(original.variants, original.vocabulary)
     judged = {"": judge.judged("IMf"), "flower_": judge.judged("flower")}
     names = ("f_score", "fitness")
     return {f"{of}{name}": getattr(one, name) for of, one in judged.items() for name in names}

@@ -11,7 +11,6 @@ import json
 import logging
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -172,12 +171,20 @@ _STATES = {
 }
 
 
-@dataclass(frozen=True)
-class ReportInputs:
-    """What an internal page is made of.
+def internal_report(
+    source: EventSource,
+    release: Received,
+    noted_share: Callable[[str, str, TraceBatch], float | None] | None = None,
+    entries: Sequence[Entry] | None = None,
+    balance: Balance | None = None,
+    has_linkage: bool = True,
+    curve: Sequence[str] = (),
+    attack: Mapping[str, Any] | None = None,
+) -> bytes:
+    """Returns the page.
 
-    Attributes:
-        original: The log that the release was made of.
+    Args:
+        source: The log that the release was made of.
         release: The release, see `Received.at`.
         noted_share: See `examination.evaluation.evaluate`.
         entries: Of the account that paid, in order; None: no ledger could be read.
@@ -185,37 +192,22 @@ class ReportInputs:
         has_linkage: Whether linkage attacks are played.
         curve: Epsilons with which the method is run again, as texts; empty: it is not.
         attack: What `tracecloak attack config` reported as JSON values; None: it was not run.
-    """
-
-    original: EventSource
-    release: Received
-    noted_share: Callable[[str, str, TraceBatch], float | None] | None = None
-    entries: Sequence[Entry] | None = None
-    balance: Balance | None = None
-    has_linkage: bool = True
-    curve: Sequence[str] = ()
-    attack: Mapping[str, Any] | None = None
-
-
-def internal_report(inputs: ReportInputs) -> bytes:
-    """Returns the page.
 
     Raises:
         UsageError: The release is of another log.
         InputSchemaError: A log or a file of the release cannot be read.
     """
-    body = inputs.release.body
-    manifest = inputs.release.manifest
+    manifest = release.manifest
     _LOG.info("measuring")
-    report = evaluation_of(inputs.original, inputs.release, inputs.noted_share)
-    original, tally = _read(inputs.original)
-    released = Contents(inputs.release).whole()
-    shown = _shown(inputs.release, released, original)
+    report = evaluation_of(source, release, noted_share)
+    original, tally = _read(source)
+    released = Contents(release).whole()
+    shown = _shown(release, released, original)
     linkages: list[Linkage] = []
-    if inputs.has_linkage and released is not None:
+    if has_linkage and released is not None:
         _LOG.info("looking for cases that are singled out")
-        linkages = _linked(original, released, has_times(body["operations"]))
-    curve = risk_curve(manifest, original, inputs.curve) if inputs.curve else []
+        linkages = _linked(original, released, has_times(manifest.operations))
+    points = risk_curve(manifest, original, curve) if curve else []
     no_times = (
         figures_data.NO_TIMES if shown["variants"] and not has_times(manifest.operations) else ""
     )
@@ -225,16 +217,16 @@ def internal_report(inputs: ReportInputs) -> bytes:
         ("process", "Process", shown["map"] is not None),
         ("ways", "Variants", shown["variants"] is not None),
         ("times", "Times", bool(shown["times"] or no_times)),
-        ("curve", "Risk and use", bool(curve)),
+        ("curve", "Risk and use", bool(points)),
         ("linkage", "Singled out", bool(linkages)),
-        ("attack", "Attack", inputs.attack is not None),
+        ("attack", "Attack", attack is not None),
         ("records", "Records", True),
         ("budget", "Budget", True),
         ("assessment", "Assessment", True),
     )
     context = {
-        "folder": inputs.release.folder.path,
-        "digest": inputs.release.folder.manifest_sha256,
+        "folder": release.folder.path,
+        "digest": release.folder.manifest_sha256,
         "manifest": manifest,
         "origin": report["origin"],
         "sizes": _sizes(manifest, report),
@@ -244,25 +236,25 @@ def internal_report(inputs: ReportInputs) -> bytes:
         "shown": shown,
         "no_times": no_times,
         "curve_repetitions": REPETITIONS,
-        "curve": curve,
+        "curve": points,
         "kinds": _KINDS,
         "linkages": linkages,
-        "attack": inputs.attack,
-        "claims": [] if inputs.attack is None else epsilons_of(inputs.attack),
+        "attack": attack,
+        "claims": [] if attack is None else epsilons_of(attack),
         "read": share_text(tally),
-        "findings": list(finding_lines(tally, inputs.original)),
-        "balance": inputs.balance,
+        "findings": list(finding_lines(tally, source)),
+        "balance": balance,
         "decimal": decimal_text,
-        "entries": _entries(inputs.entries or (), manifest),
+        "entries": _entries(entries or (), manifest),
         "promise": Promise.of(manifest.guarantee),
     }
-    curve_part = {"measure": "relative error of the graph", "rows": curve}
+    curve_part = {"measure": "relative error of the graph", "rows": points}
     data = {
         "file_name": f"{manifest.release_id}-beside-its-log",
         **shown,
         "tree": None,
         "guess": None,
-        "curve": curve_part if curve else None,
+        "curve": curve_part if points else None,
         "linkage": [
             {
                 "label": f"{one.size}: {_KINDS[one.kind]}",

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tracecloak.examination.measure.registry import INTERNAL, MEASURES, legend_lines
+from tracecloak.examination.evaluation.indicators import figure_rows, furthest_line
+from tracecloak.examination.measure.registry import INTERNAL, MEASURES
 from tracecloak.pipelines.planning.utility import percent
 from tracecloak.transforms.pages.page import from_template
 
+_HERE = "tracecloak.examination.evaluation"
 _NOTHING = "-"
 _HEADER = ("measure", "verdict", "release", "bootstrap", "log itself", "better")
 _BOUNDS = (
@@ -18,30 +20,15 @@ _BOUNDS = (
 _SHORT = {"less": "less", "more": "more", "log": "as the log", "none": ""}
 
 
-def summary_lines(report: dict[str, Any]) -> Iterator[str]:
-    """Yields the most important measures as a table for a screen, and what its columns are."""
-    yield report["verdict"]["sentence"]
-    rows = [
-        row_of(report, name)
-        for name, one in MEASURES.items()
-        if one.is_summarized and report.get(name) is not None
-    ]
-    widths = [max(map(len, column)) for column in zip(_HEADER, *rows, strict=True)]
-    for row in (_HEADER, *rows):
-        first, *others = (
-            cell.ljust(width) if number in (0, 1, 5) else cell.rjust(width)
-            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
-        )
-        yield "  ".join([first, *others]).rstrip()
-    if report.get("bootstrap"):
-        yield (
-            "A bootstrap draws as many of the log's own cases, with replacement: a release that is "
-            "nearer than it repeats accidents of the log."
-        )
-    yield from notes_of(report)
-    yield _bounds(report)
-    yield f"Origin: {report['origin']}."
-    yield f"Judged by the manifest with SHA-256 {report['manifest_sha256']}."
+def summary_lines(report: dict[str, Any]) -> list[str]:
+    """Returns the most important measures as a table for a screen, and what its columns are."""
+    names = (name for name, one in MEASURES.items() if one.is_summarized)
+    rows = [_HEADER, *(row_of(report, name) for name in names if report.get(name) is not None)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    forms = [f"{{:{side}{width}}}" for side, width in zip("<<>>><", widths, strict=True)]
+    lines = ["  ".join(forms).format(*row).rstrip() for row in rows]
+    given = {"rows": lines, "notes": notes_of(report), "bounds": _bounds(report)}
+    return from_template(_HERE, "summary.txt.j2", report=report, **given)
 
 
 def _bounds(report: dict[str, Any]) -> str:
@@ -56,22 +43,14 @@ def notes_of(report: dict[str, Any]) -> Iterator[str]:
         yield f"{MEASURES['variant_emd'].title} was {report['variant_emd_note']}."
     if report.get("tree_note"):
         yield f"{report['tree_note']}."
-    if report.get("indicators"):
-        from tracecloak.examination.evaluation.indicators import furthest_line
-
-        yield from furthest_line(report["indicators"])
+    yield from furthest_line(report.get("indicators", ()))
 
 
 def markdown_lines(report: dict[str, Any]) -> list[str]:
     """Returns a page with all measures and what they are, line by line."""
     names = [name for name in report["legend"] if report.get(name) is not None]
-    figures: list[list[str]] = []
-    if report.get("indicators"):
-        from tracecloak.examination.evaluation.indicators import figure_rows
-
-        figures = figure_rows(report["indicators"])
     return from_template(
-        "tracecloak.examination.evaluation",
+        _HERE,
         "report.md.j2",
         report=report,
         internal=INTERNAL,
@@ -79,8 +58,8 @@ def markdown_lines(report: dict[str, Any]) -> list[str]:
         bounds=_bounds(report),
         rows=[row_of(report, name) for name in names],
         notes=notes_of(report),
-        figures=figures,
-        legend=legend_lines(names),
+        figures=figure_rows(report.get("indicators", ())),
+        legend=[MEASURES[name] for name in names],
     )
 
 

@@ -14,7 +14,6 @@ with a stated probability. Computed on raw data, for the operator only.
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -36,20 +35,14 @@ from tracecloak.transforms.pages.page import Chart, from_template
 _LOG = logging.getLogger("tracecloak")
 
 # The attacks by the paper's names.
-_LETTERS: tuple[tuple[str, Perspective], ...] = (
-    ("A", "activity"),
-    ("R", "resource"),
-    ("AR", "activity_resource"),
-)
-_SIGNS: tuple[tuple[str, Kind], ...] = (
-    ("1", "set"),
-    ("2", "multiset"),
-    ("3", "sequence"),
-    ("T", "relative"),
-)
+_LETTERS: dict[str, Perspective] = {
+    "A": "activity", "R": "resource", "AR": "activity_resource"
+}  # fmt: skip
+_SIGNS: dict[str, Kind] = {"1": "set", "2": "multiset", "3": "sequence", "T": "relative"}
 ATTACKS: dict[str, tuple[Kind, Perspective]] = {
     f"{letters}{sign}": (kind, perspective)
-    for (letters, perspective), (sign, kind) in itertools.product(_LETTERS, _SIGNS)
+    for letters, perspective in _LETTERS.items()
+    for sign, kind in _SIGNS.items()
 }
 # Lower ends of the classes of the number of cases that match.
 SET_SIZES = {"0": 0, "1": 1, "2-4": 2, "5-9": 5, "10-19": 10, "20-99": 20, "100 or more": 100}

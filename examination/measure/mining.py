@@ -154,7 +154,8 @@ class ModelJudge:
         if name == "flower":
             names = self._vocabulary.names.to_pylist()
             return models.flower(names[code] for code in sorted(set(self._variants.codes.tolist())))
-        return inductive_tree(self._variants, self._vocabulary, is_infrequent=name == "IMf")
+        counted = _counter(self._variants, self._vocabulary)
+        return own_tree(_mined(counted, NOISE if name == "IMf" else 0.0))
 
     @cached_property
     def _log(self) -> Any:
@@ -205,23 +206,6 @@ def _counter(
     names = vocabulary.names.to_pylist()
     keys = (tuple(names[code] for code in codes) for codes in _sequences(variants))
     return Counter(dict(zip(keys, variants.counts.tolist(), strict=True)))
-
-
-def inductive_tree(
-    variants: VariantHistogram, vocabulary: ActivityVocabulary, is_infrequent: bool = True
-) -> models.ProcessTree:
-    """Returns the process tree of the inductive miner (2013), or of the infrequent one (2014).
-
-    Args:
-        variants: At least one.
-        vocabulary: What their codes mean.
-        is_infrequent: Whether rare edges are left out where no model is found with them.
-
-    Raises:
-        UsageError: pm4py is not installed.
-    """
-    require_pm4py()
-    return own_tree(_mined(_counter(variants, vocabulary), NOISE if is_infrequent else 0.0))
 
 
 def own_tree(tree: Any) -> models.ProcessTree:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -105,6 +105,14 @@ class Measure:
         """What is better, in words."""
         return _WORDS[self.better]
 
+    @property
+    def line(self) -> str:
+        """Its line of a legend in Markdown."""
+        return (
+            f"- **{self.title}** (`{self.name}`): {self.formula}. It goes {self.extent}; "
+            f"{self.direction}. Source: {self.source}."
+        )
+
     def checked(self, value: float | None) -> float | None:
         """Returns a value of the measure, without what rounding put outside of its range.
 
@@ -131,14 +139,9 @@ class Measure:
 
     def to_json(self) -> dict[str, Any]:
         """Returns its line of a legend as JSON values; no upper end is null."""
-        return {
-            "title": self.title,
-            "formula": self.formula,
-            "source": self.source,
-            "range": [end if math.isfinite(end) else None for end in self.range],
-            "better": self.better,
-            "needs": self.needs,
-        }
+        shown = ("title", "formula", "source", "range", "better", "needs")
+        finite = [end if math.isfinite(end) else None for end in self.range]
+        return {name: getattr(self, name) for name in shown} | {"range": finite}
 
 
 _SPECS = tomllib.loads((resources.files(__package__) / "measures.toml").read_text(encoding="utf-8"))
@@ -159,14 +162,3 @@ def legend(names: Iterable[str]) -> dict[str, Any]:
     """Returns the legend of some measures as JSON values, in the order of the registry."""
     wanted = set(names)
     return {name: measure.to_json() for name, measure in MEASURES.items() if name in wanted}
-
-
-def legend_lines(names: Iterable[str]) -> Iterator[str]:
-    """Yields the same as lines of a Markdown list."""
-    wanted = set(names)
-    for measure in MEASURES.values():
-        if measure.name in wanted:
-            yield (
-                f"- **{measure.title}** (`{measure.name}`): {measure.formula}. It goes "
-                f"{measure.extent}; {measure.direction}. Source: {measure.source}."
-            )

@@ -23,7 +23,6 @@ from tracecloak.examination.comparison.contenders import (
     Registered,
     chosen_methods,
     chosen_peers,
-    recorded_peers,
     require_mbi,
 )
 from tracecloak.examination.comparison.report import COLUMNS, LogResults, Results, recordings
@@ -161,7 +160,6 @@ def test_a_recorded_row_is_never_the_best(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_recorded_peer_is_asked_for_by_name_and_not_run(tmp_path: Path) -> None:
     assert list(chosen_methods(["privtree"], ["palsyn", "travas"])) == ["privtree", "travas"]
-    assert recorded_peers(["palsyn", "travas"]) == ("palsyn",)
     events = [(f"c{i}", name, f"2026-01-01T10:{step:02d}:00+00:00")
               for i in range(30) for step, name in enumerate("AB")]  # fmt: skip
     log = csv_log(tmp_path / "hospital.csv", events)

@@ -1,6 +1,5 @@
 """The Beam stages: coders, the combiner, the shuffle, and what a retry does."""
 
-import itertools
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -139,14 +138,3 @@ def test_the_error_ratio_is_a_bound_that_may_be_met(
     assert told.found() == tally.result().found()
     letter.begin()
     assert letter.told() is None
-
-
-def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
-    from tracecloak.examination.demo import example_pipeline
-
-    example_pipeline.run(str(tmp_path / "keys"), str(tmp_path / "out"))
-    lines = list(itertools.chain(*(p.read_text().splitlines() for p in tmp_path.glob("out*.txt"))))
-    assert lines
-    steps = {line.split()[-1] for line in lines}
-    assert steps <= {"Register", "Check", "Pay", "Reject"}
-    assert not any("c-1" in line for line in lines)
