@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, cast
 
 import numpy as np
@@ -135,7 +135,8 @@ class EventSource:
         Raises:
             InputSchemaError: It is in those of some; names the column and two of the files.
         """
-        wanted = {name: None for xes in (True, False) for name in self.mapping.possible(xes)}
+        each = (self.mapping.resolve(None, xes).wanted for xes in (True, False))
+        wanted = dict.fromkeys(chain(*each))
         names = [frozenset(name for name, _ in file.partitions) for file in self.files]
         for name in wanted:
             file_of = {name in given: file for given, file in zip(names, self.files, strict=True)}

@@ -347,12 +347,6 @@ class Pieces(Generic[T]):
         self.compact()
         return self._pieces[0] if self._pieces else self._kind.merge(())
 
-    def __getstate__(self) -> tuple[type[T], list[T]]:
-        return self._kind, self._pieces
-
-    def __setstate__(self, state: tuple[type[T], list[T]]) -> None:
-        self._kind, self._pieces = state
-
 
 class Totals:
     """Accumulates pieces of several statistics by name."""

@@ -236,13 +236,13 @@ class ColumnMapping:
             known: The columns whose value is the same in all of its records, as its path tells.
             xes_names: As for `resolve`.
         """
-        stamps = self._first_choice(TIMESTAMP, xes_names)
+        resolved = self.resolve(None, xes_names)
         for row_filter in self.filters:
-            source = self._first_choice(row_filter.column, xes_names)
+            source = resolved.filtered[row_filter.column]
             if source in known:
                 column = SourceColumn(source, pa.array([known[source]], pa.string()))
                 time = None
-                if source == stamps:
+                if source == resolved.names[TIMESTAMP]:
                     time = _time_of(column, 1, self)
                     if self.start_timestamp is not None and column.is_empty()[0]:
                         continue  # the start may pass
@@ -250,31 +250,11 @@ class ColumnMapping:
                     return False
         return True
 
-    def possible(self, xes_names: bool) -> list[str]:
-        """Returns the source columns that are read if a file has them, by their first choice.
-
-        Args:
-            xes_names: As for `resolve`.
-        """
-        names = [*XES_NAMES, *(c for c in OPTIONAL_TEXT if getattr(self, c) is not None)]
-        read = [self._first_choice(c, xes_names) for c in names]
-        filtered = [self._first_choice(f.column, xes_names) for f in self.filters]
-        begun = [] if self.start_timestamp is None else [_named(self.start_timestamp)]
-        named = [*read, *filtered, *begun, *(source for _, source in self.attributes)]
-        return [column for name in named for column in self.parts.get(name, (name,))]
-
     @property
     def order_alone(self) -> str | None:
         """The column that orders events, if it has no other part, so that it may hold anything."""
-        is_alone = [*self.possible(True), *self.possible(False)].count(self.order or "") == 2
-        return self.order if is_alone else None
-
-    def _first_choice(self, column: str, xes_names: bool) -> str:
-        """Returns the source column that a name stands for if the file has it."""
-        given = getattr(self, column) if column in (*XES_NAMES, *OPTIONAL_TEXT) else None
-        if given is not None:
-            return _named(given)
-        return {**XES_NAMES, **_XES_OPTIONAL}.get(column, column) if xes_names else column
+        named = [name for xes in (True, False) for name in self.resolve(None, xes).named]
+        return self.order if named.count(self.order or "") == 2 else None
 
     def _mask(
         self, row_filter: RowFilter, column: SourceColumn | None, time: pa.Array | None
@@ -353,11 +333,16 @@ class ResolvedColumns:
     may_lack: frozenset[str] = frozenset()
 
     @property
-    def wanted(self) -> tuple[str, ...]:
-        """Source columns to read, without repetition: the mapped ones and those of the filters."""
+    def named(self) -> list[str]:
+        """Source columns to read: the mapped ones, and those of the filters, each for each use."""
         parts = self.mapping.parts
         named = [*self.names.values(), *self.filtered.values()]
-        return tuple(dict.fromkeys(c for name in named for c in parts.get(name, (name,))))
+        return [column for name in named for column in parts.get(name, (name,))]
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Source columns to read, without repetition."""
+        return tuple(dict.fromkeys(self.named))
 
     @property
     def required(self) -> tuple[str, ...]:

@@ -251,30 +251,26 @@ class FileTally:
     def __init__(self, file_rank: int, transitions: Counter[str | None] | None = None) -> None:
         self.transitions = transitions
         self._base = file_rank * FILE_STRIDE
-        self._counts = np.zeros(len(FINDINGS), np.int64)
-        self._first = np.full(len(FINDINGS), _NOWHERE)
-        self._n_events = 0
+        self._read = ReadTally.merge(())
 
     def add_events(self, n: int) -> None:
         """Takes in records that became events."""
-        self._n_events += n
+        self._read = replace(self._read, n_events=self._read.n_events + n)
 
     def add(self, what: str, records: np.ndarray) -> None:
         """Takes in the numbers of records of which something was found, int64[n]."""
         if len(records):
             i = FINDINGS.index(what)
-            self._counts[i] += len(records)
-            self._first[i] = min(self._first[i], self._base + records.min())
+            self._read.counts[i] += len(records)
+            self._read.first[i] = min(self._read.first[i], self._base + records.min())
 
     def take(self, tally: ReadTally) -> None:
         """Takes in what was counted of this file before."""
-        self._n_events += tally.n_events
-        self._counts += tally.counts
-        self._first = np.minimum(self._first, tally.first)
+        self._read = ReadTally.merge([self._read, tally])
 
     def result(self) -> ReadTally:
         """Returns the tally so far."""
-        return ReadTally(self._n_events, self._counts.copy(), self._first.copy())
+        return ReadTally.merge([self._read])
 
 
 class TraceNames:

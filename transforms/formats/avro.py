@@ -44,12 +44,13 @@ from tracecloak.transforms.formats.avro_schemas import (
     times_apart,
 )
 from tracecloak.transforms.formats.base import (
+    Columns,
     RawBatch,
     TypedReader,
     declared_at,
     paths_of,
     read_fully,
-    valid_rows,
+    sound_batch,
 )
 from tracecloak.transforms.formats.registry import SourceFormat
 
@@ -153,16 +154,7 @@ class AvroReader(TypedReader):
     ) -> RawBatch:
         """Returns records, of which the first has a number, and numbers of what was passed over."""
         records = np.arange(first, first + len(rows))
-        malformed = np.asarray(passed, np.int64)
-        try:
-            columns, fractional = _columns(fields, rows)
-        except (ValueError, pa.ArrowException):
-            if not self.goes_on:
-                raise
-            sound = valid_rows(len(rows), lambda start, end: _columns(fields, rows[start:end]))
-            malformed, records = records[~sound], records[sound]
-            columns, fractional = _columns(fields, [rows[i] for i in np.flatnonzero(sound)])
-        return RawBatch(columns, records, malformed, fractional=fractional)
+        return sound_batch(rows, records, passed, partial(_columns, fields), self.goes_on)
 
 
 class _Source:
@@ -346,9 +338,7 @@ def _names(schema: Mapping[str, Any], named: Mapping[str, Any]) -> list[str]:
     return [name for name, _ in paths_of(_types(schema), partial(_within, named))]
 
 
-def _columns(
-    fields: Sequence[_Field], rows: Sequence[dict[str, Any]]
-) -> tuple[pa.RecordBatch, dict[str, np.ndarray]]:
+def _columns(fields: Sequence[_Field], rows: Sequence[dict[str, Any]]) -> Columns:
     read = {field.name: field.column(field.values(rows)) for field in fields}
     columns = pa.RecordBatch.from_arrays([values for values, _ in read.values()], list(read))
     return columns, {name: marks for name, (_, marks) in read.items() if marks is not None}

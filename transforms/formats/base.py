@@ -22,6 +22,8 @@ from tracecloak.schemas.events.tally import NO_SCALAR, NO_UTF8
 # malformed records.
 
 
+_T = TypeVar("_T")
+
 # What an error shows of the columns that a file has.
 SHOWN_COLUMNS = 20
 _SHOWN_CHARACTERS = 80
@@ -181,10 +183,42 @@ def valid_rows(n: int, check: Callable[[int, int], Any]) -> np.ndarray:
         middle = (start + end) // 2
         try:
             check(start, end)
-        except (ValueError, pa.ArrowException):
+        except (TypeError, ValueError, pa.ArrowException):
             sound[start] = middle > start
             runs += [(start, middle), (middle, end)] if middle > start else []
     return sound
+
+
+Columns = tuple[pa.RecordBatch, dict[str, np.ndarray]]
+"""Columns of records, and which of their values are fractions; see `RawBatch`."""
+
+
+def sound_batch(
+    rows: Sequence[_T],
+    records: np.ndarray,
+    malformed: Sequence[int],
+    columns_of: Callable[[Sequence[_T]], Columns],
+    goes_on: bool = True,
+) -> RawBatch:
+    """Returns records as a batch; those of which a value is none of its column are malformed.
+
+    Args:
+        rows: [n], the records.
+        records: int64[n], their numbers.
+        malformed: Numbers of others that are malformed.
+        columns_of: Makes columns of some, and raises an error of a value or of Arrow if it cannot.
+        goes_on: Else such an error passes.
+    """
+    others = np.asarray(malformed, np.int64)
+    try:
+        columns, fractional = columns_of(rows)
+    except (TypeError, ValueError, pa.ArrowException):
+        if not goes_on:
+            raise
+        sound = valid_rows(len(rows), lambda start, end: columns_of(rows[start:end]))
+        others, records = np.union1d(others, records[~sound]), records[sound]
+        columns, fractional = columns_of([rows[i] for i in np.flatnonzero(sound)])
+    return RawBatch(columns, records, others, fractional=fractional)
 
 
 def require_columns(found: Sequence[str], required: Collection[str]) -> None:
@@ -241,8 +275,6 @@ NO_OBJECT: dict[str, Any] = {}
 # No more objects than these are looked into for a list of fields, and none within so many others.
 _LISTED_OBJECTS = 1_000
 _LISTED_DEPTH = 32
-
-_T = TypeVar("_T")
 
 # How JSON names the branches of an Avro union that hold a scalar, and what a value of them is.
 _BRANCHES: dict[str, tuple[type, ...]] = {

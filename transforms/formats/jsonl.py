@@ -22,6 +22,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO, cast
 
@@ -34,10 +35,12 @@ from tracecloak.schemas.events.source_column import texts_of_scalars
 from tracecloak.transforms.formats.base import (
     NO_OBJECT,
     SHOWN_COLUMNS,
+    Columns,
     Field,
     RawBatch,
     field_at,
     paths_of,
+    sound_batch,
 )
 from tracecloak.transforms.formats.csv_writer import iso_utc
 from tracecloak.transforms.formats.jsonl_regular import read_regular, types_of
@@ -277,7 +280,8 @@ class _Lines:
         if objects:
             self._types = types_of(objects, self._wanted)
         if objects or malformed:
-            yield _batch(objects, records, malformed, self._wanted, self._required)
+            columns_of = partial(_columns, self._wanted, self._required)
+            yield sound_batch(objects, np.array(records, np.int64), malformed, columns_of)
 
 
 def _blocks(stream: BinaryIO, max_lines: int) -> Iterator[bytes | None]:
@@ -351,34 +355,9 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     return value if type(value) is dict and end == len(text) else None
 
 
-def _batch(
-    objects: list[dict[str, Any]],
-    records: list[int],
-    malformed: list[int],
-    wanted: Mapping[str, Field],
-    required: Collection[str],
-) -> RawBatch:
-    try:
-        columns, fractional = _columns(objects, wanted, required)
-    except (TypeError, ValueError):
-        sound = [all(_is_sound(field(row)) for field in wanted.values()) for row in objects]
-        malformed = sorted(
-            [*malformed, *(n for n, good in zip(records, sound, strict=True) if not good)]
-        )
-        records = [n for n, good in zip(records, sound, strict=True) if good]
-        objects = [row for row, good in zip(objects, sound, strict=True) if good]
-        columns, fractional = _columns(objects, wanted, required)
-    return RawBatch(
-        columns,
-        np.asarray(records, np.int64),
-        np.asarray(malformed, np.int64),
-        fractional=fractional,
-    )
-
-
 def _columns(
-    objects: list[dict[str, Any]], wanted: Mapping[str, Field], required: Collection[str]
-) -> tuple[pa.RecordBatch, dict[str, np.ndarray]]:
+    wanted: Mapping[str, Field], required: Collection[str], objects: Sequence[dict[str, Any]]
+) -> Columns:
     columns, fractional = {}, {}
     for name, field in wanted.items():
         values = list(map(field, objects))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import threading
 from collections import OrderedDict
@@ -68,12 +67,6 @@ def told(path: str, error: Exception) -> TracecloakError:
     )
 
 
-# By the scheme of their paths.
-_STORES = {
-    "azfs": "tracecloak.transforms.inputs.stores:AzureStore",
-    "gs": "tracecloak.transforms.inputs.stores:GcsStore",
-    "s3": "tracecloak.transforms.inputs.stores:S3Store",
-}
 # What breaks off is asked for again so often: clients repeat only what has no answer yet.
 _TRIES = 3
 # The store that was asked last for each scheme, with the options that its client was made with.
@@ -141,9 +134,8 @@ def _store_of(path: str) -> Store:
 
     scheme, options = _scheme(path), FileSystems._pipeline_options
     if scheme not in _asked or _asked[scheme][0] is not options:
-        module, _, name = _STORES[scheme].partition(":")
-        store = getattr(importlib.import_module(module), name)
-        _asked[scheme] = options, store(PipelineOptions([]) if options is None else options)
+        store = _STORES[scheme](PipelineOptions([]) if options is None else options)
+        _asked[scheme] = options, store
     return _asked[scheme][1]
 
 
@@ -427,3 +419,7 @@ class AzureStore:
 def _azure_blob(blob: Any) -> Listed:
     etag = '"' + str(blob.etag).strip('"') + '"'  # a listing leaves the quotes out
     return Listed(int(blob.size), etag, etag)
+
+
+_STORES: dict[str, Callable[[Any], Store]] = {"azfs": AzureStore, "gs": GcsStore, "s3": S3Store}
+"""Object stores by the scheme of their paths."""
