@@ -56,10 +56,7 @@ class ProcessTree:
         elif not self.children:
             raise UsageError(f"an operator of a process tree needs children: {self.operator}")
         elif self.operator == "loop" and len(self.children) != 2:
-            raise UsageError(
-                "a loop of a process tree has two children, its body and the way back; got "
-                f"{len(self.children)}"
-            )
+            raise UsageError(f"a loop of a process tree has two children, got {len(self.children)}")
 
     @property
     def is_silent(self) -> bool:
@@ -383,8 +380,8 @@ def states_of(net: PetriNet) -> ModelStates:
             if following not in known:
                 if len(known) == MAX_STATES:
                     raise UsageError(
-                        f"the process model has more than {MAX_STATES:,} states: simplify it, for "
-                        "example by fewer activities in parallel, or state its rules by name"
+                        f"the process model has more than {MAX_STATES:,} states: simplify it, such "
+                        "as by fewer parallel activities, or state its rules by name"
                     )
                 known[following] = len(known)
                 waiting.append(following)

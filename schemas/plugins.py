@@ -132,7 +132,7 @@ class Plugins(Mapping[str, T], Generic[T]):
         if name in self.removed:
             raise UsageError(
                 f"{self._what} {name!r} of another distribution, {points[0].value}, has a name "
-                "that tracecloak had once, which is never given again; give it another name"
+                "that tracecloak had once; give it another"
             )
         if len(points) > 1:
             raise self._taken_error(name, [point.value for point in points])
@@ -149,15 +149,14 @@ class Plugins(Mapping[str, T], Generic[T]):
         if own_name != name:
             raise UsageError(
                 f"{self._what} {name!r} of another distribution, {points[0].value}, calls itself "
-                f"{own_name!r}: its entry point must have that name, which stands in what it makes"
+                f"{own_name!r}: give its entry point that name"
             )
         return loaded
 
     def _taken_error(self, name: str, places: list[str]) -> UsageError:
         claimants = ", ".join(sorted(places))
         return UsageError(
-            f"{self._what} {name!r} is offered by {claimants}; uninstall all but one of them, or "
-            "give one another name"
+            f"{self._what} {name!r} is offered by {claimants}; rename or uninstall all but one"
         )
 
     def __iter__(self) -> Iterator[str]:

@@ -95,34 +95,22 @@ class Calendar:
         match = _TEXT.fullmatch(period)
         if match is None:
             raise UsageError(
-                f"period: {period!r} is no period; write it like hour, 6 hours, day, week, month, "
-                "quarter or year"
+                f"period: {period!r} is no period; write 6 hours, day, week, month, quarter or year"
             )
         unit, each = _OF_UNITS[match[2] or match[4]]
         n = int(match[1] or match[3] or 1) * each
         if not 1 <= n <= _MOST[unit]:
-            raise UsageError(
-                f"period: {period!r} must be between an hour and a year; write hour, day, week, "
-                "month, quarter or year"
-            )
+            raise UsageError(f"period: {period!r} must be between an hour and a year")
         date = _date(origin)
         if unit == "hour":
             moment = _moment(origin) if date is None else day_start_us(date, time_zone)
             if moment % HOUR_US:
-                raise UsageError(
-                    f"origin: {origin!r} is no full hour of UTC, as windows of hours begin at; "
-                    "write it like 2026-11-23T14:00Z"
-                )
+                raise UsageError(f"origin: {origin!r} must be a full hour like 2026-11-23T14:00Z")
             return cls(unit, n, (_EPOCH + moment * _MICROSECOND).date(), moment, "UTC")
         if date is None:
-            raise UsageError(
-                f"origin: {origin!r} must be a date, as windows of days and months begin at "
-                "midnight; write it like 2026-11-23"
-            )
+            raise UsageError(f"origin: {origin!r} must be a date like 2026-11-23")
         if unit == "month" and date.day > _LAST_DAY:
-            raise UsageError(
-                f"origin: {origin!r} must be a day that every month has; write the first of a month"
-            )
+            raise UsageError(f"origin: {origin!r} must be a day that every month has, up to 28")
         return cls(unit, n, date, day_start_us(date, time_zone), time_zone)
 
     @property
@@ -192,8 +180,7 @@ def _moment(text: str) -> int:
         moment = None
     if moment is None or moment.tzinfo is None or moment.year < _FIRST_YEAR:
         raise UsageError(
-            f"origin: {text!r} must be a date or a time with its offset from UTC, in the year "
-            f"{_FIRST_YEAR} or later; write it like 2026-11-23 or 2026-11-23T14:00Z"
+            f"origin: {text!r} must be like 2026-11-23 or 2026-11-23T14:00Z, from {_FIRST_YEAR} on"
         )
     return (moment - _EPOCH) // _MICROSECOND
 
@@ -272,19 +259,13 @@ class Schedule:
         if self.gap_us is not None and self.gap_us > self.max_lifetime_us:
             raise UsageError(
                 f"gap: {duration_text(self.gap_us)} is longer than max_lifetime, "
-                f"{duration_text(self.max_lifetime_us)}, after which a case ends anyway; give a "
-                "shorter gap, or none"
+                f"{duration_text(self.max_lifetime_us)}; give a shorter gap, or none"
             )
         if self.by == "first_event" and (self.gap_us is not None or self.end_activities):
             name = "gap" if self.gap_us is not None else "end_activity"
-            raise UsageError(
-                f"{name}: says when a case is over, which does not matter by first_event; leave it "
-                "out, or write by: close"
-            )
+            raise UsageError(f"{name}: goes with close, not with by: first_event; leave it out")
         if "" in self.end_activities or len(set(self.end_activities)) < len(self.end_activities):
-            raise UsageError(
-                f"end_activity: must be names, each once, got {list(self.end_activities)}"
-            )
+            raise UsageError(f"end_activity: must be distinct, got {list(self.end_activities)}")
         if not 1 <= self.horizon <= MOST_WINDOWS:
             raise UsageError(
                 f"horizon: must be between 1 and {MOST_WINDOWS:,} windows, got {self.horizon}"
@@ -295,8 +276,8 @@ class Schedule:
             last_us = MAX_TIME_US + 1
         if last_us > MAX_TIME_US:
             raise UsageError(
-                f"horizon: {self.horizon} windows of a {self.length.text} from {self.origin} on do "
-                "not end before the year 9999; give fewer"
+                f"horizon: {self.horizon} windows of a {self.length.text} from {self.origin} on "
+                "end after the year 9999; give fewer"
             )
 
     @cached_property
@@ -316,9 +297,7 @@ class Schedule:
             UsageError: It is outside the horizon.
         """
         if not 0 <= number < self.horizon:
-            raise UsageError(
-                f"window: there is no number {number}; give one from 0 to {self.horizon - 1}"
-            )
+            raise UsageError(f"window: must be from 0 to {self.horizon - 1}, got {number}")
         begin, end = (int(bound) for bound in self._bounds_us[number : number + 2])
         lifetime = self.max_lifetime_us
         if self.by == "close":
@@ -364,9 +343,7 @@ class Schedule:
         first = self.named(first_label.strip())
         last = self.named(last_label.strip()) if _RANGE in text else first
         if first.number > last.number:
-            raise UsageError(
-                f"window: {text!r} ends before it begins; write {last.label}{_RANGE}{first.label}"
-            )
+            raise UsageError(f"window: {text!r} ends before it begins; swap the labels")
         return tuple(map(self.numbered, range(first.number, last.number + 1)))
 
     def windows(self) -> tuple[Window, ...]:

@@ -102,8 +102,7 @@ def require_file_system(name: str, path: str) -> None:
     scheme = str(FileSystems.get_scheme(path)).strip()
     if scheme == "azfs" and name not in _OF_AZURE:
         raise UsageError(
-            f"{name} {path!r}: tracecloak reads logs from azfs:// and writes nothing there, as "
-            f"Beam does not wait until what it moves is there; {_OFFERED}"
+            f"{name} {path!r}: on azfs:// logs are read and nothing is written; {_OFFERED}"
         )
     if scheme in _FILE_SYSTEMS:
         module, library, extra = _FILE_SYSTEMS[scheme]

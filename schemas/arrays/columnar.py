@@ -50,21 +50,13 @@ def wire_name(kind: type[Any]) -> str:
         return name
     place = _place(kind)
     if not isinstance(name, str):
-        raise TypeError(
-            f"{place} is not a columnar value, as it has no name of its own: give the class a "
-            "`wire_name: ClassVar[str]`"
-        )
+        raise TypeError(f"{place} is not a columnar value, as it has no `wire_name`: give it one")
     for table in _TABLES:
         if name not in table:
-            raise TypeError(
-                f"{place} has the name {name!r}, which is in no table: add an entry point of that "
-                f"name and place to the group {table.group}"
-            )
+            raise TypeError(f"{place}: {name!r} is in no table: add it to {table.group}")
     known = _class_named(name, kind)
     if known is not kind:
-        raise TypeError(
-            f"{name!r} is the name of {_place(known)} and of {place}; give one of them another"
-        )
+        raise TypeError(f"{name!r} names {_place(known)} and {place}; rename one of them")
     _MET[name] = kind
     return name
 

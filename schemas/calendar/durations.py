@@ -69,9 +69,7 @@ def moment_us(value: Any) -> int:
         try:
             value = datetime.datetime.fromisoformat(str(value))
         except ValueError:
-            raise ValueError(
-                "must be a date or a time such as 2026-12-01 or 2026-12-01T08:00:00+01:00"
-            ) from None
+            raise ValueError("must be like 2026-12-01 or 2026-12-01T08:00:00+01:00") from None
     if not isinstance(value, datetime.datetime):
         value = datetime.datetime(value.year, value.month, value.day)
     if value.tzinfo is None:

@@ -57,9 +57,7 @@ class WorkingCalendar:
     def __post_init__(self) -> None:
         zone_of(self.time_zone)
         if not self.days or not set(self.days) <= set(range(_DAYS_OF_WEEK)):
-            raise UsageError(
-                f"days: expected at least one from 0, Monday, to 6, Sunday, got {self.days}"
-            )
+            raise UsageError(f"days: must be some of 0, Monday, to 6, Sunday, got {self.days}")
         if not 0 <= self.from_hour < self.to_hour <= _HOURS_OF_DAY:
             raise UsageError(
                 "from_hour and to_hour: expected 0 <= from_hour < to_hour <= 24, got "
@@ -213,10 +211,7 @@ class WorkingTime:
 def _working_time(calendar: WorkingCalendar, first_us: int, last_us: int) -> WorkingTime:
     opens, closes = _open_times(calendar, first_us, last_us)
     if len(opens) == 0:
-        raise UsageError(
-            "the working calendar leaves no working hour in the time range; give more days or "
-            "hours, fewer holidays, or a longer range"
-        )
+        raise UsageError("the working calendar leaves no working hour in the time range")
     return WorkingTime(opens, closes, calendar.time_zone, first_us, last_us)
 
 

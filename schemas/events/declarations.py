@@ -99,9 +99,7 @@ class Declaration(pydantic.BaseModel):
             if len(set(self.values)) < len(self.values):
                 raise ValueError("values must be distinct")
             if any(not 1 <= len(v) <= MAX_CHARACTERS or _NOT_TEXT.search(v) for v in self.values):
-                raise ValueError(
-                    f"values must have 1 to {MAX_CHARACTERS} characters and none for control"
-                )
+                raise ValueError(f"values must have 1 to {MAX_CHARACTERS} printable characters")
         low, high = self.bounds or (0, 1)
         if not all(-_LARGEST_BOUND <= bound <= _LARGEST_BOUND for bound in (low, high)):
             raise ValueError(f"bounds must be finite, at most {_LARGEST_BOUND:g} in size")
@@ -145,7 +143,7 @@ def _parsed(declared: Any) -> Any:
         return bounded_json(declared)
     except json.JSONDecodeError:
         raise ValueError(
-            'must be JSON if it is text, such as {"org:resource": {"values": ["R1", "R2"]}}'
+            'must be JSON if it is text: {"org:resource": {"values": ["R"]}}'
         ) from None
 
 
@@ -164,14 +162,11 @@ def check_names(declared: _Declared) -> _Declared:
         if name in TAKEN_NAMES:
             raise ValueError(f"{name!r} is released in any case; leave it out")
         if not key or key.strip() != key or not key.isprintable() or len(key) > MAX_CHARACTERS:
-            raise ValueError(
-                f"{name!r} cannot name an attribute: it must have printable characters, and no "
-                "blanks around them"
-            )
+            raise ValueError(f"{name!r} cannot name an attribute: it is blank or unprintable")
         if colon and (prefix not in KEY_PREFIXES or not rest):
             raise ValueError(
-                f"{name!r} begins with the prefix of an extension that XES does not have; the "
-                f"prefixes are {', '.join(KEY_PREFIXES)}. Give it another name, and say its column"
+                f"{name!r} begins with the prefix of an extension other than "
+                f"{', '.join(KEY_PREFIXES)}; give it another name, and its column"
             )
     return declared
 
@@ -179,10 +174,7 @@ def check_names(declared: _Declared) -> _Declared:
 def _check_handovers(declared: dict[str, HandoverDeclaration]) -> dict[str, HandoverDeclaration]:
     for name, declaration in declared.items():
         if declaration.handovers and is_case_attribute(name):
-            raise ValueError(
-                f"{name!r} belongs to the case, which hands nothing over; handovers is for "
-                "attributes of events"
-            )
+            raise ValueError(f"{name!r} belongs to the case; handovers is for attributes of events")
     return declared
 
 

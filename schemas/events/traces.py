@@ -268,7 +268,7 @@ class TraceBatch:
         carried = [carried_columns(batch, by_individual) for batch in events]
         if any(batch.schema.names != carried[0].schema.names for batch in carried):
             raise InputSchemaError(
-                "the events must all have the same attributes, and all or none of them an order"
+                "all events must have the same attributes, and all or none an order"
             )
         optional = [INDIVIDUAL_ID] if by_individual else []
         schema = carried[0].schema if carried else event_schema(optional)
@@ -450,8 +450,7 @@ def with_attributes(events: pa.RecordBatch, attributes: Sequence[str]) -> pa.Rec
     missing = [name for name in attributes if name not in present]
     if missing:
         raise InputSchemaError(
-            f"the events have no attribute {', '.join(map(repr, missing))}; give it to the "
-            "attributes of the column mapping"
+            f"the events have no attribute {', '.join(map(repr, missing))}; map it in attributes"
         )
     if present == list(attributes):
         return events

@@ -168,7 +168,7 @@ def test_a_folder_or_a_glob_may_hold_nothing_and_a_file_must_be_there(
             r"google-cloud-storage.*pip install 'apache-beam\[gcp\]<2.*the extra gcp",
         ),
         ("s3://bucket/a/", r"boto3.*pip install 'apache-beam\[aws\]<2.*the extra aws"),
-        ("azfs://account/logs/a.csv", r"azure-storage-blob.*the extra azure|writes nothing there"),
+        ("azfs://account/logs/a.csv", r"azure-storage-blob.*the extra azure|nothing is written"),
         ("hdfs://host/a.csv", r"cannot open here.*untested.*'apache-beam\[hadoop\]'"),
         ("floppy://a", "cannot open here.*one of gs:// and s3://"),
     ],
@@ -197,7 +197,7 @@ def test_what_a_file_system_says_of_a_pattern_is_told_by_its_class_and_not_by_be
         raise BeamIOError("exists", {path: PermissionError("of patient-4711")})
 
     monkeypatch.setattr(ObjectStore, "exists", refused)
-    with pytest.raises(UsageError, match=r"listed: PermissionError; .*credentials") as raised:
+    with pytest.raises(UsageError, match=r"listed: PermissionError") as raised:
         match_files(["objects://bucket/a.csv"])
     assert "4711" not in str(raised.value)
 

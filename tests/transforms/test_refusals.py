@@ -141,7 +141,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a pattern that no store understands": (lambda: expression("x://[z-a]", "x://[z-a]"),
         UsageError, "cannot be listed"),
     "a pattern of any length": (lambda: match_files(["x" * 100_000]), UsageError,
-        "has over 4,096 characters"),
+        "is too long"),
     "a place before an object": (lambda: _ObjectReader("x://y", "1", 5).seek(-1), ValueError,
         "before the first byte"),
     "a topic without a name": (lambda: KafkaTopic.parse("kafka://broker:9092/"), UsageError,

@@ -108,9 +108,8 @@ class KeptDraws:
             return None
         if not hmac.compare_digest(message[: len(about)], about):
             raise UsageError(
-                f"the round {round_name!r} was decided on another input, and noise is drawn on one "
-                "input only; restore it and run again, or give the release up with `tracecloak "
-                "ledger forfeit`"
+                f"the round {round_name!r} was decided on another input: restore that, and run "
+                "again, or give the release up with `tracecloak ledger forfeit`"
             )
         return cast(Decision, decode(message[len(about) :]))
 
@@ -450,8 +449,7 @@ def commit(
             method.verify(read_log(folder, len(parts)), spec.params)
         except GuaranteeError as error:
             raise GuaranteeError(
-                f"the log as written does not keep what {method.name} promises: {error}; this is "
-                "an error of the program, please report it"
+                f"the log as written breaks the promise of {method.name}: {error}; please report it"
             ) from error
         _LOG.info("verified the log as written")
     if PARTS not in target.formats:  # only the forms made from them are released

@@ -263,8 +263,7 @@ class _Field:
         for kind in present:
             if kind["type"] not in TYPES:
                 raise InputSchemaError(
-                    f"the field {name[:80]!r} is nested; an event log needs plain fields: name one "
-                    "within a record by its path, such as case.id"
+                    f"the field {name[:80]!r} is nested; name one within it by its path: case.id"
                 )
         self.schema = sorted(branches, key=promotion) if len(branches) > 1 else branches[0]
         self._types = list(dict.fromkeys(map(column_type, present)))
@@ -402,9 +401,7 @@ def _read_header(source: _Source) -> tuple[dict[str, Any], dict[str, Any]]:
         raise InputSchemaError("the input is an Avro file, but not one of records")
     for name, count in Counter(field["name"] for field in schema["fields"]).items():
         if count > 1:
-            raise InputSchemaError(
-                f"the input has {count} fields {name[:80]!r}; give each a name of its own"
-            )
+            raise InputSchemaError(f"the input has {count} fields {name[:80]!r}; rename one")
     header["meta"]["avro.schema"] = json.dumps(schema).encode()
     rewritten = io.BytesIO()
     fastavro.schemaless_writer(rewritten, _HEADER, header)
@@ -419,8 +416,7 @@ def _require_codec(codec: bytes | None) -> None:
         except ValueError:
             package = _OPTIONAL_CODECS[codec]
             raise InputSchemaError(
-                f"the input is compressed with {codec.decode()}, which needs {package}, which is "
-                f"not installed: run pip install {package}"
+                f"the input is compressed with {codec.decode()}, which needs {package}: install it"
             ) from None
 
 
@@ -527,9 +523,7 @@ def _opened(stream: BinaryIO, goes_on: bool) -> Iterator[_Source]:
     except Exception:
         if source.failed:
             raise
-        raise InputSchemaError(
-            "the input is no Avro object container file, or is damaged or cut off"
-        ) from None
+        raise InputSchemaError("the input is no Avro file, or is damaged or cut off") from None
 
 
 class AvroWriter:

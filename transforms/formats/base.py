@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import methodcaller
-from typing import Any, BinaryIO, Protocol, TypeVar, runtime_checkable
+from typing import Any, BinaryIO, Protocol, TypeVar, cast, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -157,6 +158,12 @@ def read_fully(read: Callable[[int], bytes], size: int) -> bytes:
     return b"".join(pieces)
 
 
+def marked_as(name: str, character: str) -> str:
+    """Registers the codecs' error handler of a name, which puts a character for what has none."""
+    codecs.register_error(name, lambda error: (character, cast(UnicodeDecodeError, error).end))
+    return name
+
+
 def is_utf8(data: bytes) -> bool:
     """Returns whether bytes are UTF-8."""
     if data.isascii():
@@ -217,7 +224,7 @@ def sound_batch(
             raise
         sound = valid_rows(len(rows), lambda start, end: columns_of(rows[start:end]))
         others, records = np.union1d(others, records[~sound]), records[sound]
-        columns, fractional = columns_of([rows[i] for i in np.flatnonzero(sound)])
+        columns, fractional = columns_of([rows[i] for i in np.flatnonzero(sound).tolist()])
     return RawBatch(columns, records, others, fractional=fractional)
 
 

@@ -20,7 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, Literal, cast
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from tracecloak.schemas.errors import InputSchemaError, UsageError
-from tracecloak.transforms.formats.base import RawBatch, missing_columns
+from tracecloak.transforms.formats.base import RawBatch, marked_as, missing_columns
 from tracecloak.transforms.formats.pieces import (
     Divider,
     QuotedScanner,
@@ -107,18 +107,12 @@ class CsvReader:
                 or_none = f", or {NO_QUOTE}" if option == "quote_char" else ""
                 raise UsageError(f"{option}: must be one ASCII character{or_none}, got {value!r}")
         if (self.delimiter or ",") in (self.quote_char, self.escape_char):
-            raise UsageError(
-                "delimiter: must be another character than the quote and the escape, got "
-                f"{self.delimiter or ','!r}"
-            )
+            raise UsageError(f"delimiter: {self.delimiter or ','!r} is the quote or escape, too")
         if self.comment is not None and (not self.comment or re.search("[\r\n\0]", self.comment)):
-            raise UsageError(
-                f"comment: must be the first characters of a line, got {self.comment!r}"
-            )
+            raise UsageError(f"comment: must be what lines begin with, got {self.comment!r}")
         if not _decodes_text(self.encoding):
             raise UsageError(
-                f"encoding: Python knows no text encoding {self.encoding!r}; usual ones are "
-                "utf-8, latin-1, cp1252 and utf-16"
+                f"encoding: there is no {self.encoding!r}; usual are utf-8, latin-1, cp1252, utf-16"
             )
         if not self.header:
             raise UsageError("header: must be true or the names of the columns")
@@ -200,8 +194,8 @@ class CsvReader:
         counts = Counter(found)
         if twice := sorted(name for name in set(required) if counts[name] > 1):
             raise InputSchemaError(
-                f"two columns are called {twice[0]!r}, which is read; map another one, or name all "
-                "columns anew in header, and set skip_lines to 1 if the file has a header line"
+                f"two columns are called {twice[0]!r}, which is read; map another, or name all in "
+                "header, and set skip_lines to 1 if the file has a header line"
             )
         if set(required) <= set(found):
             return
@@ -246,14 +240,7 @@ _NO_HEADER = (
 # no text has for itself. A field that holds one makes its record malformed.
 _UNREADABLE = "\ufdd1"
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_MARKS = "tracecloak.unreadable"
-
-
-def _marked(error: UnicodeError) -> tuple[str, int]:
-    return _UNREADABLE, cast(UnicodeDecodeError, error).end  # nothing is encoded so
-
-
-codecs.register_error(_MARKS, _marked)
+_MARKS = marked_as("tracecloak.unreadable", _UNREADABLE)
 
 
 def _not_encoded(encoding: str) -> InputSchemaError:
@@ -302,10 +289,7 @@ def _after_title(chunks: Iterator[bytes], n_lines: int) -> tuple[str | None, Ite
         if not more or (title and title.end() + _SEP_LINE_BYTES < len(text)):
             break
         if len(text) > HEADER_CHARACTERS and not title:
-            raise InputSchemaError(
-                f"the first {n_lines} lines are longer than {HEADER_CHARACTERS} characters; lower "
-                "skip_lines"
-            )
+            raise InputSchemaError(f"the first {n_lines} lines are too long; lower skip_lines")
     text = text[title.end() :] if title else b""
     sep = _SEP_LINE.match(text)
     return sep and sep[1].decode(), itertools.chain([text[sep.end() if sep else 0 :]], chunks)
@@ -611,8 +595,7 @@ def _first_record(
             fields = next((record for record in csv.reader(lines, **signs) if record), None)
         except csv.Error:
             raise InputSchemaError(
-                "the header line is no line of delimited text; a quote "
-                f"({quote_char}) that is never closed makes it so"
+                f"the header line is no delimited text: a quote ({quote_char}) is never closed"
             ) from None
         taken = lines.tell()
         # What ends exactly where the text does may go on in the next chunk.
@@ -620,13 +603,11 @@ def _first_record(
             break
         if len(text) > HEADER_CHARACTERS:
             raise InputSchemaError(
-                f"the header line is longer than {HEADER_CHARACTERS} characters; a quote "
-                f"({quote_char}) that is never closed makes one"
+                f"the header line is longer than {HEADER_CHARACTERS} characters: a quote "
+                f"({quote_char}) is never closed"
             )
     if fields is None:
-        raise InputSchemaError(
-            "the input is empty: it has no header line, or skip_lines passes over it"
-        )
+        raise InputSchemaError("the input is empty: it has no header line behind skip_lines")
     return fields, text[taken:].encode()
 
 

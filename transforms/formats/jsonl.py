@@ -129,9 +129,7 @@ class JsonLinesReader:
             return
         error = lacks.error()
         if objects.is_open:
-            error = InputSchemaError(
-                "the JSON is damaged or cut off: it ends within an object or array"
-            )
+            error = InputSchemaError("the JSON is damaged or cut off: an object or array is open")
         if error is None:
             return
         if not self.goes_on:

@@ -304,8 +304,7 @@ def require_plain(field: pa.Field) -> None:
     if pa.types.is_nested(getattr(field.type, "storage_type", field.type)):
         kind = str(field.type).partition("<")[0]
         raise InputSchemaError(
-            f"the column {field.name[:80]!r} is nested ({kind}); an event log needs plain columns: "
-            "name one within a struct by its path, such as case.id"
+            f"the column {field.name[:80]!r} is nested ({kind}); name one within it: case.id"
         )
 
 
@@ -331,9 +330,7 @@ def _opened(stream: BinaryIO) -> Iterator[pq.ParquetFile]:
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise InputSchemaError(
-            "the input is no Parquet file, or is damaged, cut off or encrypted"
-        ) from None
+        raise InputSchemaError("the input is no Parquet file, or is damaged or encrypted") from None
 
 
 def reader(how: SourceFormat, path: str) -> ParquetReader:

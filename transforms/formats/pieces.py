@@ -106,8 +106,7 @@ def check_size(stream: BinaryIO, n_bytes: int) -> None:
 def changed() -> RetryLater:
     """Returns the error of a file that changes after it was listed."""
     return RetryLater(
-        "the input was changed after it was listed, and nothing was released: run the same command "
-        "again once nobody writes to it, or of a copy"
+        "the input was changed after it was listed: run the same command again, or of a copy"
     )
 
 

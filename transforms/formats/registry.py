@@ -193,10 +193,7 @@ class SourceFormat:
         for name, kind in FORMATS.items():
             if plain.endswith(kind.endings):
                 return name
-        raise UsageError(
-            f"the format of input {path!r} is not told by its ending; say input_format: "
-            f"{', '.join(FORMATS)}"
-        )
+        raise UsageError(f"cannot infer the format of input {path!r}; set input_format")
 
     def reader_of(self, path: str, seen: Any = None) -> Reader:
         """Returns the reader of a file, of one of a table as that sees it; see `SourceFile`."""

@@ -340,9 +340,8 @@ class _RegistryClient:
             raise ValueError("a schema is too long")
         if self._kind == "protobuf" and _SERIALIZED.fullmatch(schema.schema_str) is None:
             raise UsageError(
-                f"schema_registry {self._registry.url} gives schemas of Protobuf as texts alone: "
-                "name one that knows format=serialized, such as Confluent's, Karapace, or Redpanda "
-                "from 25.2 on"
+                f"schema_registry {self._registry.url} gives Protobuf schemas as text alone: name "
+                "one that knows format=serialized, as Confluent's, Karapace or Redpanda 25.2"
             )
         if self.avro is None:
             return schema

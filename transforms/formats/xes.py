@@ -258,11 +258,9 @@ class _Names:
         is_unnamed = np.asarray(pc.fill_null(pc.equal(names, ""), True))
         traces, rows = np.unique(owners[is_unnamed], return_inverse=True)
         given = list(map(self.name, contents.take(pa.array(traces)).to_pylist()))
-        return (
-            names
-            if not given
-            else pc.replace_with_mask(names, is_unnamed, pa.array(given).take(rows))
-        )
+        if not given:
+            return names
+        return pc.replace_with_mask(names, is_unnamed, pa.array(given).take(rows))
 
 
 class _Traces:
@@ -533,14 +531,12 @@ class _Traces:
         self._first_line += n_octets(data, "\n")
         if b"\r" in data:
             self._first_line += data.count(b"\r") - data.count(b"\r\n")
-        read = dict(regular.columns)
+        read = regular.columns
         if self.names is not None:
             names, marks = read[self.names.column]
-            read[self.names.column] = (
-                self.names.named(names, regular.owners, regular.contents),
-                marks,
-            )
-        for targets, keys in zip((self._trace_keys, self._event_keys), regular.keys, strict=True):
+            named = self.names.named(names, regular.owners, regular.contents())
+            read[self.names.column] = named, marks
+        for targets, keys in zip((self._trace_keys, self._event_keys), regular.keys(), strict=True):
             for key in keys:
                 targets[key]  # notes it
         batch = self._batch(read, self._n_traces + regular.owners)
@@ -634,8 +630,7 @@ class _Pieces:
             begin, end = data.find(BEGIN), data.rfind(END) + len(END)
             regular = None
             if 0 <= begin < end and not data[:begin].strip(b" \t\r\n"):
-                with_contents = traces.names is not None
-                regular = read_regular(data[begin:end], traces.wanted, _BATCH_BYTES, with_contents)
+                regular = read_regular(data[begin:end], traces.wanted, _BATCH_BYTES)
             if regular is not None:
                 yield from traces.batches(self._batch_rows, True)
                 self._source.unread(data[end:])
@@ -669,8 +664,7 @@ def _refusal(fault: _Fault) -> InputSchemaError:
     # The error may be shown to anybody, and the line is the operator's to know.
     _OPERATOR.warning("an XES file cannot be read at line %d: %s", fault.line, fault.reason)
     return InputSchemaError(
-        f"the XES file cannot be read: {fault.reason}; the operator's log says at which "
-        "line, and so does xmllint"
+        f"the XES file cannot be read: {fault.reason}; the operator's log has the line"
     )
 
 

@@ -10,8 +10,7 @@ anything else is refused as a whole, so that an XML parser can read it. So is wh
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -60,26 +59,6 @@ _PLAIN, _INT, _FLOAT = range(3)
 _KINDS = {b"int": _INT, b"float": _FLOAT}
 
 
-@dataclass(frozen=True)
-class RegularTraces:
-    """The events of whole traces.
-
-    Attributes:
-        columns: By wanted column, string[n_events] and bool[n_events]: which are numbers that can
-            name nobody, see `schemas.events.source_column.fractions`.
-        owners: int64[n_events], ascending: the number of the trace of each event, from 0.
-        n_traces: How many traces there are.
-        keys: The keys of traces, and of events, in the order in which they come first.
-        contents: string[n_traces], what each trace has, see `content_of`; None: nobody asked.
-    """
-
-    columns: Mapping[str, tuple[pa.Array, np.ndarray]]
-    owners: np.ndarray
-    n_traces: int
-    keys: tuple[list[str], list[str]]
-    contents: pa.Array | None = None
-
-
 def content_of(key: str, is_of_event: bool) -> str:
     """Returns what stands for a key in the content of a trace; its value follows.
 
@@ -101,9 +80,7 @@ def n_octets(data: bytes, character: str) -> int:
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord(character)))
 
 
-def read_regular(
-    data: bytes, wanted: Sequence[str], max_text_bytes: int, with_contents: bool = False
-) -> RegularTraces | None:
+def read_regular(data: bytes, wanted: Sequence[str], max_text_bytes: int) -> RegularTraces | None:
     """Returns the events of `data`, or None if it is not regular.
 
     Args:
@@ -111,7 +88,6 @@ def read_regular(
         wanted: Columns; those that begin with `case:` are keys of traces.
         max_text_bytes: How much text the columns may have: a value of a trace is repeated with each
             of its events.
-        with_contents: Whether the contents of traces are asked for.
     """
     octets = np.frombuffer(data, np.uint8)
     quotes = np.flatnonzero(octets == ord('"'))
@@ -135,20 +111,16 @@ def read_regular(
     is_regular = len(heads) == len(coded.dictionary)
     if not is_regular or end is None or end.begins_trace or end.begins_event:
         return None
-    values = _Values(heads, np.asarray(coded.indices), parts)
+    traces = RegularTraces(heads, np.asarray(coded.indices), parts)
     # All tags and all control characters are those of the heads, hence none is within a value.
-    n_tags, n_controls = (values.of(attrgetter(name)).sum() for name in ("n_tags", "n_controls"))
+    n_tags, n_controls = (traces.of(attrgetter(name)).sum() for name in ("n_tags", "n_controls"))
     if n_tags + end.n_tags != n_octets(data, "<"):
         return None
     if n_controls + end.n_controls != np.count_nonzero(octets < _BLANK):
         return None
-    if not values.are_placed(end) or not (b"&" not in data or values.are_without_references()):
+    if not traces.are_placed(end) or not (b"&" not in data or traces.are_without_references()):
         return None
-    columns = values.columns(wanted, max_text_bytes)
-    if columns is None:
-        return None
-    contents = values.contents() if with_contents else None
-    return RegularTraces(columns, values.owners, values.n_traces, values.keys(), contents)
+    return traces if traces.read_columns(wanted, max_text_bytes) else None
 
 
 class _Head(NamedTuple):
@@ -201,13 +173,17 @@ def _head(text: bytes, pattern: re.Pattern[bytes] = _HEAD) -> _Head | None:
     )
 
 
-class _Values:
-    """The values of regular traces, and where they belong.
+class RegularTraces:
+    """The values of whole traces, and where they belong.
 
     Attributes:
-        owners: int64[n_events], the number of the trace of each event.
+        columns: By wanted column, string[n_events] and bool[n_events]: which are numbers that can
+            name nobody, see `schemas.events.source_column.fractions`.
+        owners: int64[n_events], ascending: the number of the trace of each event, from 0.
         n_traces: How many traces there are.
     """
+
+    columns: dict[str, tuple[pa.Array, np.ndarray]]
 
     def __init__(self, heads: Sequence[_Head], codes: np.ndarray, parts: pa.Array) -> None:
         """Takes different heads, int32[n], which of them each value has, and both taking turns."""
@@ -251,12 +227,10 @@ class _Values:
         self._parts = pc.coalesce(pa.array(read, pa.string()).take(coded.indices), values)
         return True
 
-    def columns(
-        self, wanted: Sequence[str], max_text_bytes: int
-    ) -> dict[str, tuple[pa.Array, np.ndarray]] | None:
-        """See `RegularTraces.columns`; None where they would have more text than is allowed."""
+    def read_columns(self, wanted: Sequence[str], max_text_bytes: int) -> bool:
+        """Makes `columns`; False where they would have more text than is allowed."""
         kinds = self.of(attrgetter("kind"))
-        columns = {}
+        self.columns = {}
         n_bytes = 0
         for name in wanted:
             key, is_of_trace = key_of(name), name.startswith(CASE_PREFIX)
@@ -271,14 +245,14 @@ class _Values:
             lengths = np.asarray(pc.fill_null(pc.binary_length(column), 0), np.int64)
             n_bytes += int(lengths[self.owners].sum() if is_of_trace else lengths.sum())
             if n_bytes > max_text_bytes:
-                return None
+                return False
             if is_of_trace:
                 column, marks = column.take(pa.array(self.owners)), marks[self.owners]
-            columns[name] = column, marks
-        return columns
+            self.columns[name] = column, marks
+        return True
 
     def contents(self) -> pa.Array:
-        """See `RegularTraces.contents`."""
+        """Returns string[n_traces], what each trace has, see `content_of`."""
         marks = [
             (EVENT_MARK if head.begins_event else "") + content_of(head.key, is_of_event)
             for head in self._heads
@@ -292,7 +266,7 @@ class _Values:
         return pc.binary_join(lists, "")
 
     def keys(self) -> tuple[list[str], list[str]]:
-        """See `RegularTraces.keys`."""
+        """Returns the keys of traces, and of events, in the order in which they come first."""
         ordered: tuple[dict[str, None], dict[str, None]] = {}, {}
         both = 2 * self._codes.astype(np.int64) + self._is_of_event
         first = np.full(2 * len(self._heads), len(both))

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import codecs
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
-from tracecloak.transforms.formats.base import read_fully
+from tracecloak.transforms.formats.base import marked_as, read_fully
 
 # A character that XML forbids, in place of what the encoding does not have.
-_NO_CHARACTER = "\uffff"
-_MARKS = "tracecloak.no-character"
+_MARKS = marked_as("tracecloak.no-character", "\uffff")
 _BYTES_OF_CODE_UNITS = {
     b"\xff\xfe": "utf-16",
     b"\xfe\xff": "utf-16",
     b"<\0": "utf-16-le",
     b"\0<": "utf-16-be",
 }
-
-
-def _marked(error: UnicodeError) -> tuple[str, int]:
-    return _NO_CHARACTER, cast(UnicodeDecodeError, error).end  # nothing is encoded so
-
-
-codecs.register_error(_MARKS, _marked)
 
 
 class Source:

@@ -127,9 +127,7 @@ def connected(database: str) -> Connection | sqlite3.Connection:
     check_database(database)
     uri = database if "://" in database else text_at(database, "URI of a database").strip()
     if not _is_uri(uri):
-        raise UsageError(
-            f"what database leads to is no URI of {', '.join(sorted(DATABASES))}; it is not shown"
-        )
+        raise UsageError(f"database must lead to a URI of {', '.join(sorted(DATABASES))}")
     return DATABASES[uri.partition("://")[0]](uri)
 
 
@@ -237,8 +235,7 @@ def query_text(query: str) -> str:
             text = Path(query[1:]).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError, ValueError) as error:
             raise UsageError(
-                f"query {query!r} names a file that cannot be read ({type(error).__name__}); "
-                "correct its path, or write the query itself"
+                f"query {query!r} names a file that cannot be read ({type(error).__name__})"
             ) from None
     if not text.strip():
         raise UsageError("query is empty; write a SELECT, or @ and the name of a file that has it")

@@ -94,6 +94,4 @@ def match_remote_files(
     except Exception as error:  # each file system has its own
         if is_passing(error):
             raise told(pattern, error) from None
-        raise UsageError(
-            f"log {pattern!r} cannot be listed: {class_of(error)}; correct the path or credentials"
-        ) from None
+        raise UsageError(f"log {pattern!r} cannot be listed: {class_of(error)}") from None

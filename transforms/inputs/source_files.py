@@ -104,8 +104,8 @@ def can_hold(
     for name in column.split(","):
         if name.strip() not in partitions:
             raise InputSchemaError(
-                f"{file.path}: its path has no partition column {name.strip()!r}, which is a "
-                f"folder such as {name.strip()}=2026-11-01; correct or omit the column"
+                f"{file.path}: its path has no partition column {name.strip()!r}, as in "
+                f"{name.strip()}=2026-11-01; correct or omit it"
             )
         value = partitions[name.strip()]
         if value is None:
@@ -262,9 +262,7 @@ def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[Sour
     looked_into: dict[str, Table | None] = {}  # as many patterns can lie in one folder
     for pattern in patterns:
         if len(pattern) > _LONGEST_PATTERN:
-            raise UsageError(
-                f"log {pattern[:80]!r}… has over {_LONGEST_PATTERN:,} characters; write a list"
-            )
+            raise UsageError(f"log {pattern[:80]!r}… is too long; write a list")
         if is_on_this_machine(pattern):
             listing = _listed_here(pattern)
         else:

@@ -55,16 +55,13 @@ def told(path: str, error: Exception) -> TracecloakError:
     status = status_of(error)
     if status in (404, 412):
         return RetryLater(
-            f"input {path!r} was replaced or deleted after it was listed, so nothing was released: "
-            "run the same command again once nobody writes to it, or of a copy"
+            f"input {path!r} was replaced or deleted after it was listed: run the command again"
         )
     if status in (401, 403):
         return UsageError(
-            f"input {path!r} may not be read (status {status}); correct the credentials for it"
+            f"input {path!r} may not be read (status {status}); correct its credentials"
         )
-    return RetryLater(
-        f"input {path!r} cannot be read now: {type(error).__name__}; run the same command again"
-    )
+    return RetryLater(f"input {path!r} cannot be read now: {type(error).__name__}; run again")
 
 
 # What breaks off is asked for again so often: clients repeat only what has no answer yet.

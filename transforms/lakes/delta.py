@@ -67,9 +67,7 @@ def snapshot(place: str, version: int | None) -> Snapshot:
     """
     table = _table(place, version)
     if unknown := sorted(set(table.protocol().reader_features or ()) - _HONOURED):
-        raise InputSchemaError(
-            f"the table delta:{place} has {', '.join(unknown)}, which is not supported; {_REMEDY}"
-        )
+        raise InputSchemaError(f"delta:{place} has unsupported {', '.join(unknown)}; {_REMEDY}")
     return Snapshot(table.version(), tuple(_files(table, place)))
 
 
@@ -81,17 +79,17 @@ def _table(place: str, version: int | None) -> DeltaTable:
         if version is not None and isinstance(error, TableNotFoundError):
             raise version_gone("delta", place, version, "the table is not there") from None
         raise InputSchemaError(
-            f"no table of Delta can be read at {place} ({type(error).__name__}); correct the path"
+            f"no table of Delta can be read at {place} ({type(error).__name__})"
         ) from None
     except (DeltaError, ValueError):
         raise InputSchemaError(
-            f"the log of table delta:{place} is damaged or has an unknown feature; {_REMEDY}"
+            f"the log of delta:{place} is damaged or has an unknown feature; {_REMEDY}"
         ) from None
     if version is None or version == table.version():
         return table
     if version > table.version():
         raise VersionGoneError(
-            f"the table delta:{place} has no version {version}; the last is {table.version()}"
+            f"delta:{place} has no version {version}; the last is {table.version()}"
         )
     try:
         table.load_as_version(version)
@@ -121,8 +119,7 @@ def _files(table: DeltaTable, place: str) -> Iterator[SourceFile]:
         yield SourceFile(0, uri, n_bytes, given, seen=Seen(columns, deleted.pop(uri, b"")))
     if deleted:
         raise InputSchemaError(
-            f"the table delta:{place} lists deleted rows of {len(deleted):,} unknown files; "
-            f"{_REMEDY}"
+            f"delta:{place} lists deleted rows of {len(deleted):,} unknown files; {_REMEDY}"
         )
 
 

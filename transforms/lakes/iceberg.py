@@ -90,9 +90,7 @@ def opened_catalog(place: str) -> tuple[Catalog, str]:
     """
     name, _, table = place.partition(".")
     if not name or "." not in table.strip("."):
-        raise UsageError(
-            f"iceberg:{place} is not CATALOG.NAMESPACE.TABLE, such as iceberg:lake.hospital.visits"
-        )
+        raise UsageError(f"iceberg:{place} is not iceberg:CATALOG.NAMESPACE.TABLE")
     try:
         return load_catalog(name), table
     except Exception as error:  # whatever the client of a catalogue raises
@@ -122,7 +120,7 @@ def opened_table(place: str, version: int | None = None) -> Table:
         if version is not None and isinstance(error, NoSuchTableError | FileNotFoundError):
             raise version_gone("iceberg", place, version, "the table is not there") from None
         raise InputSchemaError(
-            f"no table iceberg:{place} can be read ({type(error).__name__}); correct its name"
+            f"no table iceberg:{place} can be read ({type(error).__name__})"
         ) from None
 
 

@@ -120,8 +120,7 @@ class SeenReader(TypedReader):
             if column.field_id is not None and (ids or not column.names):
                 if not ids:
                     raise InputSchemaError(
-                        "the file has no ids of fields, and its table no mapping of names; have "
-                        "its engine rewrite its files"
+                        "neither file nor table maps ids of fields; have its engine rewrite it"
                     )
                 name = ids.get(column.field_id)
             else:

@@ -71,19 +71,16 @@ def appended(table: str, attempt: Callable[[], bool], faster: _Errors, unfit: _E
             continue
         except unfit:
             raise UsageError(
-                f"the table {table} has other columns or types than the release; name a table of "
-                "releases of this configuration, or a new one"
+                f"the table {table} has other columns or types than the release; name another"
             ) from None
         except TracecloakError:
             raise
         except Exception as error:  # some of the libraries' are of no class of their own
             raise InputSchemaError(
-                f"the table {table} cannot be read or written ({type(error).__name__}): nothing "
-                "was appended now; correct the path or rights, and run the same command again"
+                f"the table {table} cannot be read or written ({type(error).__name__}): correct "
+                "its path or rights, and run the same command again"
             ) from None
-    raise RetryLater(
-        f"others write to the table {table} all the time; run the same command again later"
-    )
+    raise RetryLater(f"others write to the table {table} all the time; run again later")
 
 
 def plain(schema: pa.Schema) -> pa.Schema:
@@ -109,7 +106,7 @@ def version_gone(kind: str, place: str, version: int | None, reason: str) -> Ver
     """Returns what is raised where a version of a table cannot be read any more."""
     return VersionGoneError(
         f"version {version} of the table {kind}:{place} cannot be read any more: {reason}. Restore "
-        "what is missing, or name a version that is whole"
+        "it, or name a complete version"
     )
 
 
@@ -192,9 +189,7 @@ class Address:
         """
         place = TABLES.named(self.kind).append
         if self.version is not None or place is None:
-            raise UsageError(
-                f"table {str(self)!r} must be writable, such as delta:PATH, and without a version"
-            )
+            raise UsageError(f"table {str(self)!r} must be writable, without a version")
         return cast("Append", load(place))
 
     def snapshot(self) -> Snapshot:
@@ -266,9 +261,7 @@ def address_of(text: str) -> Address:
         place, version = rest, None
     shown = text if len(text) <= 200 else f"{text[:200]}…"
     if not kind or not place.strip() or "\n" in place or "\0" in place:
-        raise UsageError(
-            f"log {shown!r} is not delta:PATH[@VERSION] or iceberg:CATALOG.TABLE[@SNAPSHOT]"
-        )
+        raise UsageError(f"log {shown!r} is not delta:PATH[@VERSION] or iceberg:TABLE[@SNAPSHOT]")
     if version is not None and not _VERSION.fullmatch(version):
         raise UsageError(
             f"log {shown!r} must end in @ and a number; omit both for the last version, or end "
@@ -310,9 +303,7 @@ def files_and_tables(
         TracecloakError: As `match_files` and `Address.snapshot`.
     """
     if how.name not in (None, "parquet"):
-        raise UsageError(
-            f"input_format is {how.name}, and the files of {tables[0]} are Parquet; leave it out"
-        )
+        raise UsageError(f"input_format is {how.name}, but {tables[0]} is Parquet; leave it out")
     usual = SourceFormat()
     for name in CSV_KEYS if len(tables) == len(log) else ():
         if getattr(how, name) != getattr(usual, name):

@@ -245,7 +245,7 @@ LIST_REFUSED: tuple[tuple[tuple[Any, ...], dict[str, Any], str], ...] = (
     (("cases by=case:concept:name groups=1",), {}, "is the case, the activity or the time"),
     (("workload by=timestamp",), {}, "is the case, the activity or"),
     (("cases by=case:foo:bar",), {}, "prefix of an extension"),
-    (({"indicator": "cases", "by": "case:x", "groups": ["a\x00"]},), {}, "none for control"),
+    (({"indicator": "cases", "by": "case:x", "groups": ["a\x00"]},), {}, "1000 printable"),
     (("amount attribute=case:x bounds=0|9e300",), {}, "bounds must be finite, at most 1e+300"),
     (tuple(f"cases by=case:x{i}" for i in range(101)), {}, "101 attributes, and 100 are"),
 )

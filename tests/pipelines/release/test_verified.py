@@ -57,7 +57,7 @@ def test_a_log_that_breaks_the_promise_is_not_committed(
 ) -> None:
     monkeypatch.setattr(KAnonymousVariants, "apply", careless(KAnonymousVariants.apply))
     assert release(tmp_path, inputs, runner) == GuaranteeError.exit_code
-    assert "does not keep what k-anonymous-variants promises" in capsys.readouterr().err
+    assert "breaks the promise of k-anonymous-variants" in capsys.readouterr().err
     assert not (tmp_path / "out" / "run_id=r").exists()
     assert not (tmp_path / "out" / "latest.json").exists()
     monkeypatch.undo()

@@ -150,5 +150,5 @@ def test_a_number_beyond_all_decimals_is_a_text() -> None:
 
 
 def test_just_some_events_with_an_order_are_refused() -> None:
-    with pytest.raises(InputSchemaError, match="all or none of them an order"):
+    with pytest.raises(InputSchemaError, match="all or none an order"):
         TraceBatch.from_events([ordered_batch(["1"]), event_batch([("c", "A", 0)])])

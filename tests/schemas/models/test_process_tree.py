@@ -39,7 +39,7 @@ def test_what_is_no_tree_is_refused_with_the_place(text: str, character: int) ->
 
 
 def test_impossible_nodes_are_refused() -> None:
-    with pytest.raises(UsageError, match="two children, its body and the way"):
+    with pytest.raises(UsageError, match="two children, got"):
         parse_tree("*( 'A', 'B', 'C' )")
     with pytest.raises(UsageError, match="needs children: sequence"):
         ProcessTree("sequence")

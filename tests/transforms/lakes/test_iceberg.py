@@ -117,7 +117,7 @@ def test_files_without_ids_of_fields_need_a_mapping_of_names(tmp_path: Path) -> 
     assert ("added-0", "B") in events and ("new-0", "A") in events
     with table.refresh().transaction() as transaction:
         transaction.remove_properties("schema.name-mapping.default")
-    with pytest.raises(InputSchemaError, match="no ids of fields"):
+    with pytest.raises(InputSchemaError, match="maps ids of fields"):
         events_of(source(f"iceberg:{NAME}", activity="step"))
 
 
@@ -172,7 +172,7 @@ def test_files_that_are_gone_and_tables_that_are_none_are_refused(tmp_path: Path
         source("iceberg:lake.hospital.none")
     with pytest.raises(UsageError, match=r"'other'.*pyiceberg\.yaml"):
         source("iceberg:other.hospital.visits")
-    with pytest.raises(UsageError, match="is not CATALOG"):
+    with pytest.raises(UsageError, match="is not iceberg:CATALOG"):
         source("iceberg:visits")
 
 
