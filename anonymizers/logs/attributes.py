@@ -15,7 +15,7 @@ is. A public clip is meant for values, too, and stays as it was given.
 Sensitivity, for adding or removing a unit of m cases, each cut at L events:
 
 Vectors of events, delta above 0. A case is the vector of its counts over the cells, brought to an
-L2 norm of at most C steps of a lattice of 1/1024 occurrence (`clip_of_values` says which C),
+L2 norm of at most C steps of a lattice of 1/1024 occurrence (`clip_in_effect` says which C),
 floored entry by entry (`schemas.statistics.clipped_flows.clipped_counts`, without a rounding of the
 norm). The sums change by the sum of m such vectors, so by at most m C in L2, and by exactly that if
 all that is counted shares one cell and is at least C / 1024. Discrete Gaussian noise (Canonne,
@@ -31,8 +31,7 @@ decided before, and on no other case.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -40,18 +39,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_clipped, of_one_cell
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.counters import Batch, Counted
+from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.randomness import CellLaws, Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
-from tracecloak.anonymizers.rigorous.bought import traces_in_domain, vocabulary_in_effect
-from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Sums
-from tracecloak.anonymizers.rigorous.clips import clipped_need
+from tracecloak.anonymizers.rigorous.bought import vocabulary_in_effect
+from tracecloak.anonymizers.rigorous.budget import Sums
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, noisy_part
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, CaseClasses
-from tracecloak.anonymizers.times.step_durations import noise_text
+from tracecloak.anonymizers.times.step_durations import clipped_sums, vectors_part
 from tracecloak.anonymizers.times.time_bins import estimated_shares, largest_noise
 from tracecloak.schemas.events.declarations import Attribute
 from tracecloak.schemas.events.events import OTHER
@@ -61,87 +59,8 @@ from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
 if TYPE_CHECKING:
     from tracecloak.anonymizers.logs.params import PrivateLogParams
 
-# From traces in the vocabulary and within the length in effect to the vectors of their cases.
-CellsOf = Callable[..., CaseCells]
-
-
-_SQUARE = 2  # the bought clip is divided by the root of this
-
-
-def clip_of_values(public_units: int | None, decisions: contract.Decisions) -> int:
-    """Returns the clip of vectors of a case's events, in lattice steps.
-
-    Args:
-        public_units: The public one; None: it follows from `decisions["clip"].clip_units`, rounded
-            down, and is at least one occurrence.
-        decisions: What was decided before.
-    """
-    if public_units is not None:
-        return public_units
-    bought: int = decisions["clip"].clip_units
-    return max(UNITS, math.isqrt(bought**2 // _SQUARE))
-
-
-def clipped_sums(
-    batch: Batch, cells_of: CellsOf, clip: int | None, units: int, *given: Any
-) -> ClippedCells:
-    """Returns the sums of the cases' clipped vectors.
-
-    Args:
-        batch: Complete cases, and what was decided.
-        cells_of: From these traces, the decisions and what is given to the cases' vectors.
-        clip: See `clip_of_values`.
-        units: Lattice steps of what the vectors count by.
-        given: Further arguments of `cells_of`.
-    """
-    traces = traces_in_domain(batch)
-    cells = cells_of(traces, batch.decisions, *given)
-    return ClippedCells.from_cases(cells, clip_of_values(clip, batch.decisions), units)
-
-
-def vectors_part(
-    name: str,
-    params: PrivateLogParams,
-    share: Fraction,
-    counted: tuple[CellsOf, Any],
-    sentence: str,
-    estimate: Callable[[ClippedCells, SumNoise, int, Given], Any],
-    most: int,
-    fineness: int = 1,
-) -> Part:
-    """Returns a part of `private-log` that is made of vectors of the events of a case.
-
-    Args:
-        name: Of the part, and of what is counted for it.
-        params: The method's.
-        share: See `Sums`.
-        counted: What counts the vectors, and of what, see `clipped_sums`.
-        sentence: What is counted, in words.
-        estimate: From the exact sums, the noise of each, the number of activities and what is known
-            to what is decided.
-        most: How many occurrences a case has in all at most, where delta is 0.
-        fineness: Into how many parts an occurrence is divided.
-    """
-    is_pure = params.delta == 0
-    clip = most * fineness if is_pure else params.public_clip_units
-    lattice = fineness if is_pure else UNITS
-
-    def changed(clip_units: int) -> Sensitivity:
-        return of_clipped(clip_units, params.max_units, is_pure=is_pure)
-
-    def explain(means: Allowances) -> str:
-        noise = means[name].noise(changed(clip or UNITS), lattice)
-        return f"{sentence}, {noise_text(noise, clip, 1 / math.sqrt(_SQUARE))}"
-
-    def decide(given: Given) -> Any:
-        noise = given.means[name].noise(changed(clip_of_values(clip, given.decisions)), lattice)
-        n_names = len(vocabulary_in_effect(params.words, given.decisions))
-        return estimate(given.statistics[name], noise, n_names, given)
-
-    need = clipped_need(name, share, clip, changed, lattice)
-    cells_of, of = counted
-    sums = Counted(ClippedCells, clipped_sums, (cells_of, clip, lattice // fineness, of))
-    return Part(name, (need,), explain, decide, {name: sums})
+# Of vectors of values: the clip that was bought for steps is divided by the root of this.
+SQUARE = 2
 
 
 # --- Declared attributes from noisy marginals, given the activity or the class of the case. -------
@@ -235,34 +154,28 @@ def decide_attribute(
 
 def attribute_part(attribute: Attribute, params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log` that one declared attribute is."""
-    name = part_name(attribute)
-    if not attribute.is_of_case:
+    name, most = part_name(attribute), params.max_trace_length or 1
 
-        def estimate(
-            counted: ClippedCells, noise: SumNoise, n_names: int, given: Given
-        ) -> AttributeDecision:
-            return decide_attribute(attribute, counted, n_names, noise, given.randomness)
-
-        sentence = "counts events by activity and value"
-        event_cells, most = (cells_of_events, attribute), params.max_trace_length or 1
-        return vectors_part(name, params, share, event_cells, sentence, estimate, most)
-
-    changed = of_one_cell(params.max_units)
-
-    def explain(means: Allowances) -> str:
-        return (
-            f"counts cases by variant, of {MOST_VARIANTS} variants, else by last activity, and by "
-            f"value, each within {means[name].noise(changed).half_width:,} (95 %)"
-        )
-
-    def decide(given: Given) -> AttributeDecision:
-        known, noise = given.decisions, given.means[name].noise(changed)
+    def decide(given: Given, noise: SumNoise) -> AttributeDecision:
+        known = given.decisions
         vocabulary = vocabulary_in_effect(params.words, known)
-        n_rows = CaseClasses.of(known["variants"], vocabulary).n_variants + len(vocabulary)
+        n_rows = len(vocabulary)
+        if attribute.is_of_case:
+            n_rows += CaseClasses.of(known["variants"], vocabulary).n_variants
         return decide_attribute(attribute, given.statistics[name], n_rows, noise, given.randomness)
 
-    ones = Counted(ClippedCells, clipped_sums, (cells_of_cases, 1, 1, attribute))
-    return Part(name, (Sums(name, share, changed),), explain, decide, {name: ones})
+    if not attribute.is_of_case:
+        sentence, cells = "counts events by activity and value", (cells_of_events, attribute)
+        return vectors_part(name, params, share, cells, sentence, decide, most, square=SQUARE)
+    return noisy_part(
+        Sums(name, share, of_one_cell(params.max_units)),
+        {name: Counted(ClippedCells, clipped_sums, (cells_of_cases, attribute, 1, 1))},
+        lambda noise: (
+            f"counts cases by variant, of {MOST_VARIANTS} variants, else by last activity, and by "
+            f"value, each within {noise.half_width:,} (95 %)"
+        ),
+        decide,
+    )
 
 
 def part_name(attribute: Attribute) -> str:
@@ -359,20 +272,18 @@ def decide_handovers(
 
 def handovers_part(attribute: Attribute, params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`; it comes after that of the attribute itself."""
-    k = attribute.n_cells
+    name, k = handovers_name(attribute), attribute.n_cells
 
-    def estimate(
-        counted: ClippedCells, noise: SumNoise, n_names: int, given: Given
-    ) -> HandoverDecision:
-        purpose = f"handover/{attribute.name}"
-        noisy = noisy_counts(counted, n_names * k * k, noise, purpose, given.randomness)
-        counts, deviation = noisy.reshape(n_names, k, k), noise.deviation
-        return decide_handovers(counts, deviation, given.decisions[part_name(attribute)].shares)
+    def decide(given: Given, noise: SumNoise) -> HandoverDecision:
+        n_names = len(vocabulary_in_effect(params.words, given.decisions))
+        n_cells, purpose = n_names * k * k, f"handover/{attribute.name}"
+        noisy = noisy_counts(given.statistics[name], n_cells, noise, purpose, given.randomness)
+        by_activity = given.decisions[part_name(attribute)].shares
+        return decide_handovers(noisy.reshape(n_names, k, k), noise.deviation, by_activity)
 
     sentence = "counts steps by the activity of the event and the values before and at it"
-    most = max((params.max_trace_length or 1) - 1, 1)
-    step_cells, name = (cells_of_handovers, attribute), handovers_name(attribute)
-    return vectors_part(name, params, share, step_cells, sentence, estimate, most)
+    cells, most = (cells_of_handovers, attribute), max((params.max_trace_length or 1) - 1, 1)
+    return vectors_part(name, params, share, cells, sentence, decide, most, square=SQUARE)
 
 
 def handovers_name(attribute: Attribute) -> str:

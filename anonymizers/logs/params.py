@@ -17,9 +17,9 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.noise.sums import noisy_sums, note
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, note
 from tracecloak.anonymizers.rigorous.bought import LENGTHS_OF_CASES, length_part, vocabulary_part
-from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Budget, Sums
+from tracecloak.anonymizers.rigorous.budget import UNITS, Budget, Sums
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE
 from tracecloak.anonymizers.rigorous.names import GroupedParams, excess_of_names
 from tracecloak.anonymizers.rigorous.params import (
@@ -29,7 +29,7 @@ from tracecloak.anonymizers.rigorous.params import (
     Exact,
     RigorousParams,
 )
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part, budget_of_parts
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, budget_of_parts, noisy_part
 from tracecloak.anonymizers.times import step_durations
 from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, Detail, times_by
 from tracecloak.anonymizers.times.case_spans import granularity_part, pair_times_part, spans_part
@@ -56,15 +56,9 @@ if TYPE_CHECKING:
 
 def sizes_part(params: RigorousParams, share: Fraction, round_name: str) -> Part:
     """Returns the part of `private-log`; it decides a whole number of cases, at least 0."""
-    changed = of_one_cell(params.max_units)
+    counted = "the log has" if params.max_cases_per_individual is None else "count"
 
-    def sentence(means: Allowances) -> str:
-        within = means["sizes"].noise(changed).half_width
-        counted = "the log has" if params.max_cases_per_individual is None else "count"
-        return f"releases as many cases as {counted}, within {within:,} (95 %)"
-
-    def decide(given: Given) -> int:
-        noise = given.means["sizes"].noise(changed)
+    def decide(given: Given, noise: SumNoise) -> int:
         exact = np.array([given.statistics["lengths"].n_cases * noise.units], np.int64)
         cell = np.zeros(1, np.int64)
         noisy = noisy_sums(exact, noise, "number of cases", cell, given.randomness)
@@ -72,8 +66,13 @@ def sizes_part(params: RigorousParams, share: Fraction, round_name: str) -> Part
         note(given.randomness, CASES, lambda: [("sizes",)], number, noise.deviation)
         return max(round(float(number[0])), 0)
 
-    needs = (Sums("sizes", share, changed),)
-    return Part("sizes", needs, sentence, decide, {"lengths": LENGTHS_OF_CASES}, round_name)
+    return noisy_part(
+        Sums("sizes", share, of_one_cell(params.max_units)),
+        {"lengths": LENGTHS_OF_CASES},
+        lambda noise: f"releases as many cases as {counted}, within {noise.half_width:,} (95 %)",
+        decide,
+        round_name,
+    )
 
 
 # --- The parameters of `private-log` and how they divide the budget. ------------------------------

@@ -35,7 +35,7 @@ from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, PartsDecision, PartsMethod
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_starts import periods_of
-from tracecloak.anonymizers.times.fitted_times import Timing, fitted, timed
+from tracecloak.anonymizers.times.fitted_times import fitted, timed
 from tracecloak.anonymizers.variants.generator import fitting, log_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import ReleasedMeasures
@@ -84,13 +84,6 @@ class _DecisionAwareCounter:
     def reads(self, decisions: contract.Decisions) -> contract.Decisions:
         """Returns what of the decisions a count can depend on: not the number of cases."""
         return {name: part for name, part in unfold_decisions(decisions).items() if name != "sizes"}
-
-
-# Of the methods' examples.
-_ABC = {"vocabulary": ("A", "B", "C")}
-_DATES = {"first_date": "2020-01-01", "last_date": "2020-12-31"}
-_PUBLIC = {**_DATES, "l2_clip": "4", "n_duration_bins": 4}
-_RESOURCES = {"attributes": {"org:resource": {"values": ["R1", "R2"]}}}
 
 
 @contract.declared("private-log")
@@ -248,18 +241,10 @@ class PrivateLog(PartsMethod):
             return traces
         cases = np.arange(piece, variants.n_cases, n_pieces, dtype=np.int64)
         traces = traces.recode(vocabulary_in_effect(params.words, drawn))
-        timing = Timing(
-            params.log_time.grid(drawn),
-            params.detail.classes(variants, traces.vocabulary),
-            drawn["starts"],
-            drawn["periods"],
-            drawn["spans"],
-            drawn["case times"],
-            drawn["durations"],
-            drawn["step sums"],
-            drawn["pair factors"],
-        )
-        stamps = timed(params.detail.cases(traces), cases, timing, randomness).times
+        grid = params.log_time.grid(drawn)
+        classes = params.detail.classes(variants, traces.vocabulary)
+        counted = params.detail.cases(traces)
+        stamps = timed(counted, cases, grid, classes, drawn, randomness).times
         traces = replace(traces, times=stamps, attributes={})
         if params.declared:
             from tracecloak.anonymizers.logs.attributes import generated_values
@@ -270,7 +255,7 @@ class PrivateLog(PartsMethod):
         if params.service_times:
             from tracecloak.anonymizers.logs.service_times import NAME, with_starts
 
-            traces = with_starts(traces, cases, drawn[NAME], timing.grid, randomness)
+            traces = with_starts(traces, cases, drawn[NAME], grid, randomness)
         return traces
 
 

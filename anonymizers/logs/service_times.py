@@ -8,9 +8,9 @@ to a sum how far within its bin its time is, from 0 to 1 in sixteenths. So means
 bins are coarse, and long times go where there is room for them.
 
 A case is the vector of all three, with 1 for an event, 1 for its gap and at most 1 for its place.
-With delta it is scaled down to the L2 norm of attributes of events (`attributes.vectors_part`), on
-a lattice of 1/1024 and exactly, and gets discrete Gaussian noise. Without, a case of at most n
-events changes the sums by at most 3 n in L1, and they get discrete Laplace noise.
+With delta it is scaled down to the L2 norm of attributes of events (`vectors_part`), on a lattice
+of 1/1024 and exactly, and gets discrete Gaussian noise. Without, a case of at most n events changes
+the sums by at most 3 n in L1, and they get discrete Laplace noise.
 
 A generated event has a service time by its activity, of those that its gap has room for. These are
 weighted such that all together agree with the counts. All else that service times depend on, such
@@ -22,24 +22,27 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.logs.attributes import vectors_part
+from tracecloak.anonymizers.logs.attributes import SQUARE
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts
+from tracecloak.anonymizers.rigorous.bought import vocabulary_in_effect
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.times import time_bins
+from tracecloak.anonymizers.times.step_durations import vectors_part
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.calendar.working_time import TimeGrid
 from tracecloak.schemas.events.events import START_TIMESTAMP, START_TYPE
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import CaseCells
 from tracecloak.schemas.statistics.log_times import IntervalTimes
 
 if TYPE_CHECKING:
@@ -132,9 +135,7 @@ class ServiceDecision(contract.Decision):
     places: np.ndarray
 
 
-def decide_service(
-    counted: ClippedCells, n_names: int, grid: TimeGrid, noise: SumNoise, randomness: Randomness
-) -> ServiceDecision:
+def decide_service(given: Given, noise: SumNoise, params: PrivateLogParams) -> ServiceDecision:
     """Adds noise to all sums, and estimates kinds and places for each activity.
 
     Kinds of the whole log that do not stand out of the noise are taken for empty, because a stray
@@ -143,16 +144,15 @@ def decide_service(
     activities, which weighs as many events as two deviations of the noise.
 
     Args:
-        counted: What `cells_of_service` says, of all cases.
-        n_names: Activities.
-        grid: The grid of stamps.
+        given: With what `cells_of_service` says, of all cases.
         noise: Of each sum; made for `clipped_estimate`.
-        randomness: The release's.
+        params: The method's.
     """
-    borders = borders_of(grid)
-    k = len(borders) + 1
+    borders = borders_of(params.log_time.grid(given.decisions))
+    n_names = len(vocabulary_in_effect(params.words, given.decisions))
+    k, counted = len(borders) + 1, given.statistics[NAME]
     n_cells = n_names * (3 * k + _FIRST_BIN)
-    noisy = noisy_counts(counted, n_cells, noise, NAME, randomness).reshape(n_names, -1)
+    noisy = noisy_counts(counted, n_cells, noise, NAME, given.randomness).reshape(n_names, -1)
     kinds, gaps, sums = np.split(noisy, [k + _FIRST_BIN, 2 * k + _FIRST_BIN], axis=1)
     deviation = noise.deviation
     shares, gap_shares = (_estimated(rows, deviation) for rows in (kinds, gaps))
@@ -252,16 +252,10 @@ def with_starts(
 
 def service_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
-
-    def estimate(
-        counted: ClippedCells, noise: SumNoise, n_names: int, given: Given
-    ) -> ServiceDecision:
-        grid = params.log_time.grid(given.decisions)
-        return decide_service(counted, n_names, grid, noise, given.randomness)
-
     sentence = (
         "counts events by activity and service time, and by activity and time since the event "
         f"before, each in {_BINS} bins, and sums the places of service times in these"
     )
-    service_cells, most = (cells_of_service, params.log_time), 3 * (params.max_trace_length or 1)
-    return vectors_part(NAME, params, share, service_cells, sentence, estimate, most, _PARTS)
+    cells, most = (cells_of_service, params.log_time), 3 * (params.max_trace_length or 1)
+    decide = partial(decide_service, params=params)
+    return vectors_part(NAME, params, share, cells, sentence, decide, most, _PARTS, SQUARE)

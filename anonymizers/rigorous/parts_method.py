@@ -22,7 +22,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.noise.sums import noisy_sums
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous.budget import Allowances, Budget, Choice, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.params import DECLARED, guarantee_of
 from tracecloak.schemas.published.manifest import Guarantee
@@ -212,6 +212,42 @@ def step(
     return Part(name, (), lambda means: sentence, decide, counters, name)
 
 
+def noisy_part(
+    need: Sums,
+    counters: Mapping[str, contract.Counter],
+    sentence: Callable[[SumNoise], str],
+    decide: Callable[[Given, SumNoise], Any],
+    round_name: str = "",
+    reality: str = "",
+    chosen: str = "",
+) -> Part:
+    """Returns a part that adds noise of one kind to what is counted for it.
+
+    Args:
+        need: What one unit changes, and the share of the budget. Its name is that of the part.
+        counters: What is counted, by name.
+        sentence: What it does, by its noise.
+        decide: Decides, with its noise.
+        round_name: In which it is decided.
+        reality: Why the promise holds.
+        chosen: What of the log's form it chooses.
+    """
+
+    def noise(means: Allowances) -> SumNoise:
+        return means[need.name].noise(need.changed, need.units)
+
+    return Part(
+        need.name,
+        (need,),
+        lambda means: sentence(noise(means)),
+        lambda given: decide(given, noise(given.means)),
+        counters,
+        round_name,
+        reality,
+        chosen,
+    )
+
+
 class PartsMethod(RoundsMethod):
     """A method of parts that pay for what they do; its parameters are `RigorousParams`.
 
@@ -354,23 +390,21 @@ def counts_part(
         reality: By how much one unit changes the counts at most, and why, in a sentence.
     """
 
-    def sentence(means: Allowances) -> str:
-        noise = means[need.name].noise(need.changed, need.units)
+    def sentence(noise: SumNoise) -> str:
         kind = "Laplace" if noise.is_laplace else "Gaussian"
         return (
             f"counts {counted}, and adds discrete {kind} noise to each number; expect each within "
             f"{noise.half_width:,} of what is counted (95 %)"
         )
 
-    def decide(given: Given) -> NoisyCounts:
-        noise = given.means[need.name].noise(need.changed, need.units)
+    def decide(given: Given, noise: SumNoise) -> NoisyCounts:
         sums = exact(given.statistics) * noise.units
         noisy = noisy_sums(sums, noise, need.name, np.arange(len(sums)), given.randomness)
         counts = (2 * noisy + noise.units) // (2 * noise.units)  # to the nearest
         return NoisyCounts(counts, noise.half_width)
 
     covered = f"{reality} Exact discrete noise on every number covers that."
-    return Part(need.name, (need,), sentence, decide, counters, need.name, covered)
+    return noisy_part(need, counters, sentence, decide, need.name, covered)
 
 
 # --- Choices that spend epsilon and no delta, such as that of a quantile. -------------------------

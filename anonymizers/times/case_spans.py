@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,15 +24,14 @@ from tracecloak.anonymizers.accounting.sensitivity import (
 )
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
-from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, note
 from tracecloak.anonymizers.rigorous.bought import (
     rank_of_clip,
     traces_in_domain,
     vocabulary_in_effect,
 )
-from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Sums
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part
+from tracecloak.anonymizers.rigorous.budget import UNITS, Sums
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, noisy_part
 from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, Detail
 from tracecloak.anonymizers.times.time_bins import bins_text, time_borders, times_at
 from tracecloak.anonymizers.times.time_range import LogTime, grid_clock
@@ -120,14 +120,7 @@ class GranularityDecision(contract.Decision):
     granularity: Granularity
 
 
-def changed_granularities(max_units: int) -> Sensitivity:
-    """Returns what one unit changes of the counts."""
-    return of_one_cell(max_units)
-
-
-def decide_granularity(
-    counted: ClippedCells, noise: SumNoise, randomness: Randomness
-) -> GranularityDecision:
+def decide_granularity(given: Given, noise: SumNoise) -> GranularityDecision:
     """Adds noise to the counts and chooses the coarsest grid that the log seems to be on.
 
     A grid above seconds is one that no noise could make of a finer log: the cases on it outnumber
@@ -137,11 +130,11 @@ def decide_granularity(
     either, seconds are kept.
 
     Args:
-        counted: What `count_granularities` counts, exactly.
-        noise: Of each count; made for `changed_granularities`.
-        randomness: The release's.
+        given: With what `count_granularities` counts, exactly.
+        noise: Of each count, of which one case changes one by 1.
     """
-    noisy = noisy_counts(counted, _N_CELLS, noise, "granularity", randomness, is_whole=True)
+    counted, own = given.statistics["granularity"], given.randomness
+    noisy = noisy_counts(counted, _N_CELLS, noise, "granularity", own, is_whole=True)
     margin = _DEVIATIONS * noise.deviation
     off = np.cumsum(noisy) - noisy  # cases off each grid: their stamps are finer
     tolerated = np.maximum(margin * np.sqrt(np.arange(_N_CELLS)), _OFF * noisy.sum())
@@ -155,25 +148,19 @@ def decide_granularity(
 
 def granularity_part(params: PrivateLogParams, share: Fraction, round_name: str) -> Part:
     """Returns the part of `private-log` that buys the granularity."""
-    changed = changed_granularities(params.max_units)
-
-    def sentence(means: Allowances) -> str:
-        within = means["granularity"].noise(changed).half_width
-        return (
+    name, counter = "granularity", (count_granularities, (params.calendar_time_zone,))
+    return noisy_part(
+        Sums(name, share, of_one_cell(params.max_units)),
+        {name: Counted(ClippedCells, *counter)},
+        lambda noise: (
             "counts cases by how fine their stamps are (microseconds, milliseconds, seconds, "
-            f"minutes, hours, dates), each within {within:,} (95 %), and keeps that in what is "
-            "released"
-        )
-
-    def decide(given: Given) -> GranularityDecision:
-        noise = given.means["granularity"].noise(changed)
-        return decide_granularity(given.statistics["granularity"], noise, given.randomness)
-
-    needs = (Sums("granularity", share, changed),)
-    counters = {
-        "granularity": Counted(ClippedCells, count_granularities, (params.calendar_time_zone,))
-    }
-    return Part("granularity", needs, sentence, decide, counters, round_name, chosen="granularity")
+            f"minutes, hours, dates), each within {noise.half_width:,} (95 %), and keeps that in "
+            "what is released"
+        ),
+        decide_granularity,
+        round_name,
+        chosen=name,
+    )
 
 
 # For counts by class and by period bins are wider. There are more of these only while each has so
@@ -185,35 +172,33 @@ _LEAST_DEVIATIONS = 2.5
 _TINY = np.finfo(np.float64).tiny
 
 
-def count_spans(batch: Batch, time: LogTime, n_bins: int | None = None) -> ClippedCells:
+def count_spans(batch: Batch, time: LogTime) -> ClippedCells:
     """Counts cases by time from first to last event: bin d is cell d.
 
     Args:
         batch: Complete cases, and what was decided before.
         time: When the log takes place; times are working time in its range, in ticks of its grid.
-        n_bins: See `time_borders`; None for as many as were decided.
     """
-    traces, decisions = traces_in_domain(batch), batch.decisions
+    traces = traces_in_domain(batch)
     traces = traces.take(np.flatnonzero(traces.lengths > 1))
-    bins, n_bins = bins_of_spans(traces, time, n_bins, decisions)
+    bins, n_bins = bins_of_spans(traces, time, batch.decisions)
     n = traces.n_cases
     cells = CaseCells.of(np.arange(n), bins, n, n_bins)
     return ClippedCells.from_cases(cells, 1, 1)  # norm 1: never clipped
 
 
 def bins_of_spans(
-    traces: TraceBatch, time: LogTime, n_bins: int | None, decisions: contract.Decisions
+    traces: TraceBatch, time: LogTime, decisions: contract.Decisions
 ) -> tuple[np.ndarray, int]:
     """Returns int64[n_cases], the bin of each case's time, and how many bins there are.
 
     Args:
         traces: Complete cases.
         time: See `count_spans`.
-        n_bins: See `count_spans`.
         decisions: What was decided before.
     """
     grid = time.grid(decisions)
-    borders = time_borders(n_bins or decisions["bins"].spans, grid.n_ticks, grid.second)
+    borders = time_borders(decisions["bins"].spans, grid.n_ticks, grid.second)
     ticks = grid.ticks(traces.times)
     spans = ticks[traces.offsets[1:] - 1] - ticks[traces.offsets[:-1]]
     return np.searchsorted(borders, spans, side="right"), len(borders) + 1
@@ -252,31 +237,19 @@ class SpansDecision(contract.Decision):
         return np.bincount(self.wide, np.diff(self.reached, prepend=0))
 
 
-def changed_spans(max_units: int) -> Sensitivity:
-    """Returns what one unit changes of the counts."""
-    return of_one_cell(max_units)
-
-
-def decide_spans(
-    counted: ClippedCells,
-    n_bins: int,
-    n_ticks: int,
-    noise: SumNoise,
-    randomness: Randomness,
-    second: int = 1,
-) -> SpansDecision:
+def decide_spans(given: Given, noise: SumNoise, time: LogTime) -> SpansDecision:
     """Adds noise to all counts, and makes shares of the bins; equal ones if none stands out.
 
+    Notes how many cases take how long.
+
     Args:
-        counted: What `count_spans` counts, exactly.
-        n_bins: See `time_borders`.
-        n_ticks: Working time of the range, in ticks.
-        noise: Of each count; made for `changed_spans`.
-        randomness: The release's.
-        second: Ticks of a second.
+        given: With what `count_spans` counts, exactly.
+        noise: Of each count, of which one case changes one by 1.
+        time: When the log takes place.
     """
-    borders = time_borders(n_bins, n_ticks, second)
-    k = len(borders) + 1
+    grid, randomness = time.grid(given.decisions), given.randomness
+    borders = time_borders(given.decisions["bins"].spans, grid.n_ticks, grid.second)
+    k, counted = len(borders) + 1, given.statistics["spans"]
     noisy = noisy_counts(counted, k, noise, "case span", randomness, is_whole=True)
     together, n_summed = with_neighbours(noisy), with_neighbours(np.ones(k))
     deviation = noise.deviation
@@ -287,7 +260,15 @@ def decide_spans(
     reached = np.cumsum(shares_kept)
     n_wide = int(reached[-1] / (_CASES_OF_WIDE * deviation))
     wide = wide_bins(shares_kept / reached[-1], borders, max(n_wide, _FEWEST_WIDE))
-    return SpansDecision(borders, reached / reached[-1], n_ticks, noisy, deviation, wide)
+
+    def of() -> list[tuple[str, ...]]:
+        ends = pairwise((0, *borders.tolist(), grid.n_ticks))
+        return [(str(low * tick_us), str((high - 1) * tick_us)) for low, high in ends]
+
+    tick_us = GRID_US[grid.granularity]
+    if time.calendar.is_always:  # else stamps are further apart than working time
+        note(randomness, DURATION, of, noisy, deviation)
+    return SpansDecision(borders, reached / reached[-1], grid.n_ticks, noisy, deviation, wide)
 
 
 def wide_bins(shares: np.ndarray, borders: np.ndarray, n_wide: int) -> np.ndarray:
@@ -332,45 +313,17 @@ def spans_at(decision: SpansDecision, ranks: np.ndarray) -> np.ndarray:
     return times_at(reached, nowhere, decision.borders, decision.n_ticks, ranks)
 
 
-def _note(decision: SpansDecision, tick_us: int, randomness: Randomness) -> None:
-    """Notes how many cases take how long."""
-    borders = [0, *decision.borders.tolist(), decision.n_ticks]
-
-    def of() -> list[tuple[str, ...]]:
-        ends = ((low * tick_us, (high - 1) * tick_us) for low, high in pairwise(borders))
-        return [(str(first), str(last)) for first, last in ends]
-
-    note(randomness, DURATION, of, decision.counts, decision.deviation)
-
-
 def spans_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
-    changed = changed_spans(params.max_units)
-
-    def sentence(means: Allowances) -> str:
-        within = means["spans"].noise(changed).half_width
-        return (
+    return noisy_part(
+        Sums("spans", share, of_one_cell(params.max_units)),
+        {"spans": Counted(ClippedCells, count_spans, (params.log_time,))},
+        lambda noise: (
             f"counts cases by time from first to last event, in {bins_text(None)}, each within "
-            f"{within:,} (95 %)"
-        )
-
-    def decide(given: Given) -> SpansDecision:
-        grid = params.log_time.grid(given.decisions)
-        decision = decide_spans(
-            given.statistics["spans"],
-            given.decisions["bins"].spans,
-            grid.n_ticks,
-            given.means["spans"].noise(changed),
-            given.randomness,
-            grid.second,
-        )
-        if params.log_time.calendar.is_always:  # else stamps are further apart than working time
-            _note(decision, GRID_US[grid.granularity], given.randomness)
-        return decision
-
-    needs = (Sums("spans", share, changed),)
-    counters = {"spans": Counted(ClippedCells, count_spans, (params.log_time,))}
-    return Part("spans", needs, sentence, decide, counters)
+            f"{noise.half_width:,} (95 %)"
+        ),
+        partial(decide_spans, time=params.log_time),
+    )
 
 
 # --- How much time cases spend between which two activities: noisy sums of clipped times. ---------
@@ -502,72 +455,49 @@ class PairTimesDecision(contract.Decision):
     is_pure: bool
 
 
-def decide_pair_times(
-    counted: ClippedCells,
-    n_names: int,
-    clip: int,
-    noise: SumNoise,
-    randomness: Randomness,
-    *,
-    is_pure: bool,
-) -> PairTimesDecision:
-    """Adds noise to all sums.
+def decide_pair_times(given: Given, noise: SumNoise, params: PrivateLogParams) -> PairTimesDecision:
+    """Adds noise to all sums, and notes those of pairs that the released variants have.
 
     Args:
-        counted: What `count_pair_times` counts, exactly.
-        n_names: Activities.
-        clip: See `clip_of`.
+        given: With what `count_pair_times` counts, exactly.
         noise: Of each sum, in lattice steps; made for `changed_times`.
-        randomness: The release's.
-        is_pure: Whether a case's norm is L1.
+        params: The method's.
     """
-    noisy = noisy_counts(counted, n_names * n_names, noise, "time of a pair", randomness)
-    return PairTimesDecision(noisy, noise.deviation, clip, is_pure)
+    known, randomness, detail = given.decisions, given.randomness, params.detail
+    names = detail.names(vocabulary_in_effect(params.words, known))
+    n, counted = len(names), given.statistics["pair times"]
+    clip = clip_of(known["spans"], n)
+    noisy = noisy_counts(counted, n * n, noise, "time of a pair", randomness)
+    decision = PairTimesDecision(noisy, noise.deviation, clip, params.delta == 0)
+    is_always = params.log_time.calendar.is_always  # else stamps are further apart
+    if not is_always or detail.is_of_all:
+        return decision
+    # The sums of pairs that the released variants have are far fewer than all.
+    shown: ReleasedVariants = known["variants"]
+    codes = names.codes(shown.names.take(pa.array(shown.codes)))
+    arcs = DirectlyFollows.from_rows(shown.offsets, codes, shown.counts, names).inner(names)
+    pairs = arcs.sources.astype(np.int64) * n + arcs.targets
+
+    def of() -> list[tuple[str, ...]]:
+        labels, ends = names.labels, (arcs.sources.tolist(), arcs.targets.tolist())
+        return [(labels[a], labels[b]) for a, b in zip(*ends, strict=True)]
+
+    unit = float(clip) * GRID_US[params.log_time.grid(known).granularity]
+    note(randomness, TIME_OF_PAIR, of, noisy[pairs] * unit, noise.deviation * unit)
+    return decision
 
 
 def pair_times_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`; its round comes after that of spans."""
-    is_pure, detail = params.delta == 0, params.detail
-    changed = changed_times(params.max_units, is_pure=is_pure)
-
-    def sentence(means: Allowances) -> str:
-        noise = means["pair times"].noise(changed, UNITS)
-        by_what = "" if detail.is_of_all else " by pair of activities"
-        return (
+    is_pure, detail, name = params.delta == 0, params.detail, "pair times"
+    counter = Counted(ClippedCells, count_pair_times, (params.log_time, is_pure, detail))
+    by_what = "" if detail.is_of_all else " by pair of activities"
+    return noisy_part(
+        Sums(name, share, changed_times(params.max_units, is_pure=is_pure), UNITS),
+        {name: counter},
+        lambda noise: (
             f"adds up the time of cases{by_what}, each case up to a length that few "
             f"cases exceed, with noise of {noise.width / UNITS:.1f} times that length"
-        )
-
-    def decide(given: Given) -> PairTimesDecision:
-        names = detail.names(vocabulary_in_effect(params.words, given.decisions))
-        decision = decide_pair_times(
-            given.statistics["pair times"],
-            len(names),
-            clip_of(given.decisions["spans"], len(names)),
-            given.means["pair times"].noise(changed, UNITS),
-            given.randomness,
-            is_pure=is_pure,
-        )
-        is_always = params.log_time.calendar.is_always  # else stamps are further apart
-        if not is_always or detail.is_of_all:
-            return decision
-        # The sums of pairs that the released variants have are far fewer than all.
-        shown: ReleasedVariants = given.decisions["variants"]
-        codes = names.codes(shown.names.take(pa.array(shown.codes)))
-        arcs = DirectlyFollows.from_rows(shown.offsets, codes, shown.counts, names).inner(names)
-        pairs = arcs.sources.astype(np.int64) * len(names) + arcs.targets
-
-        def of() -> list[tuple[str, ...]]:
-            labels, ends = names.labels, (arcs.sources.tolist(), arcs.targets.tolist())
-            return [(labels[a], labels[b]) for a, b in zip(*ends, strict=True)]
-
-        unit = float(decision.clip) * GRID_US[params.log_time.grid(given.decisions).granularity]
-        values, deviation = decision.sums[pairs] * unit, decision.deviation * unit
-        note(given.randomness, TIME_OF_PAIR, of, values, deviation)
-        return decision
-
-    needs = (Sums("pair times", share, changed, UNITS),)
-    counters = {
-        "pair times": Counted(ClippedCells, count_pair_times, (params.log_time, is_pure, detail))
-    }
-    return Part("pair times", needs, sentence, decide, counters)
+        ),
+        partial(decide_pair_times, params=params),
+    )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -23,8 +24,8 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_sums, note, variance_of
-from tracecloak.anonymizers.rigorous.budget import Allowances, Sums
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part
+from tracecloak.anonymizers.rigorous.budget import Sums
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, noisy_part
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.calendar.working_time import HOURS_OF_WEEK, WorkingTime
 from tracecloak.schemas.published.figures import START
@@ -97,13 +98,7 @@ def changed_starts(max_units: int) -> Sensitivity:
     return of_distinct_cells(_CELLS_OF_CASE, max_units)
 
 
-def decide_starts(
-    counted: ClippedCells,
-    time: WorkingTime,
-    n_cases_noisy: float,
-    noise: SumNoise,
-    randomness: Randomness,
-) -> StartsDecision:
+def decide_starts(given: Given, noise: SumNoise, log_time: LogTime) -> StartsDecision:
     """Adds noise to the counts of buckets and hours that are large enough, and makes shares.
 
     The buckets are the shortest, and the cells of the week the finest, of which the noisy number of
@@ -114,15 +109,13 @@ def decide_starts(
     Cells without working time are not counted.
 
     Args:
-        batch: Complete cases, and what was decided before.
-        counted: What `count_starts` counts, exactly.
-        time: The range and its working time; public or paid for.
-        n_cases_noisy: Number of cases, noisy and paid for elsewhere; of any sign.
+        given: With what `count_starts` counts, exactly, and the noisy number of cases.
         noise: Of each count; made for `changed_starts`.
-        randomness: The release's.
+        log_time: When the log takes place.
     """
-    cases = n_cases_noisy / noise.mean_size
-    counts = counted.dense(np.arange(time.n_days + HOURS_OF_WEEK))
+    time, randomness = log_time.working_time(given.decisions), given.randomness
+    cases = given.decisions["sizes"] / noise.mean_size
+    counts = given.statistics["starts"].dense(np.arange(time.n_days + HOURS_OF_WEEK))
     begins, ends = time.slots_us
     slot_day, slot_hour = time.days_and_hours(begins)
     open_days = np.bincount(slot_day, ends - begins, time.n_days)
@@ -339,21 +332,12 @@ def periods_of(decision: StartsDecision, n: int) -> Periods:
 
 def starts_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`."""
-    changed = changed_starts(params.max_units)
-
-    def sentence(means: Allowances) -> str:
-        return (
+    return noisy_part(
+        Sums("starts", share, changed_starts(params.max_units)),
+        {"starts": Counted(ClippedCells, count_starts, (params.log_time,))},
+        lambda noise: (
             "counts starts by date and by hour of the week, in buckets as wide as the number of "
-            f"cases asks for; each within {means['starts'].noise(changed).half_width:,} cases "
-            "(95 %)"
-        )
-
-    def decide(given: Given) -> StartsDecision:
-        time, n_cases = params.log_time.working_time(given.decisions), given.decisions["sizes"]
-        counted: ClippedCells = given.statistics["starts"]
-        noise = given.means["starts"].noise(changed)
-        return decide_starts(counted, time, n_cases, noise, given.randomness)
-
-    needs = (Sums("starts", share, changed),)
-    counters = {"starts": Counted(ClippedCells, count_starts, (params.log_time,))}
-    return Part("starts", needs, sentence, decide, counters)
+            f"cases asks for; each within {noise.half_width:,} cases (95 %)"
+        ),
+        partial(decide_starts, log_time=params.log_time),
+    )

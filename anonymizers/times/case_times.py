@@ -23,6 +23,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -33,8 +34,8 @@ from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts
 from tracecloak.anonymizers.rigorous.bought import traces_in_domain, vocabulary_in_effect
-from tracecloak.anonymizers.rigorous.budget import Allowance, Allowances, Sums
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part
+from tracecloak.anonymizers.rigorous.budget import Allowance, Sums
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, noisy_part
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, CaseClasses
 from tracecloak.anonymizers.times.case_spans import SpansDecision, bins_of_spans
 from tracecloak.anonymizers.times.case_starts import Periods
@@ -183,7 +184,7 @@ def count_tables(batch: Batch, time: LogTime) -> ClippedCells:
     periods: Periods = decisions["periods"]
     working = time.working_time(decisions)
     starts = working.at_us(working.elapsed_us(traces.starts))
-    bins, _ = bins_of_spans(traces, time, None, decisions)
+    bins, _ = bins_of_spans(traces, time, decisions)
     spans: SpansDecision = decisions["spans"]
     n_bins, bins = spans.n_wide, spans.wide[bins]
     axes = (
@@ -218,20 +219,20 @@ class TablesDecision(contract.Decision):
     deviation: float
 
 
-def decide_tables(
-    counted: ClippedCells, sizes: tuple[int, int, int], noise: SumNoise, randomness: Randomness
-) -> TablesDecision:
+def decide_tables(given: Given, noise: SumNoise, params: PrivateLogParams) -> TablesDecision:
     """Adds noise to all counts.
 
     Args:
-        counted: What `count_tables` counts, exactly.
-        sizes: Number of classes, of periods, and of wide bins, that of single events included.
+        given: With what `count_tables` counts, exactly.
         noise: Of each count; made for `changed_tables`.
-        randomness: The release's.
+        params: The method's.
     """
+    known, counted, own = given.decisions, given.statistics["tables"], given.randomness
+    classes = CaseClasses.of(known["variants"], vocabulary_in_effect(params.words, known))
+    sizes = classes.size, known["periods"].size, known["spans"].n_wide + 1
     shapes = list(itertools.combinations(sizes, 2))
     ends = np.cumsum([a * b for a, b in shapes])
-    noisy = noisy_counts(counted, int(ends[-1]), noise, "case table", randomness, is_whole=True)
+    noisy = noisy_counts(counted, int(ends[-1]), noise, "case table", own, is_whole=True)
     tables = np.split(noisy, ends[:-1])
     by_period, by_span, of_periods = (t.reshape(s) for t, s in zip(tables, shapes, strict=True))
     return TablesDecision(by_period, by_span, of_periods, noise.deviation)
@@ -377,23 +378,13 @@ def ranks_among_all(of_all: SpansDecision, bins: np.ndarray, ranks: np.ndarray) 
 
 def tables_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`; its round comes after those of variants and starts."""
-    changed = changed_tables(params.max_units)
-
-    def sentence(means: Allowances) -> str:
-        within = means["tables"].noise(changed).half_width
-        return (
+    return noisy_part(
+        Sums("tables", share, changed_tables(params.max_units)),
+        {"tables": Counted(ClippedCells, count_tables, (params.log_time,))},
+        lambda noise: (
             f"counts cases by variant, of {MOST_VARIANTS} variants, else by last activity, and by "
             f"one of {_FEWEST_PERIODS} to {_MOST_PERIODS} periods; by variant and time from first "
-            f"to last event; and by period and that time; each within {within:,} (95 %)"
-        )
-
-    def decide(given: Given) -> TablesDecision:
-        known = given.decisions
-        classes = CaseClasses.of(known["variants"], vocabulary_in_effect(params.words, known))
-        sizes = classes.size, known["periods"].size, known["spans"].n_wide + 1
-        noise = given.means["tables"].noise(changed)
-        return decide_tables(given.statistics["tables"], sizes, noise, given.randomness)
-
-    needs = (Sums("tables", share, changed),)
-    counters = {"tables": Counted(ClippedCells, count_tables, (params.log_time,))}
-    return Part("tables", needs, sentence, decide, counters)
+            f"to last event; and by period and that time; each within {noise.half_width:,} (95 %)"
+        ),
+        partial(decide_tables, params=params),
+    )

@@ -19,9 +19,9 @@ from tracecloak.anonymizers.noise.sums import note
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times import case_spans, case_times
 from tracecloak.anonymizers.times.case_classes import CaseClasses, Detail
-from tracecloak.anonymizers.times.case_starts import Periods, StartsDecision, sample_starts
+from tracecloak.anonymizers.times.case_starts import sample_starts
 from tracecloak.anonymizers.times.case_times import times_of_all, wide_bins_at
-from tracecloak.anonymizers.times.step_durations import DurationsDecision, Steps, sample_durations
+from tracecloak.anonymizers.times.step_durations import Steps, sample_durations
 from tracecloak.anonymizers.variants.generator import log_of
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import distinct_places, offsets_of, ranges
@@ -238,35 +238,13 @@ def largest_of_cases(values: np.ndarray, case_of: np.ndarray) -> np.ndarray:
     return places[np.flatnonzero(np.diff(case_of[places], prepend=-1))]
 
 
-@dataclass(frozen=True)
-class Timing:
-    """What stamps are drawn from; all of one release.
-
-    Attributes:
-        grid: The range in which the others were decided.
-        classes: The classes of cases.
-        starts: When cases start.
-        periods: Parts of the range.
-        spans: How long cases take.
-        times: In which period cases of each class start, and how long they take.
-        durations: How long steps take.
-        sums: What the times of such steps come to, by class, then by wide bin.
-        factors: By what the times of the steps of each pair are multiplied.
-    """
-
-    grid: TimeGrid
-    classes: CaseClasses
-    starts: StartsDecision
-    periods: Periods
-    spans: case_spans.SpansDecision
-    times: case_times.CaseTimes
-    durations: DurationsDecision
-    sums: StepSums
-    factors: PairFactors
-
-
 def timed(
-    traces: TraceBatch, case_numbers: np.ndarray, timing: Timing, randomness: Randomness
+    traces: TraceBatch,
+    case_numbers: np.ndarray,
+    grid: TimeGrid,
+    case_classes: CaseClasses,
+    known: Mapping[str, Any],
+    randomness: Randomness,
 ) -> TraceBatch:
     """Returns the same cases with stamps on the grid, in its range and in its working time.
 
@@ -283,30 +261,32 @@ def timed(
     Args:
         traces: Generated cases over the vocabulary of the release; their times are not looked at.
         case_numbers: int64[n_cases], distinct over the release.
-        timing: What from.
+        grid: The range in which the others were decided.
+        case_classes: The classes of cases.
+        known: What the parts decided and `fitted` made of it, by their names.
         randomness: The release's.
     """
-    grid = timing.grid
-    classes = timing.classes.of_cases(traces)
-    steps = Steps.of(traces, case_numbers, timing.classes, classes)
-    taken = sample_durations(timing.durations, steps, randomness)
+    times, spans, kept = known["case times"], known["spans"], known["step sums"]
+    classes = case_classes.of_cases(traces)
+    steps = Steps.of(traces, case_numbers, case_classes, classes)
+    taken = sample_durations(known["durations"], steps, randomness)
     is_single = traces.lengths == 1
-    periods = case_times.sample_periods(timing.times, classes, is_single, case_numbers, randomness)
-    weights = weights_of(taken, steps, timing.factors)
+    periods = case_times.sample_periods(times, classes, is_single, case_numbers, randomness)
+    weights = weights_of(taken, steps, known["pair factors"])
     sums = sums_of_steps(weights, steps, traces.n_cases)
-    ranks = ranks_of(timing.sums, sums, classes, case_numbers, randomness)
-    bins = case_times.wide_bins_at(timing.times, classes, periods, ranks)
-    bin_groups = len(timing.times.spans) + bins  # they come after the classes
-    places = ranks_of(timing.sums, sums, bin_groups, case_numbers, randomness, IN_BIN)
-    ranks = case_times.ranks_among_all(timing.spans, bins, places)
-    wanted = np.where(is_single, 0, case_spans.spans_at(timing.spans, ranks))
+    ranks = ranks_of(kept, sums, classes, case_numbers, randomness)
+    bins = case_times.wide_bins_at(times, classes, periods, ranks)
+    bin_groups = len(times.spans) + bins  # they come after the classes
+    places = ranks_of(kept, sums, bin_groups, case_numbers, randomness, IN_BIN)
+    ranks = case_times.ranks_among_all(spans, bins, places)
+    wanted = np.where(is_single, 0, case_spans.spans_at(spans, ranks))
     taken = divided(wanted, weights, steps)
     since_start = np.zeros(traces.n_events, np.int64)
     since_start[steps.events] = taken
     reached = np.cumsum(since_start)  # may wrap around, its differences do not
     since_start = reached - np.repeat(reached[traces.offsets[:-1]], traces.lengths)
-    within = timing.periods.ranks[periods], timing.periods.ranks[periods + 1]
-    begun = grid.ticks(sample_starts(timing.starts, case_numbers, randomness, within))
+    within = known["periods"].ranks[periods], known["periods"].ranks[periods + 1]
+    begun = grid.ticks(sample_starts(known["starts"], case_numbers, randomness, within))
     begun = np.minimum(begun, grid.n_ticks - 1 - since_start[traces.offsets[1:] - 1])
     return replace(traces, times=grid.at_us(np.repeat(begun, traces.lengths) + since_start))
 

@@ -22,9 +22,11 @@ these variants, by looking at coarser sums where noise has left little.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -47,7 +49,6 @@ from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import places_among
 from tracecloak.schemas.calendar.working_time import TimeGrid
-from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.clipped_flows import CaseCells, CaseNorms, ClippedCells
 
@@ -119,40 +120,28 @@ def cells_of_steps(
     )
 
 
-def count_durations(
-    batch: Batch,
-    time: LogTime,
-    n_bins: int | None,
-    clip: int | str,
-    units: int,
-    detail: case_classes.Detail = case_classes.BY_ACTIVITY,
-) -> ClippedCells:
-    """Adds up clipped cases over the cells of `cells_of_steps`.
+def cells_of_durations(
+    traces: TraceBatch,
+    decisions: contract.Decisions,
+    of: tuple[LogTime, case_classes.Detail],
+) -> CaseCells:
+    """Returns each case's vector, over the bins and by the classes that were decided.
 
     Args:
-        batch: Complete cases, and what was decided before.
-        time: When the log takes place.
-        n_bins: See `time_borders`; None for as many as were decided.
-        clip: Largest norm of a case in lattice steps, or the name of the round whose decision has
-            it as `clip_units`.
-        units: Lattice steps of an occurrence: UNITS, or 1 with `whole_norm` for a clip, which no
-            case then exceeds.
-        detail: By what steps are counted.
+        traces: Complete cases, in the vocabulary and within the length in effect.
+        decisions: What was decided before; no case counts by class until there are variants.
+        of: When the log takes place, and by what steps are counted.
     """
-    traces, decisions = traces_in_domain(batch), batch.decisions
-    classes = detail.classes(decisions["variants"], traces.vocabulary)
-    traces = detail.cases(traces)
-    cells = _decided_cells(traces, time, n_bins, decisions, classes)
-    clip = decisions[clip].clip_units if isinstance(clip, str) else clip
-    return ClippedCells.from_cases(cells, clip, units)
+    time, detail = of
+    classes = case_classes.NO_CLASSES
+    if "variants" in decisions:
+        classes = detail.classes(decisions["variants"], traces.vocabulary)
+    grid = time.grid(decisions)
+    borders = time_bins.time_borders(decisions["bins"].steps, grid.n_ticks, grid.second)
+    return cells_of_steps(detail.cases(traces), grid, borders, classes)
 
 
-def count_norms(
-    batch: Batch,
-    time: LogTime,
-    n_bins: int | None,
-    detail: case_classes.Detail = case_classes.BY_ACTIVITY,
-) -> CaseNorms:
+def count_norms(batch: Batch, *of: Any) -> CaseNorms:
     """Counts cases by the norm of their vector, on `clips.norm_grid`: what to choose a clip by.
 
     As if each step counted in three cells, which those of the variants that are classes do: which
@@ -160,26 +149,12 @@ def count_norms(
 
     Args:
         batch: Complete cases, and what was decided before.
-        time: When the log takes place.
-        n_bins: See `time_borders`; None for as many as were decided.
-        detail: By what steps are counted.
+        of: See `cells_of_durations`.
     """
-    traces, decisions = traces_in_domain(batch), batch.decisions
-    traces = detail.cases(traces)
-    cells = _decided_cells(traces, time, n_bins, decisions, case_classes.NO_CLASSES)
-    return CaseNorms.from_squares(cells.squares + traces.lengths - 1, norm_grid())
-
-
-def _decided_cells(
-    traces: TraceBatch,
-    time: LogTime,
-    n_bins: int | None,
-    decisions: contract.Decisions,
-    classes: case_classes.CaseClasses,
-) -> CaseCells:
-    grid = time.grid(decisions)
-    borders = time_bins.time_borders(n_bins or decisions["bins"].steps, grid.n_ticks, grid.second)
-    return cells_of_steps(traces, grid, borders, classes)
+    traces, known = traces_in_domain(batch), {**batch.decisions}
+    known.pop("variants", None)
+    squares = cells_of_durations(traces, known, of).squares
+    return CaseNorms.from_squares(squares + traces.lengths - 1, norm_grid())
 
 
 @dataclass(frozen=True)
@@ -210,16 +185,7 @@ class DurationsDecision(contract.Decision):
         return np.where(steps.places < 0, steps.pairs, n * n + steps.places)
 
 
-def decide_durations(
-    counted: ClippedCells,
-    vocabulary: ActivityVocabulary,
-    classes: case_classes.CaseClasses,
-    n_bins: int,
-    n_ticks: int,
-    noise: SumNoise,
-    randomness: Randomness,
-    second: int = 1,
-) -> DurationsDecision:
+def decide_durations(given: Given, noise: SumNoise, params: PrivateLogParams) -> DurationsDecision:
     """Adds noise to all cells, and makes shares of the bins for each pair of activities.
 
     A target's bins are what the cells of the target and the sums over its sources say together,
@@ -236,19 +202,17 @@ def decide_durations(
     has are clearly missing, none is taken to be so long (`without_longest`).
 
     Args:
-        counted: What `count_durations` counts, exactly.
-        vocabulary: The activities, at most as many as `most_names_of_durations` says.
-        classes: The classes of cases.
-        n_bins: See `time_borders`.
-        n_ticks: Working time of the range, in ticks.
+        given: With the sums of the vectors of `cells_of_durations`, exactly.
         noise: What is added to each cell; calibrated to the clip by the caller.
-        randomness: The release's.
-        second: Ticks of a second.
+        params: The method's; of activities at most as many as `most_names_of_durations` says.
     """
-    borders = time_bins.time_borders(n_bins, n_ticks, second)
-    n, k = len(vocabulary), len(borders) + 1
-    n_cells = n_cells_of(n, k, classes.n_places)
-    noisy = noisy_counts(counted, n_cells, noise, "step duration", randomness).reshape(-1, k)
+    known, grid = given.decisions, params.log_time.grid(given.decisions)
+    vocabulary = vocabulary_in_effect(params.words, known)
+    classes = params.detail.classes(known["variants"], vocabulary)
+    borders = time_bins.time_borders(known["bins"].steps, grid.n_ticks, grid.second)
+    n, k = len(params.detail.names(vocabulary)), len(borders) + 1
+    n_cells, counted = n_cells_of(n, k, classes.n_places), given.statistics["durations"]
+    noisy = noisy_counts(counted, n_cells, noise, "step duration", given.randomness).reshape(-1, k)
     pairs = noisy[: n * n].reshape(n, n, k)
     direct, places = np.split(noisy[n * n :], [n])
     deviation = noise.deviation
@@ -274,7 +238,7 @@ def decide_durations(
     reached[n * n :] = time_bins.estimated_shares(places, deviation, coarser, is_large)
     np.cumsum(reached, axis=1, out=reached)
     reached /= reached[:, -1:]
-    return DurationsDecision(borders, reached, is_idle, n, n_ticks)
+    return DurationsDecision(borders, reached, is_idle, n, grid.n_ticks)
 
 
 def _idle_pairs(pairs: np.ndarray, deviation: float, log_shares: np.ndarray) -> np.ndarray:
@@ -400,77 +364,111 @@ def sample_durations(
 
 def steps_clip_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log` that buys the clip."""
-    n_bins, max_units = params.n_duration_bins, params.max_units
+    max_units = params.max_units
 
     def rank(given: Given) -> float:
         changed = sensitivity.of_clipped(UNITS, max_units, is_pure=False)
         noise = given.means["durations"].noise(changed, UNITS)
         n_names = len(params.detail.names(vocabulary_in_effect(params.words, given.decisions)))
-        k = n_bins or given.decisions["bins"].steps
+        k = given.decisions["bins"].steps
         cells = n_cells_of(n_names, k), n_names
         return rank_of_clip(noise.width / noise.units, *cells, _WEIGHT_OF_NOISE, k)
 
-    return clip_part(
-        Counted(CaseNorms, count_norms, (params.log_time, n_bins, params.detail)),
-        share,
-        rank,
-        max_units,
-    )
+    norms = Counted(CaseNorms, count_norms, (params.log_time, params.detail))
+    return clip_part(norms, share, rank, max_units)
 
 
-def durations_part(params: PrivateLogParams, share: Fraction) -> Part:
-    """Returns the part of `private-log`."""
-    n_bins, is_pure, detail = params.n_duration_bins, params.delta == 0, params.detail
-    clip = params.public_clip_units  # None while it is to be bought
-    if is_pure:
-        assert params.max_trace_length is not None
-        clip = whole_norm(params.max_trace_length)
-    lattice = 1 if is_pure else UNITS
+# From traces in the vocabulary and within the length in effect to the vectors of their cases.
+CellsOf = Callable[[TraceBatch, contract.Decisions, Any], CaseCells]
+
+
+def clip_in_effect(public_units: int | None, decisions: contract.Decisions, square: int = 1) -> int:
+    """Returns the clip of vectors of a case's events, in lattice steps.
+
+    Args:
+        public_units: The public one; None: it follows from `decisions["clip"].clip_units`, rounded
+            down, and is at least one occurrence.
+        decisions: What was decided before.
+        square: The bought clip is divided by the root of this.
+    """
+    if public_units is not None:
+        return public_units
+    bought: int = decisions["clip"].clip_units
+    return max(UNITS, math.isqrt(bought**2 // square))
+
+
+def clipped_sums(
+    batch: Batch, cells_of: CellsOf, of: Any, clip: int | None, units: int, square: int = 1
+) -> ClippedCells:
+    """Returns the sums of the cases' clipped vectors.
+
+    Args:
+        batch: Complete cases, and what was decided.
+        cells_of: From these traces, the decisions and `of` to the cases' vectors.
+        of: What they are of.
+        clip: See `clip_in_effect`.
+        units: Lattice steps of what the vectors count by.
+        square: See `clip_in_effect`.
+    """
+    cells = cells_of(traces_in_domain(batch), batch.decisions, of)
+    return ClippedCells.from_cases(cells, clip_in_effect(clip, batch.decisions, square), units)
+
+
+def vectors_part(
+    name: str,
+    params: PrivateLogParams,
+    share: Fraction,
+    counted: tuple[CellsOf, Any],
+    sentence: str,
+    estimate: Callable[[Given, SumNoise], Any],
+    most: int,
+    fineness: int = 1,
+    square: int = 1,
+) -> Part:
+    """Returns a part of `private-log` that is made of vectors of the events of a case.
+
+    Args:
+        name: Of the part, and of what is counted for it.
+        params: The method's.
+        share: See `Sums`.
+        counted: What counts the vectors, and of what, see `clipped_sums`.
+        sentence: What is counted, in words.
+        estimate: From what is known, with the exact sums, and the noise of each to what is decided.
+        most: How many occurrences a case has in all at most, where delta is 0.
+        fineness: Into how many parts an occurrence is divided.
+        square: See `clip_in_effect`.
+    """
+    is_pure = params.delta == 0
+    clip = most * fineness if is_pure else params.public_clip_units  # None while it is bought
+    lattice = fineness if is_pure else UNITS
 
     def changed(clip_units: int) -> sensitivity.Sensitivity:
         return sensitivity.of_clipped(clip_units, params.max_units, is_pure=is_pure)
 
-    def sentence(means: Allowances) -> str:
-        noise = means["durations"].noise(changed(clip or UNITS), lattice)
-        by_what = (
-            f"by pair of activities, and of {case_classes.MOST_VARIANTS} variants by position, and "
-        )
-        bins = time_bins.bins_text(n_bins)
-        counted = f"counts steps {by_what * (not detail.is_of_all)}by time, in {bins}"
-        return f"{counted}, {noise_text(noise, clip)}"
+    def explain(means: Allowances) -> str:
+        noise = means[name].noise(changed(clip or UNITS), lattice)
+        if clip is not None:
+            return f"{sentence}, each within {noise.half_width:,} of the sum (95 %)"
+        width = noise.width / UNITS * (1 / math.sqrt(square))
+        return f"{sentence}, with noise of {width:.1f} times the bought clip"
 
-    def decide(given: Given) -> DurationsDecision:
-        chosen = given.decisions["clip"].clip_units if clip is None else clip
-        vocabulary = vocabulary_in_effect(params.words, given.decisions)
-        grid = params.log_time.grid(given.decisions)
-        return decide_durations(
-            given.statistics["durations"],
-            detail.names(vocabulary),
-            detail.classes(given.decisions["variants"], vocabulary),
-            n_bins or given.decisions["bins"].steps,
-            grid.n_ticks,
-            given.means["durations"].noise(changed(chosen), lattice),
-            given.randomness,
-            grid.second,
-        )
+    def decide(given: Given) -> Any:
+        chosen = clip_in_effect(clip, given.decisions, square)
+        return estimate(given, given.means[name].noise(changed(chosen), lattice))
 
-    counter = Counted(
-        ClippedCells,
-        count_durations,
-        (params.log_time, n_bins, "clip" if clip is None else clip, lattice, detail),
+    need = clipped_need(name, share, clip, changed, lattice)
+    sums = Counted(ClippedCells, clipped_sums, (*counted, clip, lattice // fineness, square))
+    return Part(name, (need,), explain, decide, {name: sums})
+
+
+def durations_part(params: PrivateLogParams, share: Fraction) -> Part:
+    """Returns the part of `private-log`."""
+    detail, most = params.detail, whole_norm(params.max_trace_length or 1)
+    by_what = (
+        f"by pair of activities, and of {case_classes.MOST_VARIANTS} variants by position, and "
     )
-    need = clipped_need("durations", share, clip, changed, lattice)
-    return Part("durations", (need,), sentence, decide, {"durations": counter})
-
-
-def noise_text(noise: SumNoise, clip: int | None, of_bought: float = 1.0) -> str:
-    """Returns what noise means for a sum; of a bought clip, in its proportion.
-
-    Args:
-        noise: Of one sum; of a clip of one occurrence where none is public.
-        clip: The public one, in lattice steps; None: it is bought.
-        of_bought: The clip that the sums have, in proportion to the bought one.
-    """
-    if clip is None:
-        return f"with noise of {noise.width / UNITS * of_bought:.1f} times the bought clip"
-    return f"each within {noise.half_width:,} of the sum (95 %)"
+    bins = time_bins.bins_text(params.n_duration_bins)
+    sentence = f"counts steps {by_what * (not detail.is_of_all)}by time, in {bins}"
+    cells = cells_of_durations, (params.log_time, detail)
+    estimate = partial(decide_durations, params=params)
+    return vectors_part("durations", params, share, cells, sentence, estimate, most)

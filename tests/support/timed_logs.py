@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from tests.support.keys import randomness
 from tracecloak.anonymizers.contract.counters import Counted
+from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import UNITS
-from tracecloak.anonymizers.times.case_classes import CaseClasses
+from tracecloak.anonymizers.rigorous.parts_method import Given
+from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, CaseClasses, Detail
 from tracecloak.anonymizers.times.case_spans import (
-    clip_of,
     count_pair_times,
     count_spans,
     decide_pair_times,
@@ -21,10 +24,15 @@ from tracecloak.anonymizers.times.case_spans import (
 )
 from tracecloak.anonymizers.times.case_starts import count_starts, decide_starts, periods_of
 from tracecloak.anonymizers.times.case_times import count_tables, decide_tables
-from tracecloak.anonymizers.times.fitted_times import Timing, fitted
-from tracecloak.anonymizers.times.step_durations import count_durations, decide_durations
+from tracecloak.anonymizers.times.fitted_times import fitted
+from tracecloak.anonymizers.times.step_durations import (
+    cells_of_durations,
+    clipped_sums,
+    decide_durations,
+)
 from tracecloak.anonymizers.times.time_bins import TimeBins
 from tracecloak.anonymizers.times.time_range import LogTime
+from tracecloak.schemas.calendar.working_time import TimeGrid
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
@@ -33,6 +41,25 @@ from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 LITTLE = SumNoise((1, 10**6), 1, True)  # so narrow that 0 is drawn
 EXACT = SumNoise((1, 2**40), UNITS, False)  # so narrow that 0 is drawn
 BINS = TimeBins(100, 48)
+
+
+def asked(**given: Any) -> Any:
+    """Returns parameters of which these alone are looked at."""
+    return SimpleNamespace(**given)
+
+
+def given_of(
+    name: str, counted: Any, known: Mapping[str, Any], own: Randomness | None = None
+) -> Given:
+    """Returns what a part decides on: what was counted for it, and what was decided before."""
+    return Given({name: counted}, known, {}, randomness() if own is None else own)
+
+
+def counting_durations(
+    time: LogTime, clip: int | None, units: int, detail: Detail = BY_ACTIVITY
+) -> Counted:
+    """Returns what counts steps by time, in vectors up to a clip."""
+    return Counted(ClippedCells, clipped_sums, (cells_of_durations, (time, detail), clip, units))
 
 
 def variants_of(traces: TraceBatch) -> ReleasedVariants:
@@ -56,34 +83,28 @@ def decided_on(
         n_periods: At most.
         variants: Those that were released; None: those of the log.
     """
-    grid, words = log_time.grid({}), traces.vocabulary
+    words = traces.vocabulary
     released = variants_of(traces) if variants is None else variants
     known: dict[str, Any] = {"variants": released, "bins": BINS}
-    classes = CaseClasses.of(released, words)
+    params = asked(log_time=log_time, words=words, detail=BY_ACTIVITY, delta=1)
     counts = Counted(ClippedCells, count_starts, (log_time,)).count(traces, {}, randomness())
-    known["starts"] = decide_starts(counts, grid.time, traces.n_cases, LITTLE, randomness())
+    given = given_of("starts", counts, {"sizes": traces.n_cases})
+    known["starts"] = decide_starts(given, LITTLE, log_time)
     known["periods"] = periods_of(known["starts"], n_periods)
-    counts = Counted(ClippedCells, count_spans, (log_time, BINS.spans)).count(
-        traces, {}, randomness()
-    )
-    known["spans"] = decide_spans(counts, BINS.spans, grid.n_ticks, LITTLE, randomness())
-    counts = Counted(ClippedCells, count_durations, (log_time, BINS.steps, 10**9, UNITS)).count(
-        traces, known, randomness()
-    )
-    known["durations"] = decide_durations(
-        counts, words, classes, BINS.steps, grid.n_ticks, EXACT, randomness()
-    )
+    counts = Counted(ClippedCells, count_spans, (log_time,)).count(traces, known, randomness())
+    known["spans"] = decide_spans(given_of("spans", counts, known), LITTLE, log_time)
+    counts = counting_durations(log_time, 10**9, UNITS).count(traces, known, randomness())
+    known["durations"] = decide_durations(given_of("durations", counts, known), EXACT, params)
     counts = Counted(ClippedCells, count_pair_times, (log_time, False)).count(
         traces, known, randomness()
     )
-    clip = clip_of(known["spans"], len(words))
-    known["pair times"] = decide_pair_times(
-        counts, len(words), clip, EXACT, randomness(), is_pure=False
-    )
+    known["pair times"] = decide_pair_times(given_of("pair times", counts, known), EXACT, params)
     counts = Counted(ClippedCells, count_tables, (log_time,)).count(traces, known, randomness())
-    sizes = classes.size, known["periods"].size, known["spans"].n_wide + 1
-    known["tables"] = decide_tables(counts, sizes, LITTLE, randomness())
+    known["tables"] = decide_tables(given_of("tables", counts, known), LITTLE, params)
     return known
+
+
+Timing = tuple[TimeGrid, CaseClasses, dict[str, Any]]
 
 
 def timing_from(known: dict[str, Any], log_time: LogTime, words: ActivityVocabulary) -> Timing:
@@ -94,17 +115,7 @@ def timing_from(known: dict[str, Any], log_time: LogTime, words: ActivityVocabul
         log_time: When the log takes place.
         words: Its vocabulary.
     """
-    return Timing(
-        log_time.grid({}),
-        CaseClasses.of(known["variants"], words),
-        known["starts"],
-        known["periods"],
-        known["spans"],
-        known["case times"],
-        known["durations"],
-        known["step sums"],
-        known["pair factors"],
-    )
+    return log_time.grid({}), CaseClasses.of(known["variants"], words), known
 
 
 def timing_of_log(

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness
 from tests.support.logs import as_released, event_logs, trace_batch
 from tests.support.tiers import at_night
+from tests.support.timed_logs import counting_durations
 from tracecloak.anonymizers.accounting import sensitivity
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.contract.bounding import ContributionBounds, distinct_activities
@@ -30,10 +31,10 @@ from tracecloak.anonymizers.logs.attributes import (
     cells_of_cases,
     cells_of_events,
     cells_of_handovers,
-    clipped_sums,
 )
 from tracecloak.anonymizers.rigorous.clips import sums_sensitivity, whole_sums_sensitivity
-from tracecloak.anonymizers.times.step_durations import count_durations, whole_norm
+from tracecloak.anonymizers.times.step_durations import clipped_sums, whole_norm
+from tracecloak.anonymizers.times.time_bins import TimeBins
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.anonymizers.trees.cuts import PAIR_UNITS, cases_by_ends, clipped_pairs
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
@@ -132,14 +133,15 @@ def counted_by(counter: StatisticCounter) -> Kernel:
 
     def count(traces: TraceBatch) -> Cells:
         variants = every_variant(traces.vocabulary.names.to_pylist())
-        found: Any = counter.count(traces, {"variants": variants}, randomness())
+        known = {"variants": variants, "bins": TimeBins(4, 4)}
+        found: Any = counter.count(traces, known, randomness())
         return cells_by(found.keys.tolist(), found.values)
 
     return count
 
 
 def vectors(cells_of: Any, attribute: Attribute, clip: int, units: int = 1) -> Kernel:
-    return counted_by(Counted(ClippedCells, clipped_sums, (cells_of, clip, units, attribute)))
+    return counted_by(Counted(ClippedCells, clipped_sums, (cells_of, attribute, clip, units)))
 
 
 def order(traces: TraceBatch) -> Cells:
@@ -282,7 +284,7 @@ def test_steps_count_a_third_time_where_the_variant_is_a_class():
     assert sensitivity.of_steps(1, 2) == sensitivity.of_one_cell(2)
     # A variant of four events is no class here, so its steps count twice. Its case nonetheless
     # goes farther than is stated of three events: the control of the enumeration.
-    counted = counted_by(Counted(ClippedCells, count_durations, (ALWAYS, 4, whole_norm(4), 1)))
+    counted = counted_by(counting_durations(ALWAYS, whole_norm(4), 1))
     found = by_cases(counted, ContributionBounds(), ["AAAA", "ABCA"], 1)
     assert found == Sensitivity(6, 6, 18, 3) and found.linf > sensitivity.of_steps(3).linf
 
@@ -299,7 +301,7 @@ def test_steps_count_a_third_time_where_the_variant_is_a_class():
         at_night(activities(2), sensitivity.of_distinct_cells(2)),
         (activities(3), sensitivity.of_distinct_cells(3)),
         (
-            counted_by(Counted(ClippedCells, count_durations, (ALWAYS, 4, whole_norm(3), 1))),
+            counted_by(counting_durations(ALWAYS, whole_norm(3), 1)),
             sensitivity.of_steps(3),
         ),
         (vectors(cells_of_events, OF_EVENT, 3), Sensitivity(3, 3, 9, 3)),
@@ -356,7 +358,7 @@ def test_a_case_moves_clipped_flows_so_far_and_no_farther(clip, units, length, l
         (clipped_flows(2, 1), "AB", 4, lambda m: sensitivity.of_clipped_flows(2, m)),
         (activities(1), "ABC", 2, lambda m: sensitivity.of_distinct_cells(1, m)),
         (
-            counted_by(Counted(ClippedCells, count_durations, (ALWAYS, 4, whole_norm(2), 1))),
+            counted_by(counting_durations(ALWAYS, whole_norm(2), 1)),
             "AB",
             2,
             lambda m: sensitivity.of_steps(2, m),

@@ -32,7 +32,7 @@ from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.clips import ClipDecision
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, NO_CLASSES, CaseClasses
-from tracecloak.anonymizers.times.step_durations import most_names_of_durations
+from tracecloak.anonymizers.times.step_durations import clip_in_effect, most_names_of_durations
 from tracecloak.anonymizers.times.time_bins import MIN_BINS
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.declarations import (
@@ -172,8 +172,9 @@ def test_counters_look_at_what_was_bought() -> None:
     ("bought", "occurrences"), [(1448, 1024), (2 * UNITS, 1448), (1449, 1024), (100 * UNITS, 72407)]
 )
 def test_of_a_bought_clip_values_have_one_by_the_root_of_2(bought: int, occurrences: int) -> None:
-    assert attributes.clip_of_values(None, {"clip": ClipDecision(bought)}) == occurrences
-    assert attributes.clip_of_values(700, {"clip": ClipDecision(bought)}) == 700
+    known = {"clip": ClipDecision(bought)}
+    assert clip_in_effect(None, known, attributes.SQUARE) == occurrences
+    assert clip_in_effect(700, known, attributes.SQUARE) == 700
 
 
 @pytest.mark.parametrize("units", [1, UNITS])

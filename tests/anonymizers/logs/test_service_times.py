@@ -18,8 +18,8 @@ from tracecloak.anonymizers.accounting.sensitivity import of_clipped
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.logs import service_times
-from tracecloak.anonymizers.logs.attributes import clipped_sums
 from tracecloak.anonymizers.logs.private_log import PrivateLog
+from tracecloak.anonymizers.times.step_durations import clipped_sums
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
@@ -80,7 +80,7 @@ def naive_cells(case: Sequence[Event], n_names: int = 3) -> dict[int, int]:
 
 
 def counter_of(clip: int, units: int) -> Counted:
-    return Counted(ClippedCells, clipped_sums, (service_times.cells_of_service, clip, units, TIME))
+    return Counted(ClippedCells, clipped_sums, (service_times.cells_of_service, TIME, clip, units))
 
 
 steps = st.tuples(st.sampled_from("ABC"), st.none() | st.integers(0, 4000), st.integers(0, 3000))

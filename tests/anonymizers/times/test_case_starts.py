@@ -20,6 +20,7 @@ from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness, release_key
 from tests.support.logs import trace_batch
 from tests.support.rounds import Recording
+from tests.support.timed_logs import given_of
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import Allowance
@@ -121,7 +122,8 @@ def test_every_cell_with_working_time_has_noise_of_its_own_whatever_the_log():
     for starts in ([], [time.first_us, time.last_us]):
         noting = Recording(release_key(), "release", "input", "configuration")
         counts = Counted(ClippedCells, count_starts, (log_time,)).count(log_of(starts), {}, noting)
-        decided = decide_starts(counts, time, 10**6, noise_of(Fraction(1, 10)), noting)
+        given = given_of("starts", counts, {"sizes": 10**6}, noting)
+        decided = decide_starts(given, noise_of(Fraction(1, 10)), log_time)
         assert (decided.bucket_days, decided.n_hours) == (1, 168)
         asked.append({what: set(cells) for what, cells in noting.asked.items()})
         first = {what: {a for a, _, counter in c if counter == 0} for what, c in asked[-1].items()}

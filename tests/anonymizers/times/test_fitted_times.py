@@ -141,7 +141,7 @@ def timed_anew(
     known = decided_on(traces, LOG_TIME, N_PERIODS, variants)
     known |= fitted_times.fitted(known, WORDS, randomness(number))
     timing = timing_from(known, LOG_TIME, WORDS)
-    return fitted_times.timed(traces, np.arange(traces.n_cases), timing, randomness())
+    return fitted_times.timed(traces, np.arange(traces.n_cases), *timing, randomness())
 
 
 def spans_of(traces: TraceBatch) -> np.ndarray:
@@ -229,9 +229,9 @@ def test_without_a_variant_there_is_nothing_to_tie(n_cases):
     n_groups = len(WORDS) + known["spans"].n_wide
     assert found["step sums"].offsets.tolist() == [0] * (n_groups + 1)
     timing = timing_from(known | found, LOG_TIME, WORDS)
-    assert fitted_times.timed(log_of([]), np.arange(0), timing, randomness()).n_events == 0
+    assert fitted_times.timed(log_of([]), np.arange(0), *timing, randomness()).n_events == 0
     # A case of whatever class has times all the same.
-    more = fitted_times.timed(log_of(drifting(9)), np.arange(45), timing, randomness())
+    more = fitted_times.timed(log_of(drifting(9)), np.arange(45), *timing, randomness())
     assert ((more.times >= 0) & (more.times < N_DAYS * DAY)).all()
 
 
@@ -259,7 +259,7 @@ def test_a_pair_that_takes_no_time_takes_none_and_time_goes_by_where_it_did():
     known = decided_on(traces, LOG_TIME, N_PERIODS)
     known |= fitted_times.fitted(known, WORDS, randomness(3))
     made = fitted_times.timed(
-        traces, np.arange(300), timing_from(known, LOG_TIME, WORDS), randomness()
+        traces, np.arange(300), *timing_from(known, LOG_TIME, WORDS), randomness()
     )
     first = np.diff(made.times.reshape(-1, 4))[:, 0]
     assert (first == 0).all()
@@ -269,7 +269,7 @@ def test_a_pair_that_takes_no_time_takes_none_and_time_goes_by_where_it_did():
     timing = timing_from(
         known | {"pair factors": fitted_times.PairFactors(wrong, wrong < 0)}, LOG_TIME, WORDS
     )
-    made = fitted_times.timed(traces, np.arange(300), timing, randomness())
+    made = fitted_times.timed(traces, np.arange(300), *timing, randomness())
     assert np.abs(times_by_pair(made) - times_by_pair(traces)).sum() / 2 > 0.2
 
 
@@ -283,6 +283,6 @@ def test_noisy_sums_decide_where_time_goes_if_steps_say_something_else():
     known["pair times"] = replace(own, sums=sums, deviation=1.0)
     known |= fitted_times.fitted(known, WORDS, randomness(3))
     timing = timing_from(known, LOG_TIME, WORDS)
-    made = fitted_times.timed(traces, np.arange(300), timing, randomness())
+    made = fitted_times.timed(traces, np.arange(300), *timing, randomness())
     assert times_by_pair(made)[1 * 3 + 2] == pytest.approx(0.5, abs=0.15)
     assert times_by_pair(traces)[1 * 3 + 2] < 0.01

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from tests.support.keys import randomness
 from tests.support.tiers import at_night
-from tests.support.timed_logs import LITTLE, timing_of_log
+from tests.support.timed_logs import LITTLE, Timing, asked, given_of, timing_of_log
 from tracecloak.anonymizers.times import case_starts, fitted_times
 from tracecloak.anonymizers.times.case_classes import NO_CLASSES
 from tracecloak.anonymizers.times.case_spans import SpansDecision, spans_at
@@ -79,7 +79,8 @@ def traces_of(lengths: list[int]) -> TraceBatch:
 
 def starts_in(time: WorkingTime) -> case_starts.StartsDecision:
     """Even starts."""
-    return case_starts.decide_starts(ClippedCells.merge([]), time, 0, LITTLE, randomness())
+    given = given_of("starts", ClippedCells.merge([]), {"sizes": 0})
+    return case_starts.decide_starts(given, LITTLE, asked(working_time=lambda known: time))
 
 
 def reached_of(bins: tuple[int, ...], n_ticks: int) -> tuple[np.ndarray, np.ndarray]:
@@ -104,19 +105,18 @@ def spans_of(n_ticks: int, *bins: int) -> SpansDecision:
 
 def timing_of(
     grid: TimeGrid, durations: DurationsDecision, spans: SpansDecision, sums: StepSums = EVEN
-) -> fitted_times.Timing:
+) -> Timing:
     """One period, both classes take as long as all cases, and of A B and B A one has a factor."""
-    return fitted_times.Timing(
-        grid,
-        NO_CLASSES,
-        starts_in(grid.time),
-        case_starts.Periods(np.zeros(0, np.int64), np.array([0.0, 1.0])),
-        spans,
-        CaseTimes(np.ones((4, 1)), np.tile(spans.reached, (2, 1, 1))),
-        durations,
-        sums,
-        fitted_times.PairFactors(np.array([0.0, 1.5, 0.0, 0.0]), durations.is_idle),
-    )
+    known = {
+        "starts": starts_in(grid.time),
+        "periods": case_starts.Periods(np.zeros(0, np.int64), np.array([0.0, 1.0])),
+        "spans": spans,
+        "case times": CaseTimes(np.ones((4, 1)), np.tile(spans.reached, (2, 1, 1))),
+        "durations": durations,
+        "step sums": sums,
+        "pair factors": fitted_times.PairFactors(np.array([0, 1.5, 0, 0]), durations.is_idle),
+    }
+    return grid, NO_CLASSES, known
 
 
 def check(made: TraceBatch, grid: TimeGrid) -> None:
@@ -145,7 +145,7 @@ def test_stamps_are_in_order_in_the_range_on_the_grid_and_in_working_hours(
     numbers = np.arange(len(lengths)) * 3 + 5
     durations = durations_of(grid.n_ticks, *bins)
     spans = spans_of(grid.n_ticks, *bins_of_spans)
-    made = fitted_times.timed(traces, numbers, timing_of(grid, durations, spans), randomness())
+    made = fitted_times.timed(traces, numbers, *timing_of(grid, durations, spans), randomness())
     check(made, grid)
     assert np.array_equal(made.offsets, traces.offsets)
     assert np.array_equal(made.activities, traces.activities)
@@ -181,15 +181,15 @@ def test_stamps_are_those_of_a_loop(name):
     kept = np.geomspace(1, 1000 * grid.n_ticks, 40).astype(np.int64)
     sums = sums_of(kept[::2], kept, *(kept[i::5] for i in range(9)))
     timing = timing_of(grid, durations, spans, sums)
-    made = fitted_times.timed(traces, numbers, timing, randomness())
-    begun = grid.ticks(case_starts.sample_starts(timing.starts, numbers, randomness()))
+    made = fitted_times.timed(traces, numbers, *timing, randomness())
+    begun = grid.ticks(case_starts.sample_starts(timing[2]["starts"], numbers, randomness()))
     kinds: Counter[str] = Counter()
     for i in range(traces.n_cases):
         case, own = traces.take(np.array([i])), numbers[i : i + 1]
         classes = NO_CLASSES.of_cases(case)
         steps = Steps.of(case, own, NO_CLASSES, classes)
         taken = sample_durations(durations, steps, randomness())
-        weights = fitted_times.weights_of(taken, steps, timing.factors)
+        weights = fitted_times.weights_of(taken, steps, timing[2]["pair factors"])
         ranks = ranks_by(sums, spans, weights.sum(keepdims=True), classes, own)
         [span] = spans_at(spans, ranks)
         since = np.zeros(1, np.int64)
@@ -211,7 +211,7 @@ def test_long_cases_do_not_overflow():
     grid = TimeGrid(time, "second")
     traces, n = traces_of([3, 1_000_000, 2]), grid.n_ticks
     timing = timing_of(grid, durations_of(n, 11), spans_of(n, 11))
-    made = fitted_times.timed(traces, np.arange(3), timing, randomness())
+    made = fitted_times.timed(traces, np.arange(3), *timing, randomness())
     check(made, grid)
     took = made.times[made.offsets[1:] - 1] - made.starts
     assert (took > 10 * 365 * DAY).all()
@@ -221,19 +221,19 @@ def test_long_cases_do_not_overflow():
 def test_stamps_of_a_decided_log_do_not_depend_on_the_pieces(data):
     """With classes, periods, sums and factors of all kinds; also of cases not seen before."""
     timing = timing_of_mixed()
-    assert timing.periods.size == 4 and timing.classes.n_variants == 6
+    assert timing[2]["periods"].size == 4 and timing[1].n_variants == 6
     lengths = data.draw(lengths_of_cases)
     traces, numbers = traces_of(lengths), 7 + 3 * np.arange(len(lengths))
-    whole = fitted_times.timed(traces, numbers, timing, randomness())
-    check(whole, timing.grid)
+    whole = fitted_times.timed(traces, numbers, *timing, randomness())
+    check(whole, timing[0])
     order = np.array(data.draw(st.permutations(range(len(lengths)))), np.int64)
     for rows in np.split(order, sorted(data.draw(st.lists(st.integers(0, 12), max_size=3)))):
-        made = fitted_times.timed(traces.take(rows), numbers[rows], timing, randomness())
+        made = fitted_times.timed(traces.take(rows), numbers[rows], *timing, randomness())
         assert np.array_equal(made.times, whole.take(rows).times)
 
 
 @lru_cache(maxsize=1)
-def timing_of_mixed() -> fitted_times.Timing:
+def timing_of_mixed() -> Timing:
     """Of cases of one to four events; the more they have the later they begin and the longer."""
     log_time = LogTime(CALENDARS["office"], WEEKS, "minute")
     time = log_time.working_time({})

@@ -22,8 +22,8 @@ from tests.support.logs import MINUTE, Event, Log, trace_batch
 from tests.support.rounds import Recording
 from tests.support.silence import MeasureRecorder
 from tests.support.tiers import at_night
-from tests.support.timed_logs import variants_of
-from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_clipped
+from tests.support.timed_logs import asked, counting_durations, given_of, variants_of
+from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_clipped, of_one_cell
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.randomness import Randomness
@@ -117,77 +117,81 @@ class Statistic:
 
 
 def starts(n_cases: float) -> Statistic:
-    time = ALWAYS.working_time({})
+    known = {"sizes": n_cases}
     return Statistic(
         Counted(ClippedCells, case_starts.count_starts, (ALWAYS,)),
-        lambda counted, noise, own: case_starts.decide_starts(counted, time, n_cases, noise, own),
+        lambda counted, noise, own: case_starts.decide_starts(
+            given_of("starts", counted, known, own), noise, ALWAYS
+        ),
         case_starts.changed_starts,
         0,
     )
 
 
 def pair_times(detail: Detail, *, is_pure: bool) -> Statistic:
-    n = len(detail.names(WORDS))
+    n, known = len(detail.names(WORDS)), {"spans": SPANS, "variants": EVERY}
+    params = asked(delta=1 - is_pure, detail=detail, words=WORDS, log_time=ALWAYS)
     return Statistic(
         Counted(ClippedCells, count_pair_times, (ALWAYS, is_pure, detail)),
         lambda counted, noise, own: decide_pair_times(
-            counted, n, clip_of(SPANS, n), noise, own, is_pure=is_pure
+            given_of("pair times", counted, known, own), noise, params
         ),
         partial(changed_times, is_pure=is_pure),
         n * n,
         UNITS,
         ("l1",) if is_pure else ("l2_squared",),
-        {"spans": SPANS},
+        known,
     )
 
 
 def durations(clip: int, units: int, detail: Detail = BY_ACTIVITY, *, buys: bool) -> Statistic:
     names, classes = detail.names(WORDS), detail.classes(EVERY, WORDS)
+    known = {"variants": EVERY, "clip": Clip(clip), "bins": TimeBins(4, N_BINS)}
+    params = asked(detail=detail, words=WORDS, log_time=ALWAYS)
     return Statistic(
-        Counted(
-            ClippedCells,
-            step_durations.count_durations,
-            (ALWAYS, 4, "clip" if buys else clip, units, detail),
-        ),
+        counting_durations(ALWAYS, None if buys else clip, units, detail),
         lambda counted, noise, own: step_durations.decide_durations(
-            counted, names, classes, 4, N_TICKS, noise, own
+            given_of("durations", counted, known, own), noise, params
         ),
         lambda max_units: of_clipped(clip, max_units, is_pure=units == 1),
         step_durations.n_cells_of(len(names), 4, classes.n_places),
         units,
         ("l1",) if units == 1 else ("l2_squared",),
-        {"variants": EVERY, "clip": Clip(clip)},
+        known,
     )
 
 
 SIZES = CLASSES.size, 3, N_BINS + 1
+BINS = TimeBins(4, N_BINS)
+PERIODS = case_starts.Periods(np.array([10 * DAY, 50 * DAY]), np.array([0, 0.5, 0.75, 1]))
+OF_TABLES = {"spans": SPANS, "variants": EVERY, "periods": PERIODS, "bins": BINS}
 STATISTICS = {
     "fine starts": starts(10**6),
     "coarse starts": starts(-5),
     "spans": Statistic(
-        Counted(ClippedCells, case_spans.count_spans, (ALWAYS, N_BINS)),
-        lambda counted, noise, own: case_spans.decide_spans(counted, N_BINS, N_TICKS, noise, own),
-        case_spans.changed_spans,
+        Counted(ClippedCells, case_spans.count_spans, (ALWAYS,)),
+        lambda counted, noise, own: case_spans.decide_spans(
+            given_of("spans", counted, {"bins": BINS}, own), noise, ALWAYS
+        ),
+        of_one_cell,
         N_BINS,
+        decisions={"bins": BINS},
     ),
     "tables": Statistic(
         Counted(ClippedCells, count_tables, (ALWAYS,)),
-        lambda counted, noise, own: decide_tables(counted, SIZES, noise, own),
+        lambda counted, noise, own: decide_tables(
+            given_of("tables", counted, OF_TABLES, own), noise, asked(words=WORDS)
+        ),
         changed_tables,
         sum(a * b for a, b in itertools.combinations(SIZES, 2)),
-        decisions={
-            "spans": SPANS,
-            "variants": EVERY,
-            "periods": case_starts.Periods(
-                np.array([10 * DAY, 50 * DAY]), np.array([0, 0.5, 0.75, 1])
-            ),
-            "bins": TimeBins(4, N_BINS),
-        },
+        decisions=OF_TABLES,
     ),
     "granularity": Statistic(
         Counted(ClippedCells, case_spans.count_granularities, ("UTC",)),
-        case_spans.decide_granularity,
-        case_spans.changed_granularities,
+        lambda counted, noise, own: case_spans.decide_granularity(
+            given_of("granularity", counted, {}, own), noise
+        ),
+        of_one_cell,
         6,
     ),
     "pair times": pair_times(BY_ACTIVITY, is_pure=False),

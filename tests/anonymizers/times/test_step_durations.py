@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, as_released, cases_of, event_logs, trace_batch
-from tests.support.timed_logs import EXACT
+from tests.support.timed_logs import EXACT, asked, counting_durations, given_of
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.randomness import cell_numbers, uniform
@@ -26,13 +26,12 @@ from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.clips import norm_grid
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS, excess_of_names
 from tracecloak.anonymizers.times import case_spans, step_durations, time_bins
-from tracecloak.anonymizers.times.case_classes import NO_CLASSES, CaseClasses
+from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, NO_CLASSES, CaseClasses
 from tracecloak.anonymizers.times.fitted_times import StepSums, decide_step_sums, ranks_of
 from tracecloak.anonymizers.times.step_durations import (
     DurationsDecision,
     Steps,
     cells_of_steps,
-    count_durations,
     count_norms,
     decide_durations,
     most_names_of_durations,
@@ -62,6 +61,12 @@ def released(variants: list[str]) -> dict[str, Any]:
 
 
 NONE = released([])
+OF = (ALWAYS, BY_ACTIVITY)
+
+
+def bins(n: int) -> dict[str, Any]:
+    """What was decided of bins: so many of steps."""
+    return {"bins": time_bins.TimeBins(n, 9)}
 
 
 def public(log: Log) -> TraceBatch:
@@ -134,8 +139,8 @@ def test_steps_of_classes_count_once_more_by_their_place(log):
 @given(event_logs(max_events=25, activities="ABX"))
 def test_norms_are_those_of_a_loop(log):
     found = (
-        Counted(CaseNorms, count_norms, (ALWAYS, 5))
-        .count(public(log), {}, randomness())
+        Counted(CaseNorms, count_norms, OF)
+        .count(public(log), bins(5), randomness())
         .histogram(len(norm_grid()))
     )
     expected = np.zeros(len(norm_grid()) + 1)
@@ -153,15 +158,15 @@ def test_a_clip_at_the_norm_of_a_case_leaves_it_whole_whatever_the_classes(log, 
     """But for what is lost by rounding the clip and the cell; so the bought norm is not too low."""
     own = {"".join(name for name, _ in steps) for steps in cases_of(log).values()}
     traces = public(log)
-    decisions = released(sorted(variants | set(sorted(own)[::2])))  # every other one, at least
+    decisions = released(sorted(variants | set(sorted(own)[::2]))) | bins(5)  # every other one
     n_places = len(decisions["variants"].codes)
     for case in range(traces.n_cases):
         one = traces.take(np.array([case]))
-        norms = Counted(CaseNorms, count_norms, (ALWAYS, 5)).count(one, decisions, randomness())
+        norms = Counted(CaseNorms, count_norms, OF).count(one, decisions, randomness())
         [bucket] = np.flatnonzero(norms.histogram(len(norm_grid())))
         clip = math.isqrt(int(norm_grid()[bucket]) * UNITS**2)
         clipped, whole = (
-            Counted(ClippedCells, count_durations, (ALWAYS, 5, norm, UNITS))
+            counting_durations(ALWAYS, norm, UNITS)
             .count(one, decisions, randomness())
             .dense(np.arange(n_cells_of(3, 5, n_places)))
             for norm in (clip, NO_CLIP)
@@ -186,9 +191,7 @@ def test_counters_see_the_bought_vocabulary_length_and_range():
         "bins": time_bins.TimeBins(4, 9),
         **NONE,
     }
-    counter = Counted(
-        ClippedCells, count_durations, (LogTime(WorkingCalendar(), None, None), None, NO_CLIP, 1)
-    )
+    counter = counting_durations(LogTime(WorkingCalendar(), None, None), NO_CLIP, 1)
     log = {"c": "A@30 X@2000 B@2001"}
     found = counter.count(trace_batch(log), decisions, randomness())
     names = cell_names(4)
@@ -203,9 +206,11 @@ def shares_of(decided: DurationsDecision) -> np.ndarray:
 
 
 def decided_on(log: Log, n_bins: int = 6, noise: SumNoise = EXACT, number: int = 0) -> Any:
-    counter = Counted(ClippedCells, count_durations, (ALWAYS, n_bins, NO_CLIP, UNITS))
-    counted = counter.count(public(log), NONE, randomness())
-    return decide_durations(counted, WORDS, NO_CLASSES, n_bins, N_TICKS, noise, randomness(number))
+    known = NONE | bins(n_bins)
+    counted = counting_durations(ALWAYS, NO_CLIP, UNITS).count(public(log), known, randomness())
+    params = asked(words=WORDS, detail=BY_ACTIVITY, log_time=ALWAYS)
+    given = given_of("durations", counted, known, randomness(number))
+    return decide_durations(given, noise, params)
 
 
 def test_without_noise_the_shares_are_those_of_the_log_and_unseen_pairs_take_their_target_s():

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, cases_of, event_logs, trace_batch
+from tests.support.timed_logs import given_of
+from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.sums import SumNoise
@@ -21,7 +23,6 @@ from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.anonymizers.times import case_spans, time_bins
 from tracecloak.anonymizers.times.case_spans import (
     SpansDecision,
-    changed_spans,
     count_spans,
     decide_spans,
 )
@@ -217,12 +218,13 @@ WORDS = ActivityVocabulary.public("AB")
 N_BINS = 16
 BORDERS = time_bins.time_borders(N_BINS, N_TICKS).tolist()
 LARGE = Fraction(10**6)  # an epsilon at which there is no noise
-COUNTER = Counted(ClippedCells, count_spans, (ALWAYS, N_BINS))
+COUNTER = Counted(ClippedCells, count_spans, (ALWAYS,))
+BINS = {"bins": time_bins.TimeBins(4, N_BINS)}
 
 
 def noise_of(epsilon: Fraction, max_units: int = 1) -> SumNoise:
     """Laplace noise with a share of epsilon of its own."""
-    return Allowance(epsilon).noise(changed_spans(max_units))
+    return Allowance(epsilon).noise(of_one_cell(max_units))
 
 
 def public(log: Log) -> TraceBatch:
@@ -231,7 +233,7 @@ def public(log: Log) -> TraceBatch:
 
 def counts_of(log: Log, decisions: contract.Decisions | None = None) -> list[int]:
     """What is counted of a log, by bin."""
-    counted = COUNTER.count(public(log), decisions or {}, randomness())
+    counted = COUNTER.count(public(log), BINS | dict(decisions or {}), randomness())
     return [int(x) for x in counted.dense(np.arange(N_BINS))]
 
 
@@ -265,10 +267,8 @@ def test_times_are_working_times_within_the_range():
 
     def found(granularity: Any, *hours: int) -> int:
         log = [("c", "A", friday.first_us + time * hour) for time in hours]
-        counter = Counted(
-            ClippedCells, count_spans, (LogTime(calendar, friday, granularity), N_BINS)
-        )
-        [key] = counter.count(public(log), {}, randomness()).keys
+        counter = Counted(ClippedCells, count_spans, (LogTime(calendar, friday, granularity),))
+        [key] = counter.count(public(log), BINS, randomness()).keys
         return int(key)
 
     def of_hours(n: int) -> int:
@@ -286,8 +286,9 @@ def test_times_are_working_times_within_the_range():
 
 
 def decided_on(log: Log, epsilon: Fraction = LARGE, number: int = 0) -> SpansDecision:
-    counted = COUNTER.count(public(log), {}, randomness())
-    return decide_spans(counted, N_BINS, N_TICKS, noise_of(epsilon), randomness(number))
+    counted = COUNTER.count(public(log), BINS, randomness())
+    given = given_of("spans", counted, BINS, randomness(number))
+    return decide_spans(given, noise_of(epsilon), ALWAYS)
 
 
 def shares_of(decided: SpansDecision) -> np.ndarray:
@@ -313,7 +314,7 @@ def test_a_bin_counts_where_it_and_those_beside_it_stand_out(monkeypatch):
         return np.array(sums, np.float64)
 
     monkeypatch.setattr(case_spans, "noisy_counts", noisy)
-    decided = decide_spans(ClippedCells.merge([]), N_BINS, N_TICKS, noise, randomness())
+    decided = decide_spans(given_of("spans", ClippedCells.merge([]), BINS), noise, ALWAYS)
     # 40 alone is noise; 16 with 13 and 15 is not, but they stand out by less than 43.3.
     kept = {0: 36, 7: 16, 11: 44}
     expected = [kept.get(bin_, 0) / sum(kept.values()) for bin_ in range(N_BINS)]

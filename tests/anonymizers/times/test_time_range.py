@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.anonymizers.times.test_step_durations import public
 from tests.support.keys import randomness
 from tests.support.logs import Event, trace_batch
-from tests.support.timed_logs import LITTLE, variants_of
+from tests.support.timed_logs import LITTLE, given_of, variants_of
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.noise.sums import SumNoise
@@ -244,7 +244,8 @@ def test_around_changes_of_the_clock_each_stamp_is_asked_for_its_grids():
 def chosen(counts: list[int], noise: SumNoise = LITTLE, number: int = 0) -> str:
     used = np.flatnonzero(counts)
     counted = ClippedCells(used, np.array(counts, np.int64)[used])
-    return decide_granularity(counted, noise, randomness(number)).granularity
+    given = given_of("granularity", counted, {}, randomness(number))
+    return decide_granularity(given, noise).granularity
 
 
 def test_the_coarsest_grid_that_nearly_all_cases_are_on_is_chosen():
