@@ -128,9 +128,7 @@ def open_ledger(config: AccountConfig, store: KeyStore) -> Ledger:
         LedgerError: It, or the key store, was restored from an old backup, as it seems.
     """
     accounts = accounts_of(config)
-    if config.ledger is None and config.new_ledger:
-        store.touch("ledger.db")
-    url = ledger_url(config.ledger, store)
+    url = ledger_url(config.ledger, store, config.new_ledger)
     ledger = Ledger(url, accounts, new=config.new_ledger, store=store)
     if not ledger.is_shared and not is_local(config.runner):
         raise out_of_reach(config.runner)
@@ -139,8 +137,16 @@ def open_ledger(config: AccountConfig, store: KeyStore) -> Ledger:
     return ledger
 
 
-def ledger_url(named: str | None, store: KeyStore) -> str:
-    """Returns the URL that is named, see `referred`, or by default the store's."""
+def ledger_url(named: str | None, store: KeyStore, makes: bool = False) -> str:
+    """Returns the URL that is named, see `referred`, or by default the store's.
+
+    Args:
+        named: See there.
+        store: The key store.
+        makes: Whether to make the file of its ledger, where that is to be begun.
+    """
+    if named is None and makes:
+        store.touch("ledger.db")
     return store.ledger_url if named is None else referred(named)
 
 
@@ -176,11 +182,8 @@ def officers_ledger(
     """
     from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
-    if url is None and (new or after_loss):
-        store.touch("ledger.db")
-    ledger = OfficersLedger(
-        ledger_url(url, store), accounts, new=new, store=store, after_loss=after_loss
-    )
+    url = ledger_url(url, store, makes=new or after_loss)
+    ledger = OfficersLedger(url, accounts, new=new, store=store, after_loss=after_loss)
     if new:
         ledger.make_tables()
     if is_migrated:
@@ -254,10 +257,7 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
     """
     details = signed(by, reason)
     entries = _entries_of(path)
-    if url is None:
-        store.touch("ledger.db")
-    url = ledger_url(url, store)
-    database = Database(url)
+    database = Database(ledger_url(url, store, makes=True))
     mark = Entry.after(entries[-1], "restore", NO_COLUMNS, details)
     rows = [asdict(entry) for entry in (*entries, mark)]
 

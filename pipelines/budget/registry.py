@@ -17,7 +17,7 @@ from tracecloak.pipelines.keys.receipts import Origin, Receipt
 from tracecloak.pipelines.ledger.balance import ChargeState
 from tracecloak.pipelines.ledger.entries import Action, Entry, KeyedRelease, Reservation
 from tracecloak.schemas.errors import BudgetExhausted, ReleaseTaken, TracecloakError, UsageError
-from tracecloak.transforms.files import holds_files, join, read_if_there
+from tracecloak.transforms.files import holds_files, join
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder, key_fingerprint_of
 
@@ -378,24 +378,11 @@ class ReleaseRegistry:
         return join(self.decisions(key_fingerprint), "cases.sketch")
 
     def note_cases(self, key_fingerprint: str) -> None:
-        """Notes which cases a run read that drew noise, if it came to know; see `noted_cases`.
-
-        Nothing else depends on it, and the run may have failed: so what fails is told.
-        """
-        from tracecloak.pipelines.ledger.database import LedgerError
+        """Notes which cases a run read that drew noise, if it came to know; see `noted_cases`."""
         from tracecloak.pipelines.ledger.noted_cases import note_cases
 
-        try:
-            sketch = read_if_there(self.sketch_path(key_fingerprint))
-            if sketch is None:
-                return
-            charged = self.charges(key_fingerprint)[-1:]
-        except (LedgerError, OSError) as error:
-            name = self.folder.release_id
-            _LOG.warning("which cases release %s read was not noted: %s", name, error)
-            return
-        for entry in charged:
-            note_cases(self.ledger, entry, sketch)
+        path = self.sketch_path(key_fingerprint)
+        note_cases(self.ledger, self.keyed_release(key_fingerprint), path)
 
     def finish(self, key_fingerprint: str) -> None:
         """What comes after the release is visible.

@@ -68,14 +68,14 @@ class KeptSecrets:
         """
         return self._opened(path, _text(path))
 
-    def kept(self, secret: bytes) -> bytes:
+    def kept(self, secret: bytes) -> str:
         """Returns what is written into a file for a secret of 32 bytes.
 
         Raises:
             UsageError: There is no such key.
             RetryLater: The source of the key does not answer now.
         """
-        return (secret.hex() if self._key is None else self._key.wrap(secret)).encode()
+        return secret.hex() if self._key is None else self._key.wrap(secret)
 
     def check(self) -> bool:
         """Makes sure that every secret can be read, and the key be had that wraps further ones.
@@ -148,7 +148,7 @@ class KeptSecrets:
             if wrapping != fingerprint:
                 secrets[path] = secret
         for path, secret in secrets.items():
-            write_private(path, self.kept(secret))
+            write_private(path, self.kept(secret).encode())
         return len(secrets)
 
     def _opened(self, path: Path, text: str) -> bytes:

@@ -38,9 +38,6 @@ from tracecloak.transforms.files import (
 from tracecloak.transforms.keys.sources import check_reference
 from tracecloak.transforms.keys.wrapping import KeyReference
 
-# --- The folder of a key store: files that only their owner reads, appear whole, and are locked. --
-
-
 _LOG = logging.getLogger("tracecloak")
 
 # Many releases that begin at once wait for each other; one that is stopped stops no other for ever.
@@ -48,19 +45,47 @@ _LOCK_SECONDS = 600
 _LOCK_PAUSE_SECONDS = 0.01
 # The folders of a store, which others have no business in.
 _FOLDERS = ("ledgers", "operator", "releases", "units")
+# What a stream on this machine knows, in the folder of its operator.
+STREAM_STATE = "state.sqlite"
+# Who makes a key, or wraps those that are there, holds it.
+KEYS_LOCK = "keys.lock"
+
+# Whether the key of a release is there. `none`: neither it nor a receipt that is its. `ended`: the
+# receipt alone, as of a release that was committed, or of a store that lost the key.
+KeyState = Literal["none", "there", "ended"]
+BEING_MADE = (
+    "another process is making release_id {1!r} in {0}; wait until it ends, then run this again to "
+    "see what became of it"
+)
 
 
-class StoreFolder:
-    """Files of one key store, by names relative to its folder."""
+class KeyStore:
+    """The store in one folder; see the module."""
 
-    def __init__(self, folder: Path) -> None:
-        """Reads nothing yet.
+    # Whether the folder is a copy of what a database keeps.
+    is_in_database: ClassVar[bool] = False
+
+    def __init__(
+        self, folder: Path, worker_keys: str | None = None, key_encryption_key: str | None = None
+    ) -> None:
+        """Reads nothing yet, and asks for no key.
 
         Args:
             folder: On this machine.
+            worker_keys: Folder on any Beam file system where workers that cannot read this one find
+                the keys that are in use; whoever reads it can subtract noise, unless they are
+                wrapped.
+            key_encryption_key: Reference to the key that wraps keys and the store's secret; None:
+                they lie in clear. It is asked for when one of them is needed.
+
+        Raises:
+            UsageError: That is no reference.
         """
         self.path = folder
-        self._is_closed = False
+        self._worker_keys, self._is_closed = worker_keys, False
+        self.secrets = KeptSecrets(folder, key_encryption_key)
+
+    # --- Files of the store, by names relative to its folder.
 
     def read(self, name: str) -> str | None:
         """Returns the text of a file of this store; None: there is none."""
@@ -75,16 +100,18 @@ class StoreFolder:
         with self.in_use():
             return [str(path.relative_to(self.path)) for path in self.path.glob(pattern)]
 
-    def write(self, name: str, text: str) -> None:
-        """Writes a file of this store, which appears whole or stays as it is."""
+    def write(self, name: str, text: str, replaces: bool = True) -> None:
+        """Writes a file of this store, which appears whole or stays as it is.
+
+        Args:
+            name: Of the file.
+            text: All of it.
+            replaces: Whether what is there gives way; else it stays, whoever wrote it.
+        """
         with self.in_use():
             self._make()
-            self.put(self.path / name, text.encode())
-
-    def put(self, path: Path, data: bytes, replaces: bool = True) -> None:
-        """Writes a file at a path of this store; see `transforms.files.write_private`."""
-        write_private(path, data, replaces)
-        self.save()
+            write_private(self.path / name, text.encode(), replaces)
+            self.save()
 
     def remove(self, *names: str) -> None:
         """Removes files of this store, one after the other, if they are there."""
@@ -179,66 +206,18 @@ class StoreFolder:
                 continue
             status = folder.stat()
             mode, is_own = stat.S_IMODE(status.st_mode), status.st_uid == os.geteuid()
-            told = ""
             if is_own and mode & 0o077:
                 folder.chmod(mode & ~0o077)
                 told = "others could look into %s of the key store (mode %o); they no longer can"
+                _LOG.warning(told, folder, mode)
             elif not is_own and mode & stat.S_IWOTH:
                 told = (
                     "anybody can replace what is in %s, which belongs to somebody else (mode %o); "
                     "let its owner run chmod o-rwx, or name another key_store"
                 )
-            if told:
                 _LOG.warning(told, folder, mode)
 
-
-# --- The key store: keys of running releases, and receipts of all that were begun. ----------------
-# A folder that only the operator reads, on a disk that is kept: it holds the key from which all
-# noise of a running release derives. A key is deleted when its release is committed, given up, or
-# ended before it could draw; the receipt of one that was committed stays, and lets a second run
-# under the same id be told from a run on changed input. With a key-encryption key, keys and the
-# store's own secret lie wrapped in it (`kept_secrets`).
-
-
-# What a stream on this machine knows, in the folder of its operator.
-STREAM_STATE = "state.sqlite"
-# Who makes a key, or wraps those that are there, holds it.
-KEYS_LOCK = "keys.lock"
-
-# Whether the key of a release is there. `none`: neither it nor a receipt that is its. `ended`: the
-# receipt alone, as of a release that was committed, or of a store that lost the key.
-KeyState = Literal["none", "there", "ended"]
-BEING_MADE = (
-    "another process is making release_id {1!r} in {0}; wait until it ends, then run this again to "
-    "see what became of it"
-)
-
-
-class KeyStore(StoreFolder):
-    """The store in one folder; see the module."""
-
-    # Whether the folder is a copy of what a database keeps.
-    is_in_database: ClassVar[bool] = False
-
-    def __init__(
-        self, folder: Path, worker_keys: str | None = None, key_encryption_key: str | None = None
-    ) -> None:
-        """Reads nothing yet, and asks for no key.
-
-        Args:
-            folder: On this machine.
-            worker_keys: Folder on any Beam file system where workers that cannot read this one find
-                the keys that are in use; whoever reads it can subtract noise, unless they are
-                wrapped.
-            key_encryption_key: Reference to the key that wraps keys and the store's secret; None:
-                they lie in clear. It is asked for when one of them is needed.
-
-        Raises:
-            UsageError: That is no reference.
-        """
-        super().__init__(folder)
-        self._worker_keys = worker_keys
-        self.secrets = KeptSecrets(folder, key_encryption_key)
+    # --- How keys are kept.
 
     def check_secrets(self) -> bool:
         """Makes sure that every key can be read; returns whether some lie in clear and shall not.
@@ -355,7 +334,7 @@ class KeyStore(StoreFolder):
         """
         path = self.path / f"{purpose}.secret"
         if not path.exists():
-            self._write_new(path, ReleaseKey.generate(), replaces=False)
+            self._write_new(path.name, ReleaseKey.generate(), replaces=False)
         return KeyReference(f"file:{path.absolute()}", wrapped_by=self.secrets.reference)
 
     def alone(self, output: str, release_id: str) -> contextlib.AbstractContextManager[None]:
@@ -441,19 +420,19 @@ class KeyStore(StoreFolder):
             RetryLater: The source of the key-encryption key does not answer now.
             KeyStoreError: The store cannot be used.
         """
-        key_path = self._path(output, release_id, ".key")
+        name = _name(output, release_id, ".key")
         begun = self.unfinished(output, release_id)
         if begun is not None:
             begun.check_same(input_fingerprint, config_digest)
-            return self._reference(key_path, begun.key_fingerprint)
+            return self._reference(name, begun.key_fingerprint)
         key = ReleaseKey.generate()
-        self._write_new(key_path, key)
+        self._write_new(name, key)
         receipt = Receipt(
             release_id, output, input_fingerprint, config_digest, key.fingerprint, today(),
             origin or Origin(),
         )  # fmt: skip
         self.note(output, release_id, ".json", receipt.to_json())
-        return self._reference(key_path, key.fingerprint)
+        return self._reference(name, key.fingerprint)
 
     def note(self, output: str, release_id: str, ending: str, text: str) -> str:
         """Writes a note of a release, and returns its path for who may read this store.
@@ -558,8 +537,9 @@ class KeyStore(StoreFolder):
             return f"{self._worker_keys.rstrip('/')}/operator/{name}"
         return str(self.path.absolute() / "operator" / name)
 
-    def _reference(self, key_path: Path, fingerprint: str) -> KeyReference:
-        """Where workers find the key at a path of this machine; puts it there, as it lies here."""
+    def _reference(self, name: str, fingerprint: str) -> KeyReference:
+        """Where workers find a key of this store; puts it there, as it lies here."""
+        key_path = self.path / name
         if self._worker_keys is None:
             return KeyReference(f"file:{key_path}", fingerprint, self.secrets.reference)
         path = join(self._worker_keys, key_path.name)
@@ -577,7 +557,7 @@ class KeyStore(StoreFolder):
     def _path(self, output: str, release_id: str, ending: str) -> Path:
         return self.path / _name(output, release_id, ending)
 
-    def _write_new(self, path: Path, key: ReleaseKey, replaces: bool = True) -> None:
+    def _write_new(self, name: str, key: ReleaseKey, replaces: bool = True) -> None:
         """Writes a key as this store keeps its keys.
 
         Raises:
@@ -585,14 +565,14 @@ class KeyStore(StoreFolder):
         """
         with self.locked(KEYS_LOCK), self.in_use():
             self._secret()  # which tells
-            self.put(path, self.secrets.kept(bytes.fromhex(key.hex())), replaces)
+            self.write(name, self.secrets.kept(bytes.fromhex(key.hex())), replaces)
 
     def _secret(self) -> bytes:
-        path = self.secrets.own
-        if not path.exists():
+        own = self.secrets.own
+        if not own.exists():
             self.secrets.check_key()
-            self.put(path, self.secrets.kept(secrets.token_bytes(32)), replaces=False)
-        return self.secrets.read(path)
+            self.write(own.name, self.secrets.kept(secrets.token_bytes(32)), replaces=False)
+        return self.secrets.read(own)
 
 
 def new_key_file(path: Path) -> None:

@@ -17,12 +17,12 @@ from tracecloak.anonymizers.contract.case_digests import CaseSketch
 from tracecloak.pipelines.keys.receipts import today
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.database import CASES, Database, LedgerError
-from tracecloak.pipelines.ledger.entries import UNDRAWN, Entry
+from tracecloak.pipelines.ledger.entries import UNDRAWN, Entry, KeyedRelease
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch.job import WrittenSketch
-from tracecloak.transforms.files import absolute
+from tracecloak.transforms.files import absolute, read_if_there
 
 # --- How a privacy officer reads and erases the notes on releases' cases. -------------------------
 
@@ -238,24 +238,24 @@ class NotedCases:
         return [Noted(**{**row, "sketch": CaseSketch.from_bytes(row["sketch"])}) for row in rows]
 
 
-def note_cases(ledger: Ledger, entry: Entry, data: bytes) -> None:
+def note_cases(ledger: Ledger, keyed_release: KeyedRelease, path: str) -> None:
     """Notes the sketch that a run wrote, and warns of other accounts that read the same cases.
 
     No release depends on it: if it fails, that is a warning, and the release goes on.
 
     Args:
         ledger: Who paid.
-        entry: One of the release's charge.
-        data: The file that the run wrote.
+        keyed_release: The folder of releases, the release's name, the fingerprint of its key.
+        path: The file that the run wrote, if it came to know its cases.
     """
     try:
-        past = ledger.past()
-        release_entries = past.release_entries(*entry.keyed_release[:2])
-        reserved = next(e for e in release_entries if e.charge == entry.charge)
-        erased = (e for e in past.declared if e.action == "erase")
-        if any(_is_erased_by(e, reserved) for e in erased):
+        data = read_if_there(path)
+        if data is None or not (states := ledger.states(*keyed_release)):
             return
-        shared = NotedCases(ledger.url).note(entry, WrittenSketch.parse(data))
+        erased = (e for e in ledger.past().declared if e.action == "erase")
+        if any(_is_erased_by(e, states[-1].reserved) for e in erased):
+            return
+        shared = NotedCases(ledger.url).note(states[-1].last, WrittenSketch.parse(data))
         past = ledger.past()
         releases = "; ".join(
             f"{share_text(share)} with release {noted.release_id} in {noted.output} (account "
@@ -266,7 +266,7 @@ def note_cases(ledger: Ledger, entry: Entry, data: bytes) -> None:
     except (LedgerError, OSError, ValueError) as error:
         reason = str(error) if isinstance(error, LedgerError) else type(error).__name__
         told = "the cases of release %s were not noted, and will not be recognised: %s"
-        _LOG.warning(told, entry.release_id, reason)
+        _LOG.warning(told, keyed_release[1], reason)
         return
     if releases:
         _OPERATOR.warning(

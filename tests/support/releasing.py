@@ -325,7 +325,7 @@ _PARTS = "tracecloak.anonymizers.rigorous.parts_method"
 # Name of a step to (module, what is called, and of which calls by their arguments).
 STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
     "key": (_STORE, "KeyStore.reserve", _any),
-    "private file": (_STORE, "StoreFolder.put", _any),
+    "private file": (_STORE, "KeyStore.write", _any),
     "wrapped": ("tracecloak.pipelines.keys.kept_secrets", "write_private", _any),
     "charge": (_LEDGER, "Ledger.reserve", _any),
     "copy": ("tracecloak.pipelines.ledger.cache", "LedgerCache._note", _any),

@@ -178,8 +178,7 @@ def test_a_table_of_cases_that_only_the_owner_can_make_is_told(
     pipeline.reserve(reservation(0))
     sketch = SketchFile(str(tmp_path / "s"), KeyReference("env:NONE"), "2999-01-01")
     sketch.write(CaseSketch(np.arange(9, dtype=np.uint64)), release_key())
-    data = Path(sketch.path).read_bytes()
-    note_cases(pipeline, pipeline.entries()[-1], data)
+    note_cases(pipeline, pipeline.entries()[-1].keyed_release, sketch.path)
     assert "gives this user no permission" in caplog.text
     assert "its tables to `tracecloak ledger begin`" in caplog.text
     officers_ledger(KeyStore(tmp_path / "keys"), url, new=True)
