@@ -117,6 +117,9 @@ def _data_of_window(one: Ended) -> dict[str, Any]:
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the flags of the configuration and of the method, and where metrics and events go."""
+    from tracecloak.pipelines.runners.memory import keep_freed_memory
+
+    keep_freed_memory()  # before the flags of a method load Arrow
     parser.usage = "tracecloak release [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
     add_release_flags(parser, argv, config)
     parser.add_argument(
@@ -172,11 +175,9 @@ def _released(plan: ReleasePlan, given: Given, lineage: str | None, asks: bool) 
     listed = files_here(plan)
     # What a run needs, which a wrong configuration and a wrong path should not wait for.
     from tracecloak.pipelines.release.run import run_plan
-    from tracecloak.pipelines.runners.memory import keep_freed_memory
     from tracecloak.pipelines.screen.results import is_of_operator, showing_progress
 
     began = time.monotonic()
-    keep_freed_memory()
     if plan.schedule is not None:
         return run_windows(plan, given, lineage)
     sent: Any = contextlib.nullcontext(lambda folder: None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import os
 import sys
 from collections.abc import Iterator
 
@@ -60,19 +61,18 @@ def keep_freed_memory() -> None:
     anew, page by page, which is a third of the time of counting 30 million events. Peak memory is
     the same. All threads take memory from one heap: a heap of each thread would be given back
     whatever these bounds say, and what one thread frees no other could use, which is a sixth of the
-    memory of a release. And Arrow takes its memory where numpy does: its own allocator would keep
-    what it frees for itself, and each of the two would fetch what the other has free, which is a
-    tenth of that memory and half a second for 3 million events. Only where the C library is glibc;
-    elsewhere nothing happens.
+    memory of a release. And Arrow, which is not loaded yet, will take its memory where numpy does:
+    its own allocator would keep what it frees for itself, and each of the two would fetch what the
+    other has free, which is a quarter of that memory and half a second for 3 million events. Only
+    where the C library is glibc; elsewhere nothing happens.
     """
-    import pyarrow as pa
-
     library = ctypes.CDLL(None)
     if hasattr(library, "gnu_get_libc_version"):
         for parameter in (_M_MMAP_THRESHOLD, _M_TRIM_THRESHOLD):
             library.mallopt(parameter, _NEVER_BYTES)
         library.mallopt(_M_ARENA_MAX, 1)
-        pa.set_memory_pool(pa.system_memory_pool())
+        # A pool that is chosen later is not used by all of Arrow.
+        os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"
 
 
 # From glibc's malloc.h; above these sizes it would map blocks of their own, and trim the heap; the

@@ -80,10 +80,11 @@ class ParquetWriter:
 
     def _flush(self, rows: int) -> None:
         table = pa.Table.from_batches(self._rows, self._schema)
-        # Pages end where chunks end, so chunks would let the batching show in the bytes.
-        self._writer.write_table(table.slice(0, rows).combine_chunks(), row_group_size=rows)
         self._rows = table.slice(rows).to_batches()
         self._buffered -= rows
+        # Pages end where chunks end, so chunks would let the batching show in the bytes.
+        table = table.slice(0, rows).combine_chunks()  # and the batches are not needed any more
+        self._writer.write_table(table, row_group_size=rows)
 
 
 # --- Parquet: reads the columns of a file by row groups, those within structs by their paths. -----
