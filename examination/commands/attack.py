@@ -1,32 +1,40 @@
 """`tracecloak attack`: audits a configuration by attacks, or links finished releases.
 
-For the operator only: what it prints and writes was computed on raw data. An action is one file
-next to this one and one entry of `ACTIONS`.
+For the operator only: what it prints and writes was computed on raw data.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tracecloak.pipelines.commands.flags import add_actions
-from tracecloak.pipelines.commands.table import Command, Given
+from tracecloak.pipelines.commands.flags import (
+    ORIGINAL_HELP,
+    add_actions,
+    add_log_flags,
+    add_release_flags,
+    add_table_flags,
+    file_to_write,
+    listed,
+)
+from tracecloak.pipelines.commands.table import Given
+from tracecloak.pipelines.screen.results import Form, Result, show, showing_progress
+from tracecloak.schemas.errors import GuaranteeError, UsageError
 
-# By action the module that is its `Command`, loaded where it is asked for, and what it does.
-ACTIONS: Mapping[str, tuple[str, str]] = {
-    "config": ("attack_config", "audit what a configuration promises, by many releases of it"),
-    "linkage": ("attack_linkage", "attack finished releases by what somebody may know of a case"),
-}
+if TYPE_CHECKING:
+    from tracecloak.examination.attack.run import AttackReport
+    from tracecloak.examination.linkage.run import LinkageReport
+    from tracecloak.pipelines.configuration.config import ReleaseConfig
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the actions; each has flags of its own, which only the one that is asked for loads."""
     asked = argv[0] if argv and argv[0] in ACTIONS else None
-    for name, action_parser in add_actions(parser, {n: text for n, (_, text) in ACTIONS.items()}):
+    for name, action_parser in add_actions(parser, {n: one[0] for n, one in ACTIONS.items()}):
         if asked in (None, name):
-            _command(name).add_flags(action_parser, argv[1:], config)
+            ACTIONS[name][1](action_parser, argv[1:], config)
 
 
 def run(given: Given) -> int:
@@ -35,8 +43,140 @@ def run(given: Given) -> int:
     Raises:
         GuaranteeError: The claim of the configuration is refuted.
     """
-    return _command(given.flags["action"]).run(given)
+    ACTIONS[given.flags["action"]][2](given)
+    return 0
 
 
-def _command(action: str) -> Command:
-    return cast(Command, importlib.import_module(f"{__package__}.{ACTIONS[action][0]}"))
+def _show_report(
+    report: AttackReport | LinkageReport,
+    path: Path,
+    form: Form,
+    verdict: str | None = None,
+    remarks: Sequence[str] = (),
+) -> None:
+    """Writes a report, and shows its summary and its files; the exit code tells what failed."""
+    from tracecloak.examination.measure.registry import INTERNAL, write_all
+
+    parts = report.to_json(), report.markdown_lines(), report.charts()
+    paths = list(map(str, write_all(path, *parts)))
+    lines = [*remarks, INTERNAL, *report.summary_lines()]
+    said = {} if verdict is None else {"verdict": verdict}
+    below = [f"report     {' and '.join(paths)}"]
+    show(Result((), {**said, "report": paths}, above=lines, below=below), form)
+
+
+# --- `tracecloak attack config`: audits what a configuration promises, by many releases of it. ----
+
+
+def _add_config_flags(
+    parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None
+) -> None:
+    parser.usage = "tracecloak attack config [CONFIG] --report FILE.json [FLAG ...]"
+    add_table_flags(parser, __package__, "attack", "attack_config")
+    add_release_flags(parser, argv, config, {"output": "Not looked at: nothing is released."})
+
+
+def _audit(given: Given) -> None:
+    """Audits the configuration, and writes the report.
+
+    Raises:
+        GuaranteeError: Its claim is refuted.
+    """
+    from tracecloak.examination.attack.run import DEFAULT_RELEASES, attack_configuration
+    from tracecloak.pipelines.configuration.plan import load
+
+    flags = dict(given.flags)
+    flags.pop("action")
+    path = file_to_write("report", flags.pop("report"))
+    n_releases = flags.pop("releases", DEFAULT_RELEASES)
+    # Nothing is released, so it does not matter where to.
+    config, remarks = one_window_config(load(given.config, {**flags, "output": "nowhere"}))
+    with showing_progress(given.form):
+        report = attack_configuration(config, n_releases)
+    _show_report(report, path, given.form, report.verdict, remarks)
+    if report.is_refuted:
+        raise GuaranteeError(report.verdict)
+
+
+def one_window_config(config: ReleaseConfig) -> tuple[ReleaseConfig, list[str]]:
+    """Returns a configuration without its schedule, and what to say of that.
+
+    A window's release is one of the window's cases, so it is attacked as a release by itself. The
+    book of counted units, which keeps a case from two windows, is neither asked nor written.
+    """
+    if config.schedule is None:
+        return config, []
+    alone = {"schedule": None, "window": None, "book": None, "book_key": None}
+    return config.model_copy(update=alone), [
+        "schedule   left aside: this is about the release of one window; that a case counts in one "
+        "window only is kept by the book of counted units",
+        "",
+    ]
+
+
+# --- `tracecloak attack linkage`: finished releases, by what somebody may know of a case. ---------
+
+
+def _add_linkage_flags(parser: argparse.ArgumentParser, _: Sequence[str], __: str | None) -> None:
+    from tracecloak.examination.linkage.knowledge import DEFAULT_SAMPLES, LARGEST_SIZE
+
+    words = {"largest_size": LARGEST_SIZE, "samples": DEFAULT_SAMPLES}
+    add_table_flags(parser, __package__, "attack", "attack_linkage", **words)
+    add_log_flags(parser, ORIGINAL_HELP)
+
+
+def _link(given: Given) -> None:
+    """Attacks each release by itself, and writes the report."""
+    from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+    from tracecloak.examination.evaluation.origin import as_released
+    from tracecloak.examination.linkage import run as linkage
+    from tracecloak.examination.linkage.knowledge import Settings
+    from tracecloak.examination.measure.behaviour_measures import RESOURCE
+    from tracecloak.pipelines.budget.opening import store_at
+    from tracecloak.pipelines.configuration.config import load_log
+    from tracecloak.pipelines.configuration.plan import source_of
+    from tracecloak.pipelines.verification.received import Received
+
+    flags = dict(given.flags)
+    flags.pop("action")
+    path = file_to_write("report", flags.pop("report"))
+    names = {"time_unit": "unit", "samples": "n_samples", "sizes": "sizes"}
+    known = {names[name]: flags.pop(name) for name in names.keys() & flags.keys()}
+    if "sizes" in known:
+        known["sizes"] = tuple(map(_whole_number, listed(known["sizes"])))
+    settings = Settings(**known)
+    sensitive = linkage.sensitive_columns(flags.pop("sensitive", ""))
+    paths = listed(flags.pop("release"))
+    if len(listed(flags.get("log", ""))) == len(paths) > 1:
+        raise UsageError(
+            f"log has {len(paths)} paths, as many as there are releases; attack releases of "
+            "different logs one by one, or name the files of one log by a folder or a glob"
+        )
+    is_one_release = len(paths) == 1 and linkage.is_release(paths[0])
+    release = Received.at(paths[0]) if is_one_release else None
+    source = source_of(as_released(load_log(flags), release, store_at(None)))
+    randomness = Randomness(ReleaseKey.generate(), "linkage", "", "")
+    with showing_progress(given.form):
+        releases = [linkage.read_released(path, [RESOURCE, *sensitive]) for path in paths]
+        original = linkage.read_original(source, sensitive)
+        logs = linkage.linked(original, releases, list(sensitive))
+        attacks = tuple(linkage.link(*logs, randomness, settings))
+    report = linkage.LinkageReport(*logs, tuple(sensitive), settings, attacks)
+    _show_report(report, path, given.form)
+
+
+def _whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UsageError(f"sizes must be whole numbers, got {text!r}") from None
+
+
+_AddFlags = Callable[[argparse.ArgumentParser, Sequence[str], "str | None"], None]
+# What each action does in a line, what adds its flags, and what does it.
+ACTIONS: Mapping[str, tuple[str, _AddFlags, Callable[[Given], None]]] = {
+    "config": ("audit what a configuration promises, by many releases of it", _add_config_flags,
+               _audit),
+    "linkage": ("attack finished releases by what somebody may know of a case",
+                _add_linkage_flags, _link),
+}  # fmt: skip

@@ -23,9 +23,13 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Compares, writes the report, and prints a summary."""
-    from tracecloak.examination.evaluation.evaluate import evaluation_of, require_extras
+    from tracecloak.examination.evaluation.evaluate import (
+        evaluation_of,
+        markdown_lines,
+        require_extras,
+        summary_lines,
+    )
     from tracecloak.examination.evaluation.origin import opened, share_noted_in
-    from tracecloak.examination.evaluation.report import markdown_lines, summary_lines
     from tracecloak.examination.measure.registry import write_all
     from tracecloak.pipelines.screen.results import showing_progress
 

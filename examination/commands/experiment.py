@@ -66,7 +66,6 @@ def words() -> Sequence[str]:
 def run(given: Given) -> int:
     """Runs it, and writes its rows, its table and its page."""
     from tracecloak.examination.comparison.report import command_line
-    from tracecloak.examination.experiments import report as experiment_report
     from tracecloak.examination.experiments import run as experiment
     from tracecloak.examination.experiments.table import counted
     from tracecloak.pipelines.configuration.config import load_log
@@ -93,7 +92,7 @@ def run(given: Given) -> int:
         "patience": flags.pop("patience", experiment.DEFAULT_PATIENCE),
         "max_minutes": flags.pop("max_minutes", None if is_full else experiment.DEFAULT_MINUTES),
     }
-    experiment_report.require_matplotlib()  # these two before large logs are read
+    experiment.require_matplotlib()  # these two before large logs are read
     experiment.require_extras(paper, settings["mined"])
     logs = tuple(
         experiment.read_log(
@@ -107,7 +106,7 @@ def run(given: Given) -> int:
         rows = wanted.run(folder / experiment.ROWS)
         experiment.write_parquet(rows, folder / experiment.TABLE)
         stated = {log.name: list(paper.statements(wanted.table(log, rows))) for log in wanted.logs}
-        page, *images = experiment_report.write_report(wanted, rows, stated, command, folder)
+        page, *images = experiment.write_report(wanted, rows, stated, command, folder)
     missing = wanted.missing(rows)
     shown = [
         ("page", f"{page}, with {len(images)} charts (not private: for the operator only)"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,13 +15,13 @@ from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.examination.comparison.original import MAX_EMD_CELLS, Side, graph_figures, measured
 from tracecloak.examination.evaluation import indicators as beside
+from tracecloak.examination.evaluation.indicators import figure_rows, furthest_line
 from tracecloak.examination.evaluation.origin import NotedShare, check_origin, share_noted_in
-from tracecloak.examination.evaluation.report import summary_lines
 from tracecloak.examination.measure.intervals import bootstrap, edge_figures, noise_half_width
 from tracecloak.examination.measure.measures import require_pot
 from tracecloak.examination.measure.mining import MEASURES as TREE_MEASURES
 from tracecloak.examination.measure.mining import PatientMiner, require_pm4py, share_that_fits
-from tracecloak.examination.measure.registry import MEASURES, Figures, checked, legend
+from tracecloak.examination.measure.registry import INTERNAL, MEASURES, Figures, checked, legend
 from tracecloak.pipelines.budget.opening import store_at
 from tracecloak.pipelines.frames.functions import Released, frame_source
 from tracecloak.pipelines.planning.utility import percent
@@ -35,10 +35,11 @@ from tracecloak.schemas.models import parse_tree
 from tracecloak.schemas.published.figures import ReleasedIndicators
 from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedTree
 from tracecloak.schemas.published.manifest import has_starts, has_times
+from tracecloak.transforms.pages.page import from_template
 from tracecloak.transforms.publish.release_folder import DFG_NAME
 from tracecloak.transforms.sources import EventSource
 
-# --- `tracecloak evaluate`: how far a release is from the original log. For the operator only. ----
+# --- `tracecloak evaluate`: how far a release is from the original log. For the operator only. ---
 # Its numbers are computed on the unprotected log and are not private: they are marked so and must
 # not be published beside the release. Beside a measure stands what a bootstrap of the log gets,
 # which no release need pass, and what the log itself gets.
@@ -354,7 +355,7 @@ def _error(name: str, line: Mapping[str, Any], report: Mapping[str, Any]) -> flo
     return max(1 - value / log_value, 0.0)
 
 
-# --- `tracecloak.evaluate`: how far a release is from a log in memory. For the operator only. -----
+# --- `tracecloak.evaluate`: how far a release is from a log in memory. For the operator only. ----
 
 
 @dataclass(frozen=True, repr=False)
@@ -398,3 +399,76 @@ def evaluate(
         source = frame_source(frame, given)
         noted_share = share_noted_in(store_at(store), ledger)
         return Evaluation(evaluation_of(source, Received.at(folder), noted_share))
+
+
+# --- The report of an evaluation for people: a summary on the screen, and a page. -----------------
+
+
+_HERE = "tracecloak.examination.evaluation"
+_NOTHING = "-"
+_HEADER = ("measure", "verdict", "release", "bootstrap", "log itself", "better")
+_BOUNDS_TEXT = (
+    "A use is good where the release is off by at most {good}, or by no more than the "
+    "bootstrap, and rough up to {rough}."
+)
+_SHORT = {"less": "less", "more": "more", "log": "as the log", "none": ""}
+
+
+def summary_lines(report: dict[str, Any]) -> list[str]:
+    """Returns the most important measures as a table for a screen, and what its columns are."""
+    names = (name for name, one in MEASURES.items() if one.is_summarized)
+    rows = [_HEADER, *(row_of(report, name) for name in names if report.get(name) is not None)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    forms = [f"{{:{side}{width}}}" for side, width in zip("<<>>><", widths, strict=True)]
+    lines = ["  ".join(forms).format(*row).rstrip() for row in rows]
+    given = {"rows": lines, "notes": notes_of(report), "bounds": _bounds(report)}
+    return from_template(_HERE, "summary.txt.j2", report=report, **given)
+
+
+def _bounds(report: dict[str, Any]) -> str:
+    return _BOUNDS_TEXT.format(
+        **{n: percent(most) for n, most in report["verdict"]["bounds"].items()}
+    )
+
+
+def notes_of(report: dict[str, Any]) -> Iterator[str]:
+    """Which cases are compared; what was not computed, and why; and what is furthest off."""
+    if report.get("population_note"):
+        yield f"{report['population_note']}."
+    if report.get("variant_emd_note"):
+        yield f"{MEASURES['variant_emd'].title} was {report['variant_emd_note']}."
+    if report.get("tree_note"):
+        yield f"{report['tree_note']}."
+    yield from furthest_line(report.get("indicators", ()))
+
+
+def markdown_lines(report: dict[str, Any]) -> list[str]:
+    """Returns a page with all measures and what they are, line by line."""
+    names = [name for name in report["legend"] if report.get(name) is not None]
+    return from_template(
+        _HERE,
+        "report.md.j2",
+        report=report,
+        internal=INTERNAL,
+        header=_HEADER,
+        bounds=_bounds(report),
+        rows=[row_of(report, name) for name in names],
+        notes=notes_of(report),
+        figures=figure_rows(report.get("indicators", ())),
+        legend=[MEASURES[name] for name in names],
+    )
+
+
+def row_of(report: dict[str, Any], name: str) -> tuple[str, ...]:
+    """Returns the cells of a measure: its title, verdict, three numbers, and what is better."""
+    measure = MEASURES[name]
+    grades = {use["measure"]: use["grade"] for use in report["verdict"]["uses"]}
+    lines = (report, report.get("bootstrap", {}), report.get("of_the_log", {}))
+    values = (_number(line.get(measure.name)) for line in lines)
+    return (measure.title, grades.get(name, ""), *values, _SHORT[measure.better])
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return _NOTHING
+    return f"{value:.3f}" if abs(value) < 10 and value != int(value) else f"{value:,.4g}"

@@ -25,8 +25,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.examination.attack.run import epsilons_of
 from tracecloak.examination.comparison.original import Side, graph_figures
-from tracecloak.examination.evaluation.evaluate import evaluation_of, graph_of
-from tracecloak.examination.evaluation.report import notes_of, row_of
+from tracecloak.examination.evaluation.evaluate import evaluation_of, graph_of, notes_of, row_of
 from tracecloak.examination.linkage.knowledge import LinkedLog, Settings, no_values
 from tracecloak.examination.linkage.run import Linkage, link
 from tracecloak.examination.measure.registry import MEASURES

@@ -20,7 +20,7 @@ from tracecloak.anonymizers.trees.cuts import cases_with_pair
 from tracecloak.examination.comparison.contenders import Released
 from tracecloak.examination.comparison.rows import Row
 from tracecloak.examination.experiments.paper import Cell, Log, Paper, figures_of, perspectives_of
-from tracecloak.examination.linkage.logs import FEW_NUMBERS, sensitive_columns
+from tracecloak.examination.linkage.run import FEW_NUMBERS, sensitive_columns
 from tracecloak.examination.measure.behaviour_measures import RESOURCE, edges_of
 from tracecloak.examination.measure.mining import BASELINES, sequence_entropy
 from tracecloak.schemas.arrays.merging import sum_groups

@@ -23,11 +23,17 @@ from tracecloak.anonymizers.amun.params import AmunParams
 from tracecloak.examination.comparison import rows as kept
 from tracecloak.examination.comparison.report import INTERNAL
 from tracecloak.examination.experiments import amun
-from tracecloak.examination.experiments import report as experiment_report
 from tracecloak.examination.experiments import run as experiment
 from tracecloak.examination.experiments.amun import active_cases
 from tracecloak.examination.experiments.paper import Cell, Log
-from tracecloak.examination.experiments.run import ROWS, TABLE, Experiment, paper_named, release_of
+from tracecloak.examination.experiments.run import (
+    ROWS,
+    TABLE,
+    Experiment,
+    paper_named,
+    release_of,
+    write_report,
+)
 from tracecloak.examination.experiments.table import THE_LOG, format_quartiles, values_of
 from tracecloak.examination.measure.mining import ModelQuality, PatientMiner
 from tracecloak.schemas.errors import UsageError
@@ -286,7 +292,7 @@ def test_a_model_that_takes_too_long_is_said_to(
     wanted = Experiment(sacofa_sapa(), (log_of(),), ["sacofa"], 2, 2, patience=3)
     rows = wanted.run(tmp_path / ROWS)
     assert [(row["f_score"], row["mine_patience"]) for row in rows] == [(None, 3)] * 3
-    experiment_report.write_report(wanted, rows, {"log": []}, "", tmp_path)
+    write_report(wanted, rows, {"log": []}, "", tmp_path)
     page = (tmp_path / "experiment.html").read_text()
     assert "<h3>Figure 5" in page and "<h3>Figure 2" not in page  # of which nothing is known
     assert "SaCoFa at 4: 2 models took too long to be judged" in page

@@ -25,8 +25,15 @@ from tests.support.tlkc_naive import RESOURCES, VALUES, elements_of, naive, smal
 from tracecloak.examination.comparison.original import N_KNOWN, SingledOut
 from tracecloak.examination.linkage import knowledge
 from tracecloak.examination.linkage.knowledge import KnownVictims, LinkedLog, Settings, no_values
-from tracecloak.examination.linkage.logs import linked, sensitive_columns
-from tracecloak.examination.linkage.run import ATTACKS, SET_SIZES, Linkage, Risk, link
+from tracecloak.examination.linkage.run import (
+    ATTACKS,
+    SET_SIZES,
+    Linkage,
+    Risk,
+    link,
+    linked,
+    sensitive_columns,
+)
 from tracecloak.examination.measure.behaviour_measures import has_resources
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.errors import UsageError
