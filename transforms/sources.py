@@ -172,17 +172,6 @@ class EventSource:
     def _n_bytes(self) -> int:
         return sum(file.n_bytes for file in self.files)
 
-    def columns_of(self, file: SourceFile) -> list[str] | None:
-        """Returns the columns that a file declares; None where only its records tell.
-
-        Those that its path gives are among them. Reads no values.
-
-        Raises:
-            InputSchemaError: A required column is not among them, or has a type that cannot be what
-                it is mapped to, or the file is not of its format.
-        """
-        return self._columns_of(file, set())
-
     def place_of(self, rank: int, record: int) -> str:
         """Returns where a record stands, for people: its number from 0 in the file of a rank."""
         return f"record {record + 1:,} of {self.files[rank].path}"
@@ -238,7 +227,7 @@ class EventSource:
             empty = pa.RecordBatch.from_pylist([], pa.schema([]))
             if isinstance(reader, TypedReader):
                 stream = _from_its_begin(stream, file, opened)
-                empty = reader.empty(stream, _FileColumns(file).of(columns.wanted))
+                empty = reader.empty(stream, _own(columns.wanted, file))
         return columns.readings(empty)
 
     def check(self, files: Iterable[SourceFile], others: Sequence[SourceFile] = ()) -> None:
@@ -255,7 +244,7 @@ class EventSource:
         checked: set[tuple[Any, ...]] = set()
         for n_sound, file in enumerate(files):
             try:
-                self._columns_of(file, checked)
+                self.columns_of(file, checked)
             except LacksColumn as error:
                 if n_sound or any(map(self._is_sound, (*others[:1], *others[-1:]))):
                     raise SchemaChanged(str(error)) from error
@@ -263,32 +252,45 @@ class EventSource:
 
     def _is_sound(self, file: SourceFile) -> bool:
         with contextlib.suppress(Exception):  # another error is about that file
-            self._columns_of(file, set())
+            self.columns_of(file)
             return True
         return False
 
-    def _columns_of(self, file: SourceFile, checked: set[tuple[Any, ...]]) -> list[str] | None:
-        """See `columns_of`; types that a file in `checked` declared, too, are not tried again."""
+    def columns_of(
+        self, file: SourceFile, checked: set[tuple[Any, ...]] | None = None
+    ) -> list[str] | None:
+        """Returns the columns that a file declares; None where only its records tell.
+
+        Those that its path gives are among them. Reads no values.
+
+        Args:
+            file: One of `files`.
+            checked: Gets what the file declares; types that another one declared, too, are not
+                tried again.
+
+        Raises:
+            InputSchemaError: A required column is not among them, or has a type that cannot be what
+                it is mapped to, or the file is not of its format.
+        """
+        checked = set() if checked is None else checked
         reader = self.format.reader_of(file.path, file.seen)
         with named(file, self.format), contextlib.ExitStack() as opened:
             stream = opened.enter_context(open_source(file))
             declared = reader.column_names(stream)
             if declared is None:
                 return None
-            file_columns = _FileColumns(file)
             columns = self._resolve(file, declared)
-            cast(DeclaringReader, reader).check(declared, file_columns.of(columns.required))
+            cast(DeclaringReader, reader).check(declared, _own(columns.required, file))
             if isinstance(reader, TypedReader):
                 stream = _from_its_begin(stream, file, opened)
-                empty = reader.empty(stream, file_columns.of(columns.wanted))
+                empty = reader.empty(stream, _own(columns.wanted, file))
                 same = (type(reader), tuple(columns.names.items()), empty.schema, file.partitions)
                 if same not in checked:
                     none = np.zeros(0, np.int64)
-                    columns.canonicalise(
-                        file_columns.joined(empty, columns, 0), none, none, file.rank
-                    )
+                    batch = _with_partitions(empty, columns, file, 0)
+                    columns.canonicalise(batch, none, none, file.rank)
                     checked.add(same)
-        return [*file_columns.of(declared), *file_columns.partitions]
+        return [*_own(declared, file), *dict(file.partitions)]
 
     def first_records(self, n_records: int, n_files: int) -> FirstRecords:
         """Reads some records at the beginning, and returns them with what was found of them.
@@ -355,14 +357,13 @@ class EventSource:
 
                 check_size(stream, file.n_bytes)
             declared = reader.column_names(stream)
-            file_columns = _FileColumns(file)
             columns = self._resolve(file, declared)
             case_id = columns.names[CASE_ID]
-            has_names = case_id not in file_columns.partitions and is_case_attribute(case_id)
+            has_names = bool(_own([case_id], file)) and is_case_attribute(case_id)
             names = TraceNames()
             reported_at_s = time.monotonic()
             stream = _from_its_begin(stream, file, opened)
-            wanted, required = file_columns.of(columns.wanted), file_columns.of(columns.required)
+            wanted, required = _own(columns.wanted, file), _own(columns.required, file)
             for raw in reader.read(stream, wanted, required, batch_rows):
                 if tally is not None and raw.traces is not None and has_names:
                     repeated = names.repeated(raw.traces, raw.columns.column(case_id))
@@ -370,9 +371,8 @@ class EventSource:
                 if time.monotonic() - reported_at_s >= _REPORTED_APART_S:
                     reported_at_s = time.monotonic()
                     self._report_progress(file, stream)
-                joined = file_columns.joined(raw.columns, columns, len(raw.records))
                 events, rejects = columns.canonicalise(
-                    joined,
+                    _with_partitions(raw.columns, columns, file, len(raw.records)),
                     raw.records,
                     raw.malformed,
                     file.rank,
@@ -443,29 +443,25 @@ def _from_its_begin(stream: BinaryIO, file: SourceFile, opened: contextlib.ExitS
     return opened.enter_context(open_source(file))
 
 
-class _FileColumns:
-    """Which columns are a file's own, and those that its path gives beside them."""
+def _own(names: Iterable[str], file: SourceFile) -> tuple[str, ...]:
+    """Returns the names of columns without those that the path of their file gives."""
+    given = dict(file.partitions)
+    return tuple(name for name in names if name not in given)
 
-    def __init__(self, file: SourceFile) -> None:
-        self.partitions = dict(file.partitions)
 
-    def of(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Returns the names of columns without those that the path gives."""
-        return tuple(name for name in names if name not in self.partitions)
-
-    def joined(self, records: pa.RecordBatch, columns: ResolvedColumns, n: int) -> pa.RecordBatch:
-        """Returns the file's columns of n records with those of its path that are wanted."""
-        given = [name for name in columns.wanted if name in self.partitions]
-        if not given:
-            return records
-        row = pa.array(np.zeros(n, np.int32))
-        constants = [
-            pa.DictionaryArray.from_arrays(row, pa.array([self.partitions[name]], pa.string()))
-            for name in given
-        ]
-        return pa.RecordBatch.from_arrays(
-            [*records.columns, *constants], [*records.schema.names, *given]
-        )
+def _with_partitions(
+    records: pa.RecordBatch, columns: ResolvedColumns, file: SourceFile, n: int
+) -> pa.RecordBatch:
+    """Returns the columns of n records of a file with those of its path that are wanted."""
+    given = [(name, text) for name, text in file.partitions if name in columns.wanted]
+    if not given:
+        return records
+    row = pa.array(np.zeros(n, np.int32))
+    constants = [
+        pa.DictionaryArray.from_arrays(row, pa.array([text], pa.string())) for _, text in given
+    ]
+    names = [*records.schema.names, *(name for name, _ in given)]
+    return pa.RecordBatch.from_arrays([*records.columns, *constants], names)
 
 
 @contextlib.contextmanager

@@ -244,7 +244,7 @@ class FrameSource(EventSource):
         file = SourceFile(0, FRAME, events.num_rows, digest=_digest_of(events))
         return replace(self, files=(file,))
 
-    def columns_of(self, file: SourceFile) -> list[str] | None:
+    def columns_of(self, file: SourceFile, checked: Any = None) -> list[str] | None:
         """Returns the frame's columns."""
         return list(self.frame.names)
 

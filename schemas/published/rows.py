@@ -25,22 +25,17 @@ _ORDER = 2
 _PIECE_EVENTS = 1 << 16
 
 
-def split_by_part(traces: TraceBatch, n_parts: int) -> Iterator[tuple[int, TraceBatch]]:
-    """Splits released cases by the hash of their new ids; yields (part, cases), non-empty."""
-    part = (hash_text(traces.case_ids) % np.uint64(n_parts)).astype(np.int64)
-    for number in np.unique(part):
-        yield int(number), traces.take(np.flatnonzero(part == number))
-
-
 def parts_of(traces: TraceBatch, n_parts: int) -> Iterator[tuple[int, TraceBatch]]:
     """Yields (part, cases) of all that a batch adds to the parts of a release.
 
-    Its cases by the hash of their ids, and, of a batch that has attributes and no cases, the batch
-    itself to every part, for their columns.
+    Its cases by the hash of their new ids, and, of a batch that has attributes and no cases, the
+    batch itself to every part, for their columns.
     """
     if traces.n_cases == 0 and traces.attributes:
         yield from ((number, traces) for number in range(n_parts))
-    yield from split_by_part(traces, n_parts)
+    part = (hash_text(traces.case_ids) % np.uint64(n_parts)).astype(np.int64)
+    for number in np.unique(part):
+        yield int(number), traces.take(np.flatnonzero(part == number))
 
 
 def part_rows(batches: Sequence[TraceBatch]) -> pa.RecordBatch:

@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from importlib.resources import files
 from itertools import islice
 from typing import Any, BinaryIO, cast
 
@@ -40,6 +39,7 @@ from tracecloak.transforms.formats.avro_schemas import (
     TYPES,
     PlainSchemas,
     column_type,
+    event_file_schema,
     promotion,
     times_apart,
 )
@@ -533,9 +533,7 @@ class AvroWriter:
     """
 
     def __init__(self, stream: BinaryIO, *_: Any) -> None:
-        schema = json.loads(
-            files("tracecloak.schemas.files").joinpath("event.avsc").read_text("utf-8")
-        )
+        schema = event_file_schema()
         self._writer = ContainerWriter(stream, schema, codec="deflate", sync_marker=SYNC_MARKER)
 
     def write(self, rows: pa.RecordBatch) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
+from importlib.resources import files
 from typing import Any
 
 import pyarrow as pa
@@ -125,3 +127,10 @@ def promotion(branch: Any) -> int:
     """Returns the place of a branch of a union among those of the reader."""
     kind = branch["type"] if isinstance(branch, dict) else branch
     return _PROMOTIONS.index(kind) if kind in _PROMOTIONS else -1
+
+
+def event_file_schema() -> dict[str, Any]:
+    """Returns the schema of released events, `schemas/files/event.avsc`."""
+    text = files("tracecloak.schemas.files").joinpath("event.avsc").read_text("utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    return schema

@@ -20,7 +20,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -34,7 +34,7 @@ from tracecloak.transforms.formats.pieces import (
     QuotedScanner,
     TextDivider,
 )
-from tracecloak.transforms.formats.registry import CSV_KEYS, SourceFormat, unpacked
+from tracecloak.transforms.formats.registry import SourceFormat, unpacked
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
 
@@ -51,17 +51,20 @@ _SEP_LINE_BYTES = 9
 NO_QUOTE = "none"
 
 
-# A year, two groups of digits as in 1/2 or 10:15, or the name of a month beside a digit.
-_DATE = re.compile(
-    r"\d{4}|\d\s?[-/.:]\s?\d|\d\W*(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
+# No letter, a number, or a date: a year, two groups of digits as in 1/2 or 10:15, or the name of a
+# month beside a digit.
+_DATA = re.compile(
+    r"\A[\W\d_]*\Z|\A\s*[+-]?(?:[\d._]+e[+-]?\d+|nan|inf(?:inity)?)\s*\Z"
+    r"|\d{4}|\d\s?[-/.:]\s?\d"
+    r"|\d\W*(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)"
     r"|(jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)\w*\W*\d",
     re.IGNORECASE,
 )
 
 
 @dataclass(frozen=True)
-class CsvReader:
-    """Reads delimited text as columns of strings.
+class CsvReader(SourceFormat):
+    """Reads delimited text as columns of strings, by the options of a format.
 
     A quote that is opened and never closed swallows all that follows it, so it is an error of the
     file and not a malformed record; so is a record of more than 16 MiB, which mostly comes of one,
@@ -75,8 +78,6 @@ class CsvReader:
         encoding: A text encoding that Python knows; a byte order mark is dropped.
         quote_char: The character around fields that hold delimiters or line breaks, one of ASCII;
             `none`: quotes are characters like any other.
-        header: True if the first line names the columns, otherwise their names in order.
-        goes_on: See `SourceFormat`.
         escape_char: One character of ASCII that makes the next one text, within quotes and
             outside: a quote of either kind, a delimiter, a line break, or itself. Before any other
             character it is text, but a field that is this character and N is empty, as MySQL writes
@@ -88,15 +89,6 @@ class CsvReader:
     Raises:
         UsageError: An option is none of these.
     """
-
-    delimiter: str | None = None
-    encoding: str = "utf-8"
-    quote_char: str = '"'
-    header: Literal[True] | tuple[str, ...] = True
-    goes_on: bool = False
-    escape_char: str | None = None
-    comment: str | None = None
-    skip_lines: int = 0
 
     def __post_init__(self) -> None:
         for option in ("delimiter", "quote_char", "escape_char"):
@@ -114,7 +106,7 @@ class CsvReader:
             raise UsageError(
                 f"encoding: there is no {self.encoding!r}; usual are utf-8, latin-1, cp1252, utf-16"
             )
-        if not self.header:
+        if self.header is not None and not self.header:
             raise UsageError("header: must be true or the names of the columns")
 
     @property
@@ -169,7 +161,7 @@ class CsvReader:
         def scanners() -> list[QuotedScanner]:
             return [QuotedScanner(delimiter, quote, is_quoted) for is_quoted in (False, True)]
 
-        return TextDivider(self, scanners, codec == "utf-8", int(self.header is True), _SEP_LINE)
+        return TextDivider(self, scanners, codec == "utf-8", int(self.header is None), _SEP_LINE)
 
     def of_piece(
         self, names: Sequence[str] | None, required: Collection[str], tell: Callable[[Any], None]
@@ -199,7 +191,7 @@ class CsvReader:
             )
         if set(required) <= set(found):
             return
-        if self.header is True and _looks_like_data(found):
+        if self.header is None and any(_DATA.search(field[:80]) for field in found):
             raise InputSchemaError(f"{missing_columns(None, required)}. {_NO_HEADER}")
         # A quote that opens in the header line may take data into a name.
         error = missing_columns([_first_line(name) for name in found], required)
@@ -219,7 +211,7 @@ class CsvReader:
 
     def _header(self, chunks: Iterator[bytes]) -> tuple[list[str], bytes]:
         """Returns the names of the columns and what has been read beyond them."""
-        if self.header is not True:
+        if self.header is not None:
             return list(self.header), b""
         delimiter, quote, _ = self.signs
         names, rest = _first_record(chunks, delimiter.decode(), quote.decode())
@@ -616,22 +608,6 @@ def _first_line(name: str) -> str:
     return line[:80] + ("…" if more else "")
 
 
-def _looks_like_data(fields: Sequence[str]) -> bool:
-    """Tells whether a field has no letter (blank, number, date) or holds a number or a date."""
-    return any(
-        not any(map(str.isalpha, field)) or _is_number(field) or _DATE.search(field[:80])
-        for field in fields
-    )
-
-
-def _is_number(field: str) -> bool:
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
-
-
 def _decodes_text(encoding: str) -> bool:
     try:
         return isinstance(codecs.getincrementaldecoder(encoding)().decode(b""), str)
@@ -641,7 +617,5 @@ def _decodes_text(encoding: str) -> bool:
 
 def reader(how: SourceFormat, path: str) -> CsvReader:
     """Returns the reader of a file of this format; an ending of its name stands for tabs."""
-    given = {name: getattr(how, name) for name in (*CSV_KEYS, "goes_on")}
     is_tabbed = unpacked(path)[0].endswith(".tsv")
-    given |= {"delimiter": how.delimiter or ("\t" if is_tabbed else None)}
-    return CsvReader(**given | {"header": how.header or True})
+    return CsvReader(**vars(how) | {"delimiter": how.delimiter or ("\t" if is_tabbed else None)})

@@ -16,7 +16,6 @@ import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 import fastavro
@@ -48,6 +47,7 @@ from tracecloak.schemas.events.source_column import (
 )
 from tracecloak.schemas.events.timestamps import UNITS_US, from_iso
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID
+from tracecloak.transforms.formats.avro_schemas import event_file_schema
 from tracecloak.transforms.formats.base import Stamp, UnreadError, field_at, scalar
 from tracecloak.transforms.formats.jsonl_regular import parsed
 
@@ -540,7 +540,7 @@ def _datum(data: bytes) -> dict[str, Any]:
 @functools.cache
 def _avro_schema() -> Any:
     """The schema of events, whose times stay numbers."""
-    schema = json.loads(files("tracecloak.schemas.files").joinpath("event.avsc").read_text("utf-8"))
+    schema = event_file_schema()
     for its_field in schema["fields"]:
         if its_field["name"] == TIMESTAMP:
             its_field["type"] = "long"

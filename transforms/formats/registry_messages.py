@@ -374,14 +374,10 @@ def _json_reader(asking: _RegistryClient, schema: Any) -> Reader:
         conf={**_SETTINGS, "validate": False},
         json_decode=json.loads,
     )
-    references = {}
-    pending = list(schema.references or ())
-    while pending:
-        reference = pending.pop()
-        referred = asking.get_version(reference.subject, reference.version).schema
-        contents = bounded_json(referred.schema_str)
-        references[reference.name] = Resource.from_contents(contents, DRAFT7)
-        pending += referred.references or ()
+    references = {
+        name: Resource.from_contents(bounded_json(referred.schema_str), DRAFT7)
+        for name, referred in _references(asking, schema, set())
+    }
     contents = bounded_json(schema.schema_str)
     kind = validator_for(contents)
     kind.check_schema(contents)
@@ -398,11 +394,16 @@ def _json_reader(asking: _RegistryClient, schema: Any) -> Reader:
 def _protobuf_reader(asking: _RegistryClient, schema: Any) -> Reader:
     """Returns a reader of the messages of a file of Protobuf, each by the index in its frame."""
     library = importlib.import_module("google.protobuf.message_factory")
+    files = importlib.import_module("google.protobuf.descriptor_pb2")
     pool = importlib.import_module("google.protobuf.descriptor_pool").DescriptorPool()
     for name in _BUILTIN.split():
         compiled = importlib.import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR
         pool.AddSerializedFile(compiled.serialized_pb)
-    own = _with_references(asking, schema, "tracecloak.proto", pool, set())
+    own_name = "tracecloak.proto"
+    for name, one in (*_references(asking, schema, {own_name}), (own_name, schema)):
+        own = files.FileDescriptorProto.FromString(base64.b64decode(one.schema_str))
+        own.name = name
+        pool.Add(own)
 
     @functools.cache
     def parser(index: tuple[int, ...]) -> Callable[[bytes], Any]:
@@ -437,20 +438,14 @@ def _zigzag(stream: io.BytesIO) -> int:
     raise ValueError("a number is too long")
 
 
-def _with_references(
-    asking: _RegistryClient, schema: Any, name: str, pool: Any, added: set[str]
-) -> Any:
-    """Adds a file, behind all that it refers to, to a pool; returns the file."""
-    library = importlib.import_module("google.protobuf.descriptor_pb2")
-    own = library.FileDescriptorProto.FromString(base64.b64decode(schema.schema_str))
-    own.name = name
-    added.add(name)
+def _references(asking: _RegistryClient, schema: Any, seen: set[str]) -> Iterator[tuple[str, Any]]:
+    """Yields what a schema refers to by name, each behind all that it refers to itself."""
     for reference in schema.references or ():
-        if reference.name not in added:
+        if reference.name not in seen:
+            seen.add(reference.name)
             referred = asking.get_version(reference.subject, reference.version).schema
-            _with_references(asking, referred, reference.name, pool, added)
-    pool.Add(own)
-    return own
+            yield from _references(asking, referred, seen)
+            yield reference.name, referred
 
 
 def _fields(message: Any, seen: Iterator[int]) -> dict[str, Any]:

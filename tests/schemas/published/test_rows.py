@@ -15,7 +15,7 @@ from tests.support.format_streams import rows_of as batch_of
 from tests.support.logs import Step, cases_of, event_logs, read_cases, trace_batch
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
-from tracecloak.schemas.published.rows import merge_rows, part_rows, split_by_part, traces_of_rows
+from tracecloak.schemas.published.rows import merge_rows, part_rows, parts_of, traces_of_rows
 
 Case = tuple[str, list[Step]]
 Row = tuple[str, str, int]
@@ -70,7 +70,7 @@ def test_parts_are_a_partition_of_the_cases_by_their_ids(log, n_parts):
     expected = cases_of(log)
     found: dict[str, list[Step]] = {}
     numbers = []
-    for number, part in split_by_part(traces, n_parts):
+    for number, part in parts_of(traces, n_parts):
         own = read_cases(part)
         assert own
         assert set((hash_text(part.case_ids) % np.uint64(n_parts)).tolist()) == {number}
