@@ -327,7 +327,7 @@ class ReleaseRegistry:
         assert receipt is not None  # or nobody could tell that it was begun
         keyed_release = self.keyed_release(receipt.key_fingerprint)
         if found.state != "given up" and not self.ledger.void(*keyed_release):
-            raise receipt.cannot_go_on("what it is made of, or who pays, changed")
+            raise receipt.cannot_go_on("what it is made of, or who pays, changed since")
         replace(self.folder, staging_area=receipt.origin.staging_area).clear(keeps_input=True)
         self.store.forget(receipt.output, receipt.release_id)
 

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from tracecloak.schemas.errors import ReleaseTaken, TracecloakError, UsageError
+from tracecloak.schemas.errors import ReleaseTaken, TracecloakError
 from tracecloak.transforms.files import absolute, is_on_this_machine
 from tracecloak.transforms.inputs.source_files import SourceFile
 
@@ -113,7 +113,8 @@ class Receipt:
         try:
             body = json.loads(text)
             origin = body.pop("origin")
-            if unknown := sorted({*_unknown(cls, body), *_unknown(Origin, origin)}):
+            known = {field.name for kind in (cls, Origin) for field in fields(kind)}
+            if unknown := sorted((body.keys() | origin.keys()) - known):
                 what = (
                     f"has {unknown[0]}; use the version of tracecloak that wrote it, or a later one"
                 )
@@ -159,31 +160,32 @@ class Receipt:
         lost = gone + [f.path for f in begun if by_path.get(f.path, f) != f]
         if lost:
             more = f", and so are others, {len(lost)} in all" if len(lost) > 1 else ""
-            raise self.cannot_go_on(f"input {lost[0]!r} is {'gone' if gone else 'changed'}{more}")
+            raise self.cannot_go_on(
+                f"input {lost[0]!r} is {'gone' if gone else 'changed'}{more} since"
+            )
         return begun
 
-    def cannot_go_on(self, reason: str, remedy: str = "restore it and run again") -> UsageError:
+    def cannot_go_on(
+        self, reason: str, remedy: str = "restore it and run again", price: str = ""
+    ) -> TracecloakError:
         """Returns the error that a release which drew noise cannot be finished.
 
         Args:
             reason: What changed since.
             remedy: How it can be finished after all.
+            price: What it reserved, where it may be that nothing finishes it.
         """
-        return ReleaseTaken(
+        error = TracecloakError if price else ReleaseTaken
+        return error(
             f"release_id {self.release_id!r} in {self.output} drew noise before it was cut off, "
-            f"and {reason} since. The same noise on other counts would reveal their difference, so "
-            f"{remedy}, or give the release up, which leaves it spent, with `tracecloak "
-            "ledger forfeit`"
+            f"and {reason}. Finished otherwise it would reveal more than it paid for, so {remedy}, "
+            f"or give it up, which leaves {price or 'it'} spent, with `tracecloak ledger forfeit`"
         )
 
 
 def today() -> str:
     """Returns the day in UTC, such as 2026-11-23."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
-
-
-def _unknown(kind: type, body: dict[str, Any]) -> set[str]:
-    return body.keys() - {field.name for field in fields(kind)}
 
 
 def snapshot_of(files: Sequence[SourceFile]) -> tuple[InputFile, ...]:

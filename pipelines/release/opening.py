@@ -16,7 +16,7 @@ from tracecloak.pipelines.configuration.plan import ReleasePlan, source_of
 from tracecloak.pipelines.keys.receipts import Origin, Receipt, snapshot_of
 from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.release.values import Run, extensions_of, require_usable, reservation_of
-from tracecloak.schemas.errors import TracecloakError, UsageError
+from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import absolute, is_on_this_machine, require_file_system
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -240,14 +240,14 @@ def resume_run(run: Run, found: ReleaseState, requested: Callable[[str], Reserva
     if found.state == "drawn":
         now, then = origin_of(run), receipt.origin
         if receipt.config_digest != run.plan.digest:
-            raise receipt.cannot_go_on("the configuration changed")
+            raise receipt.cannot_go_on("the configuration changed since")
         if not then.is_drawn_alike(now):
             method = run.plan.method.name
-            raise TracecloakError(
-                f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was "
-                f"cut off, by {then.versions(method)}, and this build has {now.versions(method)}, "
-                "whose noise is another: finish it with the build that began it. "
-                f"{giving_up(run.plan, run.books.folder, receipt)}"
+            raise receipt.cannot_go_on(
+                f"it was begun by {then.versions(method)}, and this build has "
+                f"{now.versions(method)}, whose noise is another",
+                "finish it with the build that began it",
+                price_text(run.plan, run.books.folder, receipt),
             )
         _LOG.info("going on with a release that was cut off: nothing is drawn or paid for anew")
         run = _built_as(_reading_as(run, receipt), receipt)
@@ -299,14 +299,10 @@ def as_charged(books: ReleaseRegistry, reservation: Reservation) -> Reservation:
     )
 
 
-def giving_up(plan: ReleasePlan, folder: ReleaseFolder, receipt: Receipt) -> str:
-    """Returns what it costs to give up a release that drew noise, and how, as a sentence."""
-    price = reservation_of(plan, folder, receipt.key_fingerprint)
-    costs = "no finite epsilon" if price.epsilon is None else f"epsilon {float(price.epsilon):g}"
-    return (
-        f"To give it up costs what it reserved, {costs}, once more for another release: "
-        "use `tracecloak ledger forfeit`"
-    )
+def price_text(plan: ReleasePlan, folder: ReleaseFolder, receipt: Receipt) -> str:
+    """Returns what a release that drew noise reserved, and what giving it up leaves spent."""
+    epsilon = reservation_of(plan, folder, receipt.key_fingerprint).epsilon
+    return "no finite epsilon" if epsilon is None else f"epsilon {float(epsilon):g}"
 
 
 def _reading_as(run: Run, receipt: Receipt) -> Run:

@@ -23,7 +23,7 @@ from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.keys.notes import note_result, noted_results
 from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.planning.findings import FirstLook
-from tracecloak.pipelines.release.opening import books_of, giving_up
+from tracecloak.pipelines.release.opening import books_of, price_text
 from tracecloak.pipelines.release.values import Extension, Outcome, Run
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms import files
@@ -85,11 +85,8 @@ class TableExtension(Extension):
                 return None
             if state != "drawn":
                 raise
-            raise TracecloakError(
-                f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was "
-                f"cut off, and what it was made of is gone: {error}. The same noise on other "
-                f"counts would tell their difference. {giving_up(plan, folder, receipt)}"
-            ) from None
+            price = price_text(plan, folder, receipt)
+            raise receipt.cannot_go_on(f"its input is gone: {error}", price=price) from None
 
 
 _LOG = logging.getLogger("tracecloak")
@@ -200,17 +197,13 @@ def _path_of_then(
         begun = [path for path in begun if path.parent == Path(books.folder.input)]
     elif name not in [path.stem for path in begun]:
         if standing.state == "drawn":
-            raise receipt.cannot_go_on("the query changed", "ask what it asked and run again")
+            raise receipt.cannot_go_on("the query changed since", "ask what it asked and run again")
         raise UsageError(
             f"release_id {receipt.release_id!r} was begun in {receipt.output} on "
             f"{receipt.reserved_on}, and the query changed since; choose another release_id"
         )
     path = next((path for path in begun if path.stem == name and path.exists()), None)
     if path is None and standing.state == "drawn":
-        raise TracecloakError(
-            f"release_id {receipt.release_id!r} in {receipt.output} drew noise before it was cut "
-            "off, and the result of its query is gone, which is not asked for again: the same "
-            "noise on other counts would tell their difference. Restore it, or give the release "
-            f"up. {giving_up(plan, books.folder, receipt)}"
-        )
+        price = price_text(plan, books.folder, receipt)
+        raise receipt.cannot_go_on("the result of its query is gone", price=price)
     return path if standing.state in ("reserved", "drawn") else None

@@ -118,7 +118,7 @@ def test_another_configuration_or_version_cannot_finish_it(
     assert "drew noise before it was cut off" in told
     assert {
         "configuration": "and the configuration changed since",
-        "version": "To give it up costs what it reserved, epsilon 8, once more",
+        "version": "or give it up, which leaves epsilon 8 spent",
     }[what] in told
     assert folder.actions == ["reserve", "draw"]
     assert folder.run() == 0

@@ -119,7 +119,7 @@ def test_after_a_vacuum_or_without_the_table_it_says_what_giving_up_costs(
     capsys.readouterr()
     assert release_of(tmp_path / "drawn", log=f"delta:{table}") == 6
     said = capsys.readouterr().err
-    assert "version 0" in said and "epsilon 1, once more" in said and "ledger forfeit" in said
+    assert "version 0" in said and "leaves epsilon 1 spent" in said and "ledger forfeit" in said
     assert release_of(tmp_path / "reserved", log=f"delta:{table}") == 3
     assert "forfeit" not in capsys.readouterr().err
     assert release_of(tmp_path / "new", log=f"delta:{table}@0") == 3
@@ -132,7 +132,7 @@ def test_after_a_vacuum_or_without_the_table_it_says_what_giving_up_costs(
     capsys.readouterr()
     assert release_of(tmp_path / "drawn", log=f"delta:{table}") == 6
     said = capsys.readouterr().err
-    assert "the table is not there" in said and "epsilon 1, once more" in said
+    assert "the table is not there" in said and "leaves epsilon 1 spent" in said
     for name, code in (("finished", 0), ("reserved", 3), ("new", 3)):
         assert release_of(tmp_path / name, log=f"delta:{table}") == code
 

@@ -120,7 +120,7 @@ def test_a_result_that_is_gone_is_not_asked_for_after_noise_was_drawn(
     results(tmp_path)[0].unlink()
     assert release(tmp_path, **given) == 6
     said = capsys.readouterr().err
-    assert "epsilon 1, once more" in said and "ledger forfeit" in said
+    assert "leaves epsilon 1 spent" in said and "ledger forfeit" in said
     assert asked == [QUERY]
     assert given_up(tmp_path) == 0
     assert not results(tmp_path)
