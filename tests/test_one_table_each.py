@@ -211,7 +211,7 @@ def test_clients_of_kafka_are_known_by_the_token(
     topic = {"input_subscription": None, "input_topic": "kafka://a:1/t", "kafka_token": "badge"}
     properties = tmp_path / "client.properties"
     properties.write_text("security.protocol=SASL_PLAINTEXT\n")
-    read = configured(tmp_path, **topic, kafka_properties=str(properties)).input_kafka
+    read = configured(tmp_path, **topic, kafka_properties=str(properties)).kafka("input_topic")
     assert read is not None
     settings = read.settings()
     assert settings["oauth_cb"]("") == ("badge for a:1", 4_102_444_800.0)

@@ -43,7 +43,8 @@ from tracecloak.pipelines.outcomes import lineage
 from tracecloak.pipelines.release.querying import QueryExtension
 from tracecloak.pipelines.runners.flags import refuse_unknown
 from tracecloak.pipelines.stream import run as flink_job
-from tracecloak.pipelines.stream.config import load_stream
+from tracecloak.pipelines.stream.plan import load_stream
+from tracecloak.pipelines.stream.plan import resolve as stream_plan
 from tracecloak.pipelines.stream.positions import _kept, positions
 from tracecloak.schemas import errors
 from tracecloak.schemas.arrays.merging import Statistics
@@ -108,8 +109,8 @@ def patched(owner: Any, name: str, value: Any, call: Callable[[], Any]) -> Any:
 def kept_positions(folder: Path) -> None:
     keys = [like(resolve=lambda: release_key(1))] * 2
     product = like(released=None)
-    of_epoch = {"config": like(runner="Local", step_product=product), "keys": keys}
-    with _kept(like(**of_epoch, state_path=folder / "state"), ["a"]):
+    plan = like(keys=like(runner="Local"), product=product)
+    with _kept(like(plan=plan, keys=keys, state_path=folder / "state"), ["a"]):
         pass
 
 
@@ -128,7 +129,7 @@ def ended_miner() -> None:
     miner.mined("question")
 
 
-SPENT = like(is_spent=True, config=like(epoch="1", release_id="ward"))
+SPENT = like(is_spent=True, plan=like(keys=like(epoch="1", release_id="ward")))
 SINGLE = {"name": "k", "above": 0, "most": 9, "is_single": True}
 OF_FLINK = {
     "/jobs/overview": {"jobs": [{"jid": "j", "name": "ward", "state": "RUNNING"}]},
@@ -181,7 +182,7 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
     (lambda f: patched(flink_job, "_ask", lambda _, path, body=None: OF_FLINK[path],
                        lambda: flink_job.stop_with_savepoint("h:1", "ward")),
      TracecloakError, "has not stopped job j with a savepoint"),
-    (lambda f: positions(stream_config(f), True, None, None, None), UsageError,
+    (lambda f: positions(stream_plan(stream_config(f)), True, None, None, None), UsageError,
      "positions are those of topics of Kafka"),
     (kept_positions, UsageError, "no state on this machine"),
     (lambda f: catalogue._known("hybrid-log"), UsageError, "auto-variants or joint-variants"),

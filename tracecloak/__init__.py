@@ -37,7 +37,8 @@ __getattr__, __dir__, __all__ = offered(
         "pipelines.frames.functions": "plan release vocabulary Released",
         "pipelines.screen.release_text": "plan_lines",
         "pipelines.release.run": "run_release",
-        "pipelines.stream.config": "StreamConfig load_stream",
+        "pipelines.stream.config": "StreamConfig",
+        "pipelines.stream.plan": "load_stream",
         "pipelines.stream.run": "run_stream",
         "pipelines.verification.verify": "Verification verify",
         "schemas.errors": (

@@ -31,7 +31,7 @@ from tracecloak.pipelines.planning.plan import Plan
 from tracecloak.pipelines.release.run import run_release as run_release
 from tracecloak.pipelines.screen.release_text import plan_lines as plan_lines
 from tracecloak.pipelines.stream.config import StreamConfig as StreamConfig
-from tracecloak.pipelines.stream.config import load_stream as load_stream
+from tracecloak.pipelines.stream.plan import load_stream as load_stream
 from tracecloak.pipelines.stream.run import run_stream as run_stream
 from tracecloak.pipelines.verification.verify import Verification as Verification
 from tracecloak.pipelines.verification.verify import verify as verify

@@ -42,17 +42,18 @@ def run(given: Given) -> int:
     flags = dict(given.flags)
     probes, n_sampled = flags.pop("probe", False), flags.pop("sample", None)
     if _is_of_stream(given.config):
-        from tracecloak.pipelines.stream.config import StreamConfig, load_stream
+        from tracecloak.pipelines.stream.config import read_stream
+        from tracecloak.pipelines.stream.plan import StreamPlan, resolve
 
-        config: ReleasePlan | StreamConfig = load_stream(given.config, flags)
+        plan: ReleasePlan | StreamPlan = resolve(read_stream(given.config, flags))
     else:
-        config = read_plan(given.config, flags).with_flags_of_beam(given.of_beam)
+        plan = read_plan(given.config, flags).with_flags_of_beam(given.of_beam)
     is_private = given.form == "table" and sys.stdout.isatty()
     if n_sampled is not None:
         from tracecloak.examination.doctor.sources import check_sample
 
-        check_sample(config, n_sampled, is_private)
-    setting = Setting(config, given.of_beam, probes, is_private, n_sampled=n_sampled or 0)
+        check_sample(plan, n_sampled, is_private)
+    setting = Setting(plan, given.of_beam, probes, is_private, n_sampled=n_sampled or 0)
     lines = list(run_checks(setting))
     code = exit_code_of(lines)
     counts = Counter(line.status for line in lines if not line.cause)

@@ -23,7 +23,7 @@ from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import caps
 from tracecloak.pipelines.ledger.cache import LedgerCache
 from tracecloak.pipelines.ledger.database import TABLE, Database, LedgerError
-from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
+from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge, reservation_of
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.schemas.errors import TracecloakError, UsageError
@@ -187,11 +187,9 @@ def _asked(setting: Setting) -> Reservation | None:
     if stream is not None:
         from tracecloak.pipelines.stream.epoch import reservation_of_epoch
 
-        if setting.store.receipt(setting.output, stream.name.both) is not None:
-            return None
-        return reservation_of_epoch(stream, _NO_KEY)
+        is_paid = setting.store.receipt(*stream.place) is not None
+        return None if is_paid else reservation_of_epoch(stream, _NO_KEY)
     assert release is not None
-    from tracecloak.pipelines.release.values import reservation_of
     from tracecloak.pipelines.release.window import known_scope
 
     name = release.keys.release_id or "unnamed"

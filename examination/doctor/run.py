@@ -24,7 +24,7 @@ from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.failures import reason_of, section_of
 from tracecloak.pipelines.runners.flags import FLINK, IN_MEMORY, LOCAL, is_local
 from tracecloak.pipelines.screen.results import quantity
-from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.plan import StreamPlan
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UnusableRelease, UsageError
 from tracecloak.transforms.files import require_writable
 
@@ -52,7 +52,7 @@ def check_engine(setting: Setting) -> Iterator[CheckResult]:
     elif runner == LOCAL and setting.stream is not None:
         from tracecloak.pipelines.stream.local_run import check_no_workers
 
-        check_no_workers(setting.stream)
+        check_no_workers(setting.stream.keys)
     if runner in (IN_MEMORY, LOCAL):
         yield "ok", f"runner {runner} is this process, of {ours}"
         return
@@ -131,8 +131,7 @@ def check_configuration_file(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether the configuration can be released at all, by what is public."""
     release, stream = setting.release, setting.stream
     if stream is not None:
-        product = stream.step_product
-        yield "ok", f"a stream of {stream.product}, with {product.guarantee().kind} promise"
+        yield "ok", f"a {stream.method_name}, with {stream.guarantee.kind} promise"
         return
     assert release is not None
     from tracecloak.pipelines.planning.verdict import unusable, unusable_sentence
@@ -152,9 +151,9 @@ def check_configuration_file(setting: Setting) -> Iterator[CheckResult]:
 
 def check_on_call(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether whoever is on call can be told: ports, files, and when a stream is stuck."""
-    config = setting.stream
-    if config is None:
+    if (plan := setting.stream) is None:
         return
+    config = plan.keys
     if is_local(config.runner) and config.stuck_after is None:
         yield "warning", "nothing ends this stream when it is stuck; set stuck_after, such as 11m"
     if not config.is_watched:
@@ -168,8 +167,8 @@ def check_on_call(setting: Setting) -> Iterator[CheckResult]:
     if config.stuck_after is not None:
         from tracecloak.pipelines.stream.stuck import StuckNote, check_stuck_after
 
-        check_stuck_after(config)
-        StuckNote(config).check()
+        check_stuck_after(plan)
+        StuckNote(plan).check()
     if config.operator_port is not None:
         yield from _port(config.operator_address, config.operator_port)
     yield "ok", "who is on call can be told"
@@ -203,13 +202,13 @@ def check_calendar(setting: Setting) -> Iterator[CheckResult]:
         yield "warning", "it is the last window of the horizon; prepare another schedule"
 
 
-def _steps(setting: Setting, config: StreamConfig) -> Iterator[CheckResult]:
-    last = setting.store.last_step(setting.output, config.name.both)
+def _steps(setting: Setting, plan: StreamPlan) -> Iterator[CheckResult]:
+    last, config = setting.store.last_step(*plan.place), plan.keys
     step = 0 if last is None else last + 1
     if step >= config.horizon:
         yield "warning", "no step is left in this epoch; begin the next one, which is another spend"
         return
-    at = datetime.datetime.fromtimestamp(config.rule.release_time(step) / 1e6, datetime.UTC)
+    at = datetime.datetime.fromtimestamp(plan.rule.release_time(step) / 1e6, datetime.UTC)
     left = config.horizon - step
     yield "ok", f"step {step} is next, at {at:%Y-%m-%d %H:%M:%SZ}; steps left: {left:,}"
     if left == 1:

@@ -20,7 +20,7 @@ from tracecloak.transforms.publish.release_folder import ReleaseFolder, beside
 if TYPE_CHECKING:
     from tracecloak.pipelines.configuration.shared_keys import AccountConfig
     from tracecloak.pipelines.keys.key_store import KeyStore
-    from tracecloak.pipelines.stream.config import StreamConfig
+    from tracecloak.pipelines.stream.plan import StreamPlan
     from tracecloak.pipelines.windows.batch import Day
 
 Status = Literal["ok", "warning", "failure"]
@@ -36,7 +36,7 @@ class Setting:
     """A release or a stream, and what its run would open; nothing is opened before it is asked for.
 
     Attributes:
-        of: The plan of a release or of a schedule, or the configuration of a stream.
+        of: The plan of a release, a schedule or a stream.
         of_beam: Flags of Beam.
         probes: Whether one file may be written into the staging area, and removed.
         is_private: Whether only the operator sees what is said.
@@ -45,7 +45,7 @@ class Setting:
             of them is for the operator alone.
     """
 
-    of: ReleasePlan | StreamConfig
+    of: ReleasePlan | StreamPlan
     of_beam: Sequence[str] = ()
     probes: bool = False
     is_private: bool = False
@@ -55,7 +55,7 @@ class Setting:
     @property
     def config(self) -> AccountConfig:
         """The keys of the configuration."""
-        return self.of.keys if isinstance(self.of, ReleasePlan) else self.of
+        return self.of.keys
 
     @property
     def release(self) -> ReleasePlan | None:
@@ -75,8 +75,8 @@ class Setting:
         return plan.of_window(day.window)
 
     @property
-    def stream(self) -> StreamConfig | None:
-        """The configuration of a stream; None: it is a release."""
+    def stream(self) -> StreamPlan | None:
+        """The plan of a stream; None: it is a release."""
         return None if isinstance(self.of, ReleasePlan) else self.of
 
     @property

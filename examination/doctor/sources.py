@@ -25,6 +25,7 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.pipelines.screen.results import quantity
 from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.plan import StreamInput, StreamPlan
 from tracecloak.schemas.calendar.durations import duration_text
 from tracecloak.schemas.errors import (
     InputSchemaError,
@@ -53,20 +54,20 @@ if TYPE_CHECKING:
 _NEAR_US = 10 * 366 * 86_400 * 1_000_000
 
 
-def check_sample(config: object, n_messages: int, is_private: bool) -> None:
+def check_sample(plan: object, n_messages: int, is_private: bool) -> None:
     """Makes sure that messages can be looked at, and that only the operator sees the result.
 
     Args:
-        config: Of what doctor looks at.
+        plan: Of what doctor looks at.
         n_messages: How many messages were requested.
         is_private: Whether the result is a table on a terminal.
 
     Raises:
         UsageError: They cannot, or others may see it.
     """
-    if not isinstance(config, StreamConfig):
+    if not isinstance(plan, StreamPlan):
         raise UsageError("sample is for streams; `tracecloak profile` looks at the log of a file")
-    if any(source.input_kafka is None for source in config.sources):
+    if any(one.topic is None for one in plan.inputs):
         raise UsageError(
             "sample is for topics of Kafka: Pub/Sub would lease the messages to this command"
         )
@@ -79,29 +80,29 @@ def check_sample(config: object, n_messages: int, is_private: bool) -> None:
 
 def check_messages(setting: Setting) -> Iterator[CheckResult]:
     """Decodes messages from before the start, if a sample was requested."""
-    config = setting.stream
-    if config is None or not setting.n_sampled:
+    plan = setting.stream
+    if plan is None or not setting.n_sampled:
         return
     from tracecloak.transforms.services.kafka_reader import messages_before
 
     now_us = int(setting.now() * 1e6)
-    for source in config.sources:
-        topic = source.input_kafka
+    for one in plan.inputs:
+        topic = one.topic
         assert topic is not None
-        messages = messages_before(topic, min(config.start, now_us), setting.n_sampled)
+        messages = messages_before(topic, min(plan.keys.start, now_us), setting.n_sampled)
         if not len(messages):
             raise UsageError(
                 f"topic {topic.name!r} has no messages from before start; set a later start"
             )
-        for status, text in findings(source, messages, now_us):
-            yield status, f"{topic.name}: {text}" if len(config.sources) > 1 else text
+        for status, text in findings(one, messages, now_us):
+            yield status, f"{topic.name}: {text}" if len(plan.inputs) > 1 else text
 
 
-def findings(config: StreamConfig, messages: KafkaMessages, now_us: int) -> Iterator[CheckResult]:
+def findings(one: StreamInput, messages: KafkaMessages, now_us: int) -> Iterator[CheckResult]:
     """Yields what messages say of a configuration.
 
     Args:
-        config: Of the stream, for one of its topics.
+        one: A topic of the stream.
         messages: From before its start.
         now_us: Microseconds since 1970 UTC.
 
@@ -109,7 +110,7 @@ def findings(config: StreamConfig, messages: KafkaMessages, now_us: int) -> Iter
         UsageError: No message is an event, or their times are of another unit.
     """
     n = len(messages)
-    events, rejects = config.layouts[0].decode(messages, messages.published_us)
+    events, rejects = one.layout.decode(messages, messages.published_us)
     n_partitions = len(np.unique(messages.partitions))
     n_filtered = n - events.num_rows - rejects.num_rows
     text = (
@@ -122,12 +123,12 @@ def findings(config: StreamConfig, messages: KafkaMessages, now_us: int) -> Iter
         yield "warning", f"{text} message, until `tracecloak stream positions` passes it"
     for reason, count in Counter(rejects["reason"].to_pylist()).most_common():
         yield "warning", f"reject: {reason}: {_share(count, n)}"
-    _check_unit(config.layouts[0], messages)
+    _check_unit(one.layout, messages)
     if not events.num_rows:
         raise UsageError("no message of the sample is an event: see the reasons, and correct them")
-    yield _activities(config, events)
+    yield _activities(one.keys, events)
     yield _partitions(events, messages.partitions)
-    yield _disorder(config, events)
+    yield _disorder(one.keys, events)
     yield from _times(events, now_us)
 
 
@@ -294,43 +295,42 @@ def _check_query(release: ReleasePlan) -> Iterator[CheckResult]:
     yield "ok", "the database answers; it is not asked the query, as that is asked once"
 
 
-def _check_stream(config: StreamConfig) -> Iterator[CheckResult]:
-    from tracecloak.pipelines.stream.services import check_registry, is_begun, step_sinks
+def _check_stream(plan: StreamPlan) -> Iterator[CheckResult]:
+    from tracecloak.pipelines.stream.plan import check_registry, step_sinks
 
+    config, begun = plan.keys, plan.is_begun
     if config.schema_registry is not None:
         check_registry(config)
         yield "ok", "the registry of schemas answers"
-    begun = is_begun(config)
-    for one in config.sources:
-        if (topic := one.input_kafka) is not None:
+    for one in plan.inputs:
+        if (topic := one.topic) is not None:
             from tracecloak.transforms.services.kafka_identity import check_history
 
-            topic.check(longest_us=one.rule.longest_us, is_begun=begun)
+            topic.check(longest_us=plan.rule.longest_us, is_begun=begun)
             if not begun:
-                check_history(topic, one.start)
+                check_history(topic, config.start)
             yield "ok", f"topic {topic.name} is set as it must be; a start compares its clock"
         elif not (begun and is_local(config.runner)):  # else with the state of the epoch
             yield from check_pubsub(one, None)
     step_sinks(config)
-    for name in ("output", "reject"):
-        if getattr(config, f"{name}_kafka") is not None:
-            yield "ok", f"{name}_topic is there"
+    for name in ("output_topic", "reject_topic"):
+        if config.kafka(name) is not None:
+            yield "ok", f"{name} is there"
 
 
-def check_pubsub(config: StreamConfig, known: Mapping[str, Any] | None) -> Iterator[CheckResult]:
+def check_pubsub(one: StreamInput, known: Mapping[str, Any] | None) -> Iterator[CheckResult]:
     """Looks whether a subscription or a topic of Pub/Sub is there, and is what was read.
 
     Args:
-        config: Of the stream, for one of its sources.
+        one: What is read.
         known: What the state of the epoch keeps of the subscription; None: there is no state.
     """
-    from tracecloak.pipelines.stream.services import subscription_of
     from tracecloak.transforms.services import pubsub_service
 
     library, is_begun = pubsub_service.pubsub(), known is not None
-    is_topic = config.input_subscription is None and not is_begun
+    is_topic = one.keys.input_subscription is None and not is_begun
     client = library.PublisherClient() if is_topic else library.SubscriberClient()
-    name = str(config.input_topic if is_topic else subscription_of(config))
+    name = str(one.keys.input_topic if is_topic else one.subscription)
     ask = client.get_topic if is_topic else client.get_subscription
     with pubsub_service.reading(name, is_begun):
         found = ask(request={"topic" if is_topic else "subscription": name}, timeout=20.0)
@@ -343,20 +343,20 @@ def check_pubsub(config: StreamConfig, known: Mapping[str, Any] | None) -> Itera
 
 def check_state(setting: Setting) -> Iterator[CheckResult]:
     """Looks how the last run of a stream ended, and whether the next one can begin or go on."""
-    config, ledger = setting.stream, setting.ledger
-    if config is None or ledger is None:
+    plan, ledger = setting.stream, setting.ledger
+    if plan is None or ledger is None:
         return
     from tracecloak.pipelines.stream.epoch import begun_epoch
 
-    place = setting.output, config.name.both
+    place = plan.place
     is_running, last = setting.store.is_held(*place), last_attempt(setting.store, *place)
     if last is not None and not is_running:
         code = "" if last.exit_code == NOT_ENDED else f"exit code {last.exit_code}, "
         yield "warning" if last.exit_code else "ok", f"last run: {last.at}, {code}{last.reason}"
-    epoch = begun_epoch(config, setting.store, ledger)
+    epoch = begun_epoch(plan, setting.store, ledger)
     yield "ok", "the epoch begins" if epoch is None else "the epoch goes on with what it has"
     if epoch is not None:
-        runner_state = _local_state if is_local(config.runner) else _remote_state
+        runner_state = _local_state if is_local(plan.keys.runner) else _remote_state
         yield from runner_state(setting, epoch, ledger)
     if is_running:
         raise RetryLater(BEING_MADE.format(*place))
@@ -367,27 +367,27 @@ def _remote_state(_: Setting, epoch: Epoch, ledger: Ledger) -> Iterator[CheckRes
     from tracecloak.pipelines.stream.run import check_kept
 
     if epoch.is_spent:
-        raise spent_error(epoch.config)
+        raise spent_error(epoch.plan)
     check_kept(epoch, ledger)
-    yield "ok", f"what runner {epoch.config.runner} has read is unknown until it starts"
+    yield "ok", f"what runner {epoch.plan.keys.runner} has read is unknown until it starts"
 
 
 def _local_state(setting: Setting, epoch: Epoch, ledger: Ledger) -> Iterator[CheckResult]:
     from tracecloak.pipelines.stream.local_run import opened_state
-    from tracecloak.pipelines.stream.services import by_source, source_names
     from tracecloak.transforms.stream.sources import DIGEST_PURPOSE
 
-    config = epoch.config
-    with opened_state(epoch, ", ".join(source_names(config)), ledger=ledger) as (_, kept):
+    plan = epoch.plan
+    with opened_state(epoch, plan.source_name, ledger=ledger) as (_, kept):
         if kept is None:
             yield "ok", "the epoch has no state yet"
         else:
             yield "ok", f"the state is sound, and goes on with step {kept.state.next_step}"
     key = epoch.keys[0].resolve().derive(DIGEST_PURPOSE)
-    known = by_source(config, {} if kept is None else kept.positions)
-    for one, positions in zip(config.sources, known, strict=True):
-        if (topic := one.input_kafka) is not None:
-            yield from _check_topic(setting, topic, key, positions, config.start)
+    known = plan.by_input({} if kept is None else kept.positions)
+    for one in plan.inputs:
+        positions = known.get(one.name, {})
+        if one.topic is not None:
+            yield from _check_topic(setting, one.topic, key, positions, plan.keys.start)
         else:
             yield from check_pubsub(one, None if kept is None else positions)
 

@@ -52,7 +52,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Runs a stream until it is interrupted or its budget is spent."""
-    from tracecloak.pipelines.stream.config import load_stream
+    from tracecloak.pipelines.stream.plan import load_stream, resolve
 
     flags = dict(given.flags)
     lineage = flags.pop("lineage", None)
@@ -62,7 +62,7 @@ def run(given: Given) -> int:
         from tracecloak.pipelines.stream.positions import positions
 
         is_private = given.form == "table" and sys.stdout.isatty()
-        rows = positions(config, is_private, **position_flags)
+        rows = positions(resolve(config), is_private, **position_flags)
         show(Result(rows, dict(rows)), given.form)
         return 0
     from tracecloak.pipelines.screen.results import showing_progress
@@ -73,7 +73,7 @@ def run(given: Given) -> int:
         if lineage is not None:
             from tracecloak.pipelines.stream.operator_side import lineage_sent
 
-            note = parts.enter_context(lineage_sent(config, lineage))
+            note = parts.enter_context(lineage_sent(resolve(config), lineage))
         outcome = run_stream(config, given.of_beam)
         if lineage is not None:
             note("COMPLETE" if outcome.is_spent else "ABORT", None)

@@ -135,6 +135,11 @@ class ReleasePlan:
         return replace(guarantee, not_covered=(*guarantee.not_covered, *conditions))
 
     @property
+    def method_name(self) -> str:
+        """The name of the method."""
+        return self.method.name
+
+    @property
     def max_error_ratio(self) -> float:
         """Largest share of malformed records with which the run goes on."""
         if self.keys.max_error_ratio is not None:

@@ -23,9 +23,9 @@ from tracecloak.pipelines.embedded.elements import ROWS, columns_of, kind_of, re
 from tracecloak.pipelines.embedded.reserving import runner_of
 from tracecloak.pipelines.runners.flags import FED, FLINK
 from tracecloak.pipelines.stream import run
-from tracecloak.pipelines.stream.config import StreamConfig, load_stream
+from tracecloak.pipelines.stream.config import read_stream
 from tracecloak.pipelines.stream.epoch import paid_epoch
-from tracecloak.pipelines.stream.services import is_begun
+from tracecloak.pipelines.stream.plan import StreamPlan, resolve
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import TIMESTAMP
@@ -171,13 +171,13 @@ class PublishDirectlyFollows(beam.PTransform):
         self._reads = "input_topic" in given
         if not self._reads:
             given |= {"input_subscription": ROWS, "time_attribute": TIME}
-        self._config = load_stream(None, given)
+        self._plan = resolve(read_stream(None, given))
 
     def expand(self, events: Any) -> beam.PCollection[Any]:
         """Pays, and wires all of the stream up to its steps."""
-        config = self._config_for_runner(events.pipeline)
-        messages = self._messages(events, config)
-        with paid_epoch(config) as epoch:
+        plan = self._plan_for_runner(events.pipeline)
+        messages = self._messages(events, plan)
+        with paid_epoch(plan) as epoch:
             run.check_decided(epoch)
             run.warn_without_state(events.pipeline.options, epoch)
             steps = run.build_stream(events.pipeline, messages, epoch)
@@ -187,7 +187,7 @@ class PublishDirectlyFollows(beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         """Returns what a runner shows of the transform: no value of a filter, and no key."""
-        config = self._config
+        config = self._plan.keys
         return {
             "release_id": config.release_id,
             "epoch": config.epoch,
@@ -196,15 +196,15 @@ class PublishDirectlyFollows(beam.PTransform):
             "account": config.account,
         }
 
-    def _config_for_runner(self, pipeline: beam.Pipeline) -> StreamConfig:
-        """Returns the configuration for the runner of a pipeline.
+    def _plan_for_runner(self, pipeline: beam.Pipeline) -> StreamPlan:
+        """Returns the plan for the runner of a pipeline.
 
         Raises:
             UsageError: It runs no streams, or would lose the state of this one.
         """
         runner, options = runner_of(pipeline), pipeline.options
         if runner in _HERE:
-            return self._config.model_copy(update={"runner": FED})
+            return self._plan.with_keys(runner=FED)
         run.require_runs(runner)
         run.require_checkpoints(runner, options)
         given = options.get_all_options(retain_unknown_options=True)
@@ -215,9 +215,9 @@ class PublishDirectlyFollows(beam.PTransform):
                 f"`{' '.join(run.OF_FLINK)}`: give the pipeline these flags"
             )
         options.view_as(StandardOptions).streaming = True
-        return self._config.model_copy(update={"runner": runner})
+        return self._plan.with_keys(runner=runner)
 
-    def _messages(self, events: Any, config: StreamConfig) -> Any:
+    def _messages(self, events: Any, plan: StreamPlan) -> Any:
         """Returns the messages of the collection, or what reads them.
 
         Raises:
@@ -230,8 +230,8 @@ class PublishDirectlyFollows(beam.PTransform):
                     "there are no events: apply the transform to a collection, or name the topic "
                     "of Kafka that it reads with input_topic"
                 )
-            run.require_reads(config)
-            return run.source_of(config, not is_begun(config))[0]
+            run.require_reads(plan)
+            return run.source_of(plan, not plan.is_begun)[0]
         if self._reads:
             raise UsageError(
                 "input_topic is for a transform that begins a pipeline: leave it out, or apply "
@@ -250,14 +250,13 @@ class PublishDirectlyFollows(beam.PTransform):
                 "the events have the type RecordBatch, and a stream takes rows with a schema, "
                 "dicts or messages, each with a time of its own"
             )
-        resolved = config.layouts[0].mapping.resolve(
+        resolved = plan.inputs[0].layout.mapping.resolve(
             None if fields is None else list(fields), False
         )
         if fields is not None:
             require_fields(resolved, fields)
-        names = resolved.wanted + (
-            (config.event_id,) if fields is None or config.event_id in fields else ()
-        )
+        event_id = plan.keys.event_id
+        names = resolved.wanted + ((event_id,) if fields is None or event_id in fields else ())
         to_message = ToMessage(names, resolved.names[TIMESTAMP], kind == "dicts")
         return events | "ToMessages" >> beam.Map(to_message).with_output_types(RowMessage)
 

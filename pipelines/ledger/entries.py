@@ -29,11 +29,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import TOOL_VERSION, Adjacency, Unit
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.configuration.plan import ReleasePlan
+    from tracecloak.pipelines.stream.plan import StreamPlan
+    from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 # Short enough that no text stands for a number that fills the memory, like 1e999999999.
 _DECIMAL = re.compile(r"(?:\d{1,400}(?:\.\d{0,1200})?|\.\d{1,1200})(?:[eE][+-]?\d{1,3})?", re.ASCII)
@@ -211,6 +216,33 @@ class Reservation:
         """What tells one charge from another."""
         columns = self.columns()
         return tuple(columns[name] for name in _CHARGE)
+
+
+def reservation_of(
+    plan: ReleasePlan | StreamPlan, folder: ReleaseFolder, key_fingerprint: str
+) -> Reservation:
+    """Returns what a release, or all steps of an epoch together, take from their account.
+
+    Args:
+        plan: Its plan.
+        folder: Where it goes.
+        key_fingerprint: Tells release keys apart.
+    """
+    return Reservation(
+        account=plan.keys.account,
+        release_id=folder.release_id,
+        output=folder.output,
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        unit=plan.guarantee.unit,
+        adjacency=plan.guarantee.adjacency,
+        method=plan.method_name,
+        spends=tuple(part.to_json() for part in plan.spends),
+        config_digest=plan.published_digest,  # others may read the ledger
+        key_fingerprint=key_fingerprint,
+        dataset=plan.keys.dataset,
+        staging_area=folder.staging_area,
+    )
 
 
 @dataclass(frozen=True)

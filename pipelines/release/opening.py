@@ -14,8 +14,8 @@ import pydantic
 from tracecloak.pipelines.budget.registry import ReleaseRegistry, ReleaseState
 from tracecloak.pipelines.configuration.plan import ReleasePlan, source_of
 from tracecloak.pipelines.keys.receipts import Origin, Receipt, snapshot_of
-from tracecloak.pipelines.ledger.entries import Reservation
-from tracecloak.pipelines.release.values import Run, extensions_of, require_usable, reservation_of
+from tracecloak.pipelines.ledger.entries import Reservation, reservation_of
+from tracecloak.pipelines.release.values import Run, extensions_of, require_usable
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import absolute, is_on_this_machine, require_file_system
 from tracecloak.transforms.inputs.source_files import SourceFile

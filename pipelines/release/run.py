@@ -18,7 +18,7 @@ from tracecloak.pipelines.budget.registry import AfterReleaseError, ReleaseState
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.plan import ReleasePlan, resolve
 from tracecloak.pipelines.ledger.balance import Balance, charge_states
-from tracecloak.pipelines.ledger.entries import Reservation
+from tracecloak.pipelines.ledger.entries import Reservation, reservation_of
 from tracecloak.pipelines.planning.findings import FirstLook, log_findings
 from tracecloak.pipelines.release.opening import (
     as_charged,
@@ -33,7 +33,6 @@ from tracecloak.pipelines.release.values import (
     Signature,
     manifest_of,
     require_confirmation,
-    reservation_of,
 )
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.failures import reason_of, redact_foreign_errors, unwrap_error

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 
 from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.keys.receipts import Receipt
-from tracecloak.pipelines.ledger.entries import Reservation
 from tracecloak.pipelines.planning.verdict import unusable, unusable_sentence
 from tracecloak.pipelines.runners.flags import is_durable
 from tracecloak.schemas.errors import NotConfirmed, UnusableRelease
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.budget.registry import ReleaseRegistry
     from tracecloak.pipelines.keys.receipts import InputFile
     from tracecloak.pipelines.ledger.balance import Balance
+    from tracecloak.pipelines.ledger.entries import Reservation
     from tracecloak.pipelines.runners.driver import Driver
     from tracecloak.schemas.events.tally import ReadTally
     from tracecloak.schemas.published.manifest import Yield
@@ -189,7 +189,7 @@ def extensions_of(plan: ReleasePlan) -> tuple[Extension, ...]:
     return tuple(load(place)() for place, value in CONCERNS.values() if value(plan))
 
 
-# --- What a release says of itself, and takes from its account. -----------------------------------
+# --- What a release says of itself. ---------------------------------------------------------------
 
 
 def manifest_of(run: Run) -> ReleaseManifest:
@@ -219,31 +219,6 @@ def manifest_of(run: Run) -> ReleaseManifest:
     for concern in run.concerns:
         manifest = concern.described(plan, manifest)
     return manifest
-
-
-def reservation_of(plan: ReleasePlan, folder: ReleaseFolder, key_fingerprint: str) -> Reservation:
-    """Returns what a release takes from its account.
-
-    Args:
-        plan: Its plan.
-        folder: Where it goes.
-        key_fingerprint: Tells release keys apart.
-    """
-    return Reservation(
-        account=plan.keys.account,
-        release_id=folder.release_id,
-        output=folder.output,
-        epsilon=plan.epsilon,
-        delta=plan.delta,
-        unit=plan.guarantee.unit,
-        adjacency=plan.guarantee.adjacency,
-        method=plan.method.name,
-        spends=tuple(part.to_json() for part in plan.spends),
-        config_digest=plan.published_digest,  # others may read the ledger
-        key_fingerprint=key_fingerprint,
-        dataset=plan.keys.dataset,
-        staging_area=folder.staging_area,
-    )
 
 
 # --- Whether a release is of use: if public numbers say no, it is refused before it is paid. ------

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from decimal import Decimal
-from functools import cached_property
 from itertools import chain
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import pydantic
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.anonymizers.contract.case_digests import config_digest, noise_digest
-from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE, Exact, RigorousParams
-from tracecloak.anonymizers.streams.dfg_steps import DfgParams
-from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS, StepProduct, StreamName
+from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS, StepProduct
 from tracecloak.pipelines.configuration.config import (
     Columns,
     OneOf,
@@ -46,16 +40,11 @@ from tracecloak.pipelines.stream.message_keys import (
 )
 from tracecloak.schemas.calendar.durations import Duration, Moment, duration_us
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.events import CASE_ID
 from tracecloak.schemas.published.step import View
-from tracecloak.schemas.streams.closing_rule import ClosingRule
-from tracecloak.schemas.streams.stream_caps import CaseCap
-from tracecloak.transforms.files import absolute
-from tracecloak.transforms.formats.messages import MessageFormat, MessageInput
+from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry import formats_of_releases
 from tracecloak.transforms.services.kafka_topic import EVENT_HUBS, KAFKA, TOKENS, KafkaTopic
-from tracecloak.transforms.stream.step_sinks import default_forms, epoch_folder, possible_forms
+from tracecloak.transforms.stream.step_sinks import possible_forms
 
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
@@ -95,7 +84,7 @@ def _as_list(value: Any) -> Any:
 Name = Annotated[str, pydantic.AfterValidator(_named)]
 StepForm = Annotated[str, OneOf(lambda: chain(["json"], formats_of_releases()))]
 
-_OF_INPUTS = Input.model_fields.keys() - MessageKeys.model_fields.keys()
+OF_INPUTS = Input.model_fields.keys() - MessageKeys.model_fields.keys()
 
 IN_DIGEST = (
     *(*MESSAGE_KEYS, "inputs", "clock"),
@@ -234,10 +223,6 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
     """Shards of open cases on a runner of Beam, by default 16; a change forgets the open cases.
     Local has one, whatever is given."""
 
-    # Of an epoch whose vocabulary has grown: see `begun`, and the first step of each later name.
-    _begun: StreamConfig | None = pydantic.PrivateAttr(None)
-    _since: dict[str, int] = pydantic.PrivateAttr({})
-
     @pydantic.model_validator(mode="after")
     def _check(self) -> StreamConfig:
         if self.inputs:
@@ -250,14 +235,6 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
             if (one.input_subscription is None) == (one.input_topic is None):
                 raise ValueError("give input_subscription or input_topic, one of them")
             one._check_kafka()
-            columns = one.columns
-            if (columns.start_timestamp, columns.lifecycle) != (None, None) and (
-                one.layouts[0].mapping.has_starts
-            ):
-                raise ValueError(
-                    "a stream does not release when events began: leave out start_timestamp, and "
-                    "of a lifecycle read one transition with where lifecycle=complete"
-                )
         self._check_product()
         if self.columns.individual_id is None and self.max_cases_per_individual is not None:
             raise ValueError(
@@ -274,15 +251,14 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
         """
         if (self.input_subscription or "").startswith(KAFKA):
             raise ValueError("input_subscription is Pub/Sub's; input_topic can be Kafka's")
-        topics = ("input_kafka", "output_kafka", "reject_kafka")
-        for name in topics:
+        topics = {}
+        for name in ("input_topic", "output_topic", "reject_topic"):
             try:
-                getattr(self, name)
+                topics[name] = self.kafka(name)
             except UsageError as error:
-                raise ValueError(f"{name.split('_')[0]}_topic: {error}") from None
-        has_topic = any(getattr(self, name) is not None for name in topics)
+                raise ValueError(f"{name}: {error}") from None
         for name in ("kafka_properties", "kafka_token"):
-            if getattr(self, name) is not None and not has_topic:
+            if getattr(self, name) is not None and not any(topics.values()):
                 raise ValueError(
                     f"{name} is for topics of Kafka, and there is none: name one as {KAFKA}"
                     "HOST:PORT/NAME in input_topic, output_topic or reject_topic"
@@ -291,7 +267,8 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
             raise ValueError(
                 "reject_topic must be a topic of its own: what it gets is for you alone"
             )
-        servers = "" if self.input_kafka is None else self.input_kafka.servers.lower()
+        topic = topics["input_topic"]
+        servers = "" if topic is None else topic.servers.lower()
         hosts = (server.strip().partition(":")[0].rstrip(".") for server in servers.split(","))
         if any(host.endswith(EVENT_HUBS) for host in hosts):
             raise ValueError(
@@ -331,13 +308,6 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
                 logs = [n for n, k in STREAM_PRODUCTS.items() if form in possible_forms(k.released)]
                 raise ValueError(f"formats: {form} is for product {' or '.join(logs)}")
 
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Returns a copy, for which all that follows from the keys is computed anew."""
-        copied = super().model_copy(update=update, deep=deep)
-        for name in copied.__dict__.keys() - type(self).model_fields.keys():
-            del copied.__dict__[name]
-        return copied
-
     @property
     def sources(self) -> tuple[StreamConfig, ...]:
         """This configuration for each topic or subscription that it reads, with the keys of it."""
@@ -353,216 +323,41 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
             own["columns"] = self.columns.model_copy(update=columns)
         return self.model_copy(update={**own, "inputs": (one,)})
 
-    @property
-    def input_kafka(self) -> KafkaTopic | None:
-        """The topic of Kafka that is read, if one is; of several the first one."""
-        return self._kafka((self.inputs[0] if self.inputs else self).input_topic)
-
-    @property
-    def consumer_group(self) -> str:
-        """Under which the brokers of Kafka note what was read, for those who watch the lag."""
-        return f"tracecloak-{self.release_id}@{self.epoch}"
-
-    @property
-    def output_kafka(self) -> KafkaTopic | None:
-        """The topic of Kafka that gets the steps, if one does."""
-        return self._kafka(self.output_topic)
-
-    @property
-    def reject_kafka(self) -> KafkaTopic | None:
-        """The topic of Kafka that gets the places of unreadable messages, if one does."""
-        return self._kafka(self.reject_topic)
-
-    def _kafka(self, topic: str | None) -> KafkaTopic | None:
-        if topic is None or not topic.startswith(KAFKA):
-            return None
-        return KafkaTopic.parse(topic, self.kafka_properties, self.kafka_token)
-
-    @cached_property
-    def cap(self) -> CaseCap | None:
-        """How many cases of an individual count, who is the unit then; None: the case is."""
-        if self.columns.individual_id is None:
-            return None
-        return CaseCap(self.max_cases_per_individual or 1, self.guarantee == "w_event")
-
-    @cached_property
-    def params(self) -> Params:
-        """The checked parameters of what is published.
-
-        Raises:
-            UsageError: One is unknown or out of range.
-        """
-        kind = STREAM_PRODUCTS[self.product].Params
-        known = kind.model_fields.keys() & StreamConfig.model_fields.keys()
-        given = {name: getattr(self, name) for name in sorted(known)}
-        cap = self.cap
-        given["max_cases_per_individual"] = None if cap is None else cap.cases
-        try:
-            return kind(**{**self.log_params, **given})
-        except pydantic.ValidationError as error:
-            raise usage_error(error, f"product {self.product}", kind.model_fields) from None
-
-    @cached_property
-    def step_product(self) -> StepProduct:
-        """What is published.
+    def made_product(self) -> StepProduct:
+        """Returns what is published.
 
         Raises:
             UsageError: A parameter is unknown or out of range.
         """
-        kind: Any = STREAM_PRODUCTS.named(self.product)
-        return kind(self.params, self.since) if self.since else kind(self.params)
+        from tracecloak.pipelines.stream.plan import resolve
 
-    def made_product(self) -> StepProduct:
-        """Returns `step_product`."""
-        return self.step_product
+        return resolve(self).product
 
-    @cached_property
-    def rule(self) -> ClosingRule:
-        """When a case closes.
-
-        Raises:
-            UsageError: A duration is out of range, or an end activity is not in the vocabulary.
-        """
-        return ClosingRule(
-            self.vocabulary,
-            self.period,
-            self.gap,
-            self.max_lifetime,
-            self.max_disorder,
-            self.max_trace_length,
-            self.tombstone,
-            self.end_activity,
-            self.release_delay,
-            self.start,
-            self.clock == "publishing",
-            self.closed_vocabulary,
-            tuple(self.since.items()),
-            self.cap,
-        )
-
-    @cached_property
+    @property
     def layouts(self) -> tuple[MessageFormat, ...]:
         """Where a message of each of `sources` says what.
 
         Raises:
             UsageError: Keys do not go together.
         """
-        return tuple(one._layout(place) for place, one in enumerate(self.sources))
+        from tracecloak.pipelines.stream.plan import resolve
 
-    def _layout(self, place: int) -> MessageFormat:
-        filters = tuple(where.row_filter for where in self.where)
-        closed = self.vocabulary if self.closed_vocabulary else None
-        columns, source = self.columns.model_dump(), None
-        if self.inputs:
-            one = self.inputs[0]
-            topic = one.source.rpartition("/")[2]
-            source = MessageInput(place, topic, one.constant_activity, one.activity_prefix)
-            closed = source.unprefixed(closed)
-            if source.constant_activity is not None:  # any field that every event has
-                columns["activity"] = columns["case_id"] or CASE_ID
-        mapping = ColumnMapping(**columns, filters=filters, activities=closed)
-        # Of several inputs some may have no schema of the registry.
-        is_framed = not self.inputs or "confluent-" in (self.message_schema or "")
-        registry = (self.schema_registry, self.schema_registry_properties)
-        kind = self.kind_of(*(registry if is_framed else (None, None)))
-        attributes = self.id_attribute, self.time_attribute
-        return MessageFormat(mapping, self.event_id, *attributes, kind, self.operations, source)
+        return tuple(one.layout for one in resolve(self).inputs)
 
-    @property
-    def written(self) -> tuple[str, ...]:
-        """Forms of the files beside JSON."""
-        if self.formats is None:
-            return default_forms(STREAM_PRODUCTS[self.product].released)
-        return tuple(form for form in self.formats if form != "json")
+    def kafka(self, key: str) -> KafkaTopic | None:
+        """Returns the topic of Kafka that a key names, if it names one.
 
-    @property
-    def begun(self) -> StreamConfig:
-        """The configuration with which the epoch began, whose vocabulary may have been smaller."""
-        return self._begun or self
-
-    @property
-    def since(self) -> dict[str, int]:
-        """The first step of each name that came to the vocabulary of the epoch later."""
-        return self._since
-
-    def grown(self, begun: StreamConfig, since: dict[str, int]) -> StreamConfig:
-        """Returns this configuration for an epoch that began with fewer names, under its clip."""
-        grown = self.model_copy()
-        if begun.explicit.l2_clip != self.explicit.l2_clip:
-            grown = self.model_copy(update={"l2_clip": begun.explicit.l2_clip})
-        grown._begun, grown._since = begun, since
-        return grown
-
-    @cached_property
-    def digest(self) -> str:
-        """Digest of all that determines what is published beside input, key and versions.
-
-        It is that of the configuration with which the epoch began.
-
-        A key that is left out and one that is given as it is by default are one, so that a key that
-        a later version adds changes no digest.
+        Raises:
+            UsageError: It is no address of a topic.
         """
-        if self._begun is not None:
-            return self._begun.digest
-        given = self.model_dump(mode="json", include=set(IN_DIGEST), exclude_defaults=True)
-        params = self.params.given()
-        if self.inputs:
-            given = {name: value for name, value in given.items() if name not in MESSAGE_KEYS}
-            given["inputs"] = [
-                one.model_dump(mode="json", include=set(MESSAGE_KEYS), exclude_defaults=True)
-                | one.inputs[0].model_dump(include=_OF_INPUTS, exclude_defaults=True)
-                for one in self.sources
-            ]
-        given["log_params"] = {name: params[name] for name in self.log_params if name in params}
-        # These values are the default of some configurations only.
-        without = self.model_copy(update={"l2_clip": None, "max_cases_per_individual": None})
-        if self.l2_clip == without.explicit.l2_clip:
-            given.pop("l2_clip", None)
-        if self.cap == without.cap:
-            given.pop("max_cases_per_individual", None)
-        if self.written == default_forms(STREAM_PRODUCTS[self.product].released):
-            given.pop("formats", None)
-        return config_digest(given)
-
-    @cached_property
-    def noise_digest(self) -> str:
-        """Digest of that and of the version of the product: what the noise is bound to."""
-        return noise_digest(self.digest, STREAM_PRODUCTS[self.product].version, self.since)
-
-    @cached_property
-    def explicit(self) -> StreamConfig:
-        """This configuration with the clip that holds, whether it is given or not."""
-        params = self.params
-        if self.l2_clip is not None or not isinstance(params, DfgParams) or params.clip is None:
-            return self
-        return self.model_copy(update={"l2_clip": Decimal(decimal_text(params.clip))})
-
-    @cached_property
-    def name(self) -> StreamName:
-        """What the stream is called, and where its steps lie."""
-        return StreamName(self.release_id, self.epoch, self.noise_digest, self.start, self.period)
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """By what key store and ledger know the epoch: the folder of all releases, and its name."""
-        return absolute(self.output), self.name.both
-
-    @property
-    def folder(self) -> str:
-        """Where the epoch publishes."""
-        return epoch_folder(absolute(self.output), self.release_id, self.epoch)
+        topic = getattr(self, key)
+        if topic is None or not topic.startswith(KAFKA):
+            return None
+        return KafkaTopic.parse(topic, self.kafka_properties, self.kafka_token)
 
 
-def load_stream(path: str | None, flags: Mapping[str, object]) -> StreamConfig:
-    """Returns the configuration of a YAML file with flags in place of its keys.
-
-    Args:
-        path: The file, or None.
-        flags: Given flags by name: keys of the configuration, of `columns`, or of `log_params`.
-
-    Raises:
-        UsageError: The file is no YAML mapping, or a key is unknown, missing or wrong.
-    """
+def read_stream(path: str | None, flags: Mapping[str, object]) -> StreamConfig:
+    """Returns the configuration of a file with flags in place of its keys; see `load_stream`."""
     body = {} if path is None else read_yaml(path)
     own_fields = _own_fields()
     product: Any = flags.get("product", body.get("product", own_fields["product"].default))
@@ -580,11 +375,9 @@ def load_stream(path: str | None, flags: Mapping[str, object]) -> StreamConfig:
         else:
             body[section] = {**(body.get(section) or {}), name: value}
     try:
-        config = StreamConfig(**body)
+        return StreamConfig(**body)
     except pydantic.ValidationError as error:
         raise usage_error(error, known=own_fields) from None
-    _ = config.step_product, config.rule, config.layouts  # checked before anything else happens
-    return config
 
 
 def stream_json_schema() -> dict[str, Any]:

@@ -18,26 +18,29 @@ from typing import TYPE_CHECKING, Any
 
 from apache_beam.io.filesystems import FileSystems
 
-from tracecloak.anonymizers.accounting.composition import decimal_text, total
+from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.budget.draw_guard import DrawGuard, draw_guard_of
 from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
 from tracecloak.pipelines.budget.registry import ledger_state
-from tracecloak.pipelines.configuration.config import without_filters
 from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
 from tracecloak.pipelines.keys.receipts import Origin
 from tracecloak.pipelines.ledger.database import MadeByAnother
-from tracecloak.pipelines.ledger.entries import Reservation
+from tracecloak.pipelines.ledger.entries import Reservation, reservation_of
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.flags import LOCAL, is_durable
 from tracecloak.pipelines.runners.on_beam import version
-from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.services import step_sinks, table_sinks
+from tracecloak.pipelines.stream.plan import (
+    StreamPlan,
+    digest_of,
+    resolve,
+    step_sinks,
+    table_sinks,
+)
 from tracecloak.schemas.calendar.durations import duration_text
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, ReleaseManifest
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.files import (
-    absolute,
     join,
     read_if_there,
     remove_folder,
@@ -45,7 +48,7 @@ from tracecloak.transforms.files import (
 )
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.operator_log import operator_log
-from tracecloak.transforms.publish.release_folder import STATEMENT_NAME, ReleaseFolder, check_places
+from tracecloak.transforms.publish.release_folder import STATEMENT_NAME, check_places
 from tracecloak.transforms.publish.statement import publishable_statement, sentences
 from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream.step_sinks import (
@@ -81,17 +84,17 @@ if TYPE_CHECKING:
 # Another horizon is another epoch, since what was published promises this one.
 
 
-def resumed_config(
-    config: StreamConfig, store: KeyStore, clock: Callable[[], float] = time.time
-) -> StreamConfig:
-    """Returns the configuration with which an epoch begins or goes on. Nothing is written.
+def resumed(
+    plan: StreamPlan, store: KeyStore, clock: Callable[[], float] = time.time
+) -> StreamPlan:
+    """Returns the plan with which an epoch begins or goes on. Nothing is written.
 
     It is the given one, with what is known of names that came later, and under the clip of the
     first vocabulary. If the epoch did not begin with it, and not with fewer names, it is returned
     as it is: its digest is not that of the receipt. So is one that this has returned.
 
     Args:
-        config: What is published, of what.
+        plan: What is published, of what.
         store: The key store.
         clock: Seconds since 1970 UTC.
 
@@ -99,46 +102,48 @@ def resumed_config(
         UsageError: Nothing differs but the horizon, or a vocabulary that cannot grow so.
         TracecloakError: The published manifest is damaged.
     """
-    receipt, last_step = store.receipt(*config.place), store.last_step(*config.place)
+    keys, place = plan.keys, plan.place
+    receipt, last_step = store.receipt(*place), store.last_step(*place)
     is_running = store.key_state(receipt) == "there"
-    if receipt is None or config.since or not (is_running or last_step is not None):
-        return config
-    noted = json.loads(store.noted(*config.place, ".names") or "{}")
+    if receipt is None or plan.since or not (is_running or last_step is not None):
+        return plan
+    noted = json.loads(store.noted(*place, ".names") or "{}")
     if noted.pop("key", None) != receipt.key_fingerprint:  # or it is of a run that lost its key
-        if receipt.config_digest == config.digest:
-            return config
-        path = join(config.folder, MANIFEST_NAME)
+        if receipt.config_digest == plan.digest:
+            return plan
+        path = join(plan.folder, MANIFEST_NAME)
         try:
             noted = dict(json.loads(read_if_there(path) or "{}").get("params", {}))
         except (ValueError, TypeError, AttributeError):  # no JSON, or another value
             raise TracecloakError(
                 f"{path} is damaged, by which the stream knows how its epoch was begun; restore it"
             ) from None
-    noted = {"vocabulary": config.vocabulary, "horizon": config.horizon, "since": {}} | noted
+    noted = {"vocabulary": keys.vocabulary, "horizon": keys.horizon, "since": {}} | noted
     since: dict[str, int] = noted["since"]
     changed = {"vocabulary": tuple(noted["vocabulary"]), "horizon": noted["horizon"]}
-    begun = config.model_copy(update=changed)
-    if begun.digest != receipt.config_digest:  # a manifest that was changed is found, too
-        return config
+    begun = keys.model_copy(update=changed)
+    if digest_of(begun) != receipt.config_digest:  # a manifest that was changed is found, too
+        return plan
 
     def refused(reason: str, remedy: str) -> UsageError:
         return UsageError(
-            f"epoch {config.epoch!r} of {config.release_id!r} was begun with another "
+            f"epoch {keys.epoch!r} of {keys.release_id!r} was begun with another "
             f"configuration: {reason}. {remedy}, or begin another epoch, which is another spend"
         )
 
-    if begun.horizon != config.horizon:
+    first = resolve(begun)
+    if begun.horizon != keys.horizon:
         charged, anew = (
-            "epsilon {} with delta {}".format(*map(decimal_text, total(one.step_product.spends())))
-            for one in (begun, config)
+            f"epsilon {decimal_text(one.epsilon)} with delta {decimal_text(one.delta)}"
+            for one in (first, plan)
         )
         raise refused(
             f"it is charged {charged} for {begun.horizon:,} steps, and each step promises that. "
-            f"Another epoch of {config.horizon:,} steps is charged {anew}; a case in both is "
+            f"Another epoch of {keys.horizon:,} steps is charged {anew}; a case in both is "
             "protected with the sum",
             f"Set horizon to {begun.horizon} again",
         )
-    known, names = {*begun.vocabulary, *since}, set(config.vocabulary)
+    known, names = {*begun.vocabulary, *since}, set(keys.vocabulary)
     if lost := sorted(known - names):
         raise refused(
             f"its vocabulary has {lost[0]!r}, and can only get more names",
@@ -146,18 +151,18 @@ def resumed_config(
         )
     if is_running and (new := sorted(names - known)):
         now_us: Any = int(clock() * 1e6) + CLOCK_SKEW_US  # no message from then on is read yet
-        step = max(int(config.rule.step_of(now_us)) + 1, 0)
+        step = max(int(plan.rule.step_of(now_us)) + 1, 0)
         since |= dict.fromkeys(new, step)
-        if step >= config.horizon:
+        if step >= keys.horizon:
             raise refused("no step begins in which more names could count", "Leave them out")
-    if since and (config.runner not in (LOCAL, "DirectRunner") or config.product != "dfg"):
+    if since and (keys.runner not in (LOCAL, "DirectRunner") or keys.product != "dfg"):
         raise refused(
             f"its vocabulary grows with product dfg and runner {LOCAL} alone, as other state has "
             "the numbers of its names for good",
             "Leave the new names out",
         )
-    grown = config.grown(begun, since)
-    if grown.step_product.spends() != begun.step_product.spends():
+    grown = resolve(keys, begun, since)
+    if grown.spends != first.spends:
         raise refused("more names would need other noise than was paid for", "Leave them out")
     return grown
 
@@ -258,13 +263,13 @@ class Epoch:
     """An epoch that is paid for.
 
     Attributes:
-        config: What is published, of what.
+        plan: What is published, of what.
         keys: (key of the epoch's noise, key of identities).
         noted: What ledger and receipt note of its steps.
         private: Folder of the operator, beside the keys.
     """
 
-    config: StreamConfig
+    plan: StreamPlan
     keys: tuple[KeyReference, KeyReference]
     noted: NotedSteps
     private: str
@@ -272,25 +277,24 @@ class Epoch:
     @cached_property
     def manifest(self) -> ReleaseManifest:
         """What the stream says of itself."""
-        return manifest_of(self.config, self.noted.gate.key_fingerprint)
+        return manifest_of(self.plan, self.noted.gate.key_fingerprint)
 
     @property
     def workplace(self) -> str:
         """Where files are written before they appear, see `step_sinks.write_whole`."""
-        config = self.config
-        output = config.place[0]
-        return epoch_workplace(output, config.release_id, config.epoch, config.staging_area)
+        keys = self.plan.keys
+        return epoch_workplace(self.plan.place[0], keys.release_id, keys.epoch, keys.staging_area)
 
     @property
     def rejected(self) -> str:
         """The folder in which messages that cannot be read are listed."""
-        return self.config.dead_letter or self.private
+        return self.plan.keys.dead_letter or self.private
 
     @property
     def steps(self) -> KeptSteps:
         """Where what each step releases is kept."""
         place = FileSystems.join(self.private, "decisions")
-        return KeptSteps(place, self.config.step_product.released)
+        return KeptSteps(place, self.plan.product.released)
 
     @property
     def sinks(self) -> list[Sink]:
@@ -299,9 +303,9 @@ class Epoch:
         Raises:
             UsageError: The table is of a kind that is not written.
         """
-        config, manifest = self.config, self.manifest
-        files = FileSink(config.place[0], config.written, manifest, self.workplace)
-        return [files, *table_sinks(config, manifest.key_fingerprint)]
+        plan, manifest = self.plan, self.manifest
+        files = FileSink(plan.place[0], plan.forms, manifest, self.workplace)
+        return [files, *table_sinks(plan.keys, manifest.key_fingerprint)]
 
     @property
     def state_path(self) -> Path:
@@ -316,10 +320,9 @@ class Epoch:
     @property
     def last_published(self) -> int | None:
         """The last step whose files are there; None: there is no step."""
-        place = FileSystems.join(
-            self.config.folder, f"product={self.config.product}", f"view={self.config.view}"
-        )
-        ending = self.config.step_product.released.json_ending
+        keys = self.plan.keys
+        place = FileSystems.join(self.plan.folder, f"product={keys.product}", f"view={keys.view}")
+        ending = self.plan.product.released.json_ending
         (listing,) = FileSystems.match([FileSystems.join(place, f"step-*{ending}")])
         numbers = (_STEP.search(one.path) for one in listing.metadata_list)
         return max((int(number[1]) for number in numbers if number is not None), default=None)
@@ -327,11 +330,11 @@ class Epoch:
     @property
     def is_spent(self) -> bool:
         """Whether the last step of the horizon is published, in all places that get it."""
-        if self.config.runner == LOCAL:  # a consumer may have moved the files away
+        if self.plan.keys.runner == LOCAL:  # a consumer may have moved the files away
             store = self.noted.gate.store()
-            receipt = store.receipt(*self.config.place)
+            receipt = store.receipt(*self.plan.place)
             return receipt is not None and receipt not in store.receipts(".key")
-        return self.last_published == self.config.horizon - 1
+        return self.last_published == self.plan.keys.horizon - 1
 
     def send_last(self) -> None:
         """Sends the last step once more to all that get it, as its job may not have come so far.
@@ -342,9 +345,9 @@ class Epoch:
             RetryLater: One of them takes nothing now.
             TracecloakError: One refuses it, or the kept step was changed.
         """
-        last = self.steps.of(self.config.horizon - 1, self.keys[0].resolve())
+        last = self.steps.of(self.plan.keys.horizon - 1, self.keys[0].resolve())
         if last is not None:
-            for sink in (*self.sinks, *step_sinks(self.config)):
+            for sink in (*self.sinks, *step_sinks(self.plan.keys)):
                 sink.send(last.released)
 
     def note_kept(self) -> None:
@@ -370,8 +373,8 @@ class Epoch:
             KeyStoreError: The key store cannot be used.
         """
         store = self.noted.gate.store()
-        store.note_step(*self.config.place, self.config.horizon - 1)
-        end_epoch(store, *self.config.place)
+        store.note_step(*self.plan.place, self.plan.keys.horizon - 1)
+        end_epoch(store, *self.plan.place)
         remove_folder(self.steps.folder)
 
     def last_decided(self, ledger: Ledger | None = None) -> int | None:
@@ -389,14 +392,14 @@ class Epoch:
 
 
 @contextlib.contextmanager
-def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> Iterator[Epoch]:
+def paid_epoch(plan: StreamPlan, clock: Callable[[], float] = time.time) -> Iterator[Epoch]:
     """Begins an epoch, or goes on with one; no other process can run it during the block.
 
     The cost of the horizon is charged once, and the manifest is written. If the last step is
     published when the block ends, the key is deleted, as nothing more is drawn.
 
     Args:
-        config: What is published, of what.
+        plan: What is published, of what.
         clock: Seconds since 1970 UTC.
 
     Raises:
@@ -405,27 +408,28 @@ def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> 
         BudgetExhausted: The account has too little left, or the epoch is over.
         MadeByAnother: Another key store has begun the epoch, and paid for it.
     """
-    check_places(absolute(config.output), config.dead_letter)
+    config = plan.keys
+    check_places(plan.place[0], config.dead_letter)
     require_writable("output", config.output)
     if config.dead_letter is not None:
         require_writable("dead_letter", config.dead_letter)
     store = open_store(config)
     ledger = open_ledger(config, store)
     check_worker_keys(config)
-    with store.alone(*config.place):
-        config, keys = _paid(config, store, ledger, clock)
-        keyed_release = *config.place, keys[0].resolve().fingerprint
+    with store.alone(*plan.place):
+        plan, keys = _paid(plan, store, ledger, clock)
+        keyed_release = *plan.place, keys[0].resolve().fingerprint
         noted = NotedSteps(draw_guard_of(store, keyed_release, ledger.url))
-        epoch = Epoch(config, keys, noted, store.operator_folder(*config.place))
+        epoch = Epoch(plan, keys, noted, store.operator_folder(*plan.place))
         remove_folder(epoch.workplace)  # a run that was cut off may have left some of a file
         _write_manifest(epoch)
-        for line in explained(config):
+        for line in explained(plan):
             _LOG.info("%s", line)
         _LOG.info("findings in the messages are for the operator alone, in %s", epoch.rejected)
         if config.runner != LOCAL and epoch.is_spent:  # nobody was there to note the end
             epoch.send_last()
             epoch.end()
-            raise spent_error(config)
+            raise spent_error(plan)
         with operator_log(epoch.rejected):
             add_up(epoch.rejected)
             yield epoch
@@ -434,74 +438,74 @@ def paid_epoch(config: StreamConfig, clock: Callable[[], float] = time.time) -> 
             epoch.end()
 
 
-def manifest_of(config: StreamConfig, key_fingerprint: str) -> ReleaseManifest:
+def manifest_of(plan: StreamPlan, key_fingerprint: str) -> ReleaseManifest:
     """Returns what a stream says of itself; nothing of it was counted on the input."""
-    product = config.step_product
+    keys, product = plan.keys, plan.product
     names = (
         "product", "view", "sliding_steps", "epsilon", "delta", "max_cases", "vocabulary",
         "max_trace_length", "l2_clip", "guarantee", "w_event_steps", "max_cases_per_individual",
         "log_params", "horizon", "end_activity",
     )  # fmt: skip
-    dumped = config.begun.explicit.model_dump(mode="json")
+    dumped = plan.begun.model_dump(mode="json")
     durations = ("period", "gap", "max_lifetime", "max_disorder", "tombstone", "release_delay")
     given = (name for name in durations if dumped[name] is not None)
     params = {
         **{name: dumped[name] for name in names},
         **{f"{name}_seconds": dumped[name] / 1_000_000 for name in given},
-        "start": (_ORIGIN + datetime.timedelta(microseconds=config.start)).isoformat(),
+        "start": (_ORIGIN + datetime.timedelta(microseconds=keys.start)).isoformat(),
     }
-    if config.allow_large_delta:
+    if keys.allow_large_delta:
         params["allow_large_delta"] = True
-    guarantee = product.guarantee()
+    guarantee = plan.guarantee
     restarted = (
         "Epochs add up: a case in steps of two of them, as after a restart that forgets who has "
         "closed, is protected with the sum of their epsilons."
     )
     return ReleaseManifest(
-        release_id=config.name.both,
-        method=f"stream of {config.product}",
+        release_id=plan.name.both,
+        method=plan.method_name,
         method_version=product.version,
         params=params,
         guarantee=replace(
             guarantee,
-            not_covered=(*guarantee.not_covered, *counted_again(config), restarted),
+            not_covered=(*guarantee.not_covered, *counted_again(plan), restarted),
         ),
         operations=product.operations,
-        spends=tuple(part.to_json() for part in product.spends()),
-        config_digest=without_filters(config.begun).digest,
+        spends=tuple(part.to_json() for part in plan.spends),
+        config_digest=plan.published_digest,
         key_fingerprint=key_fingerprint,
         exact_noise=True,
-        unsafe_barrier=not is_durable(config.runner),
+        unsafe_barrier=not is_durable(keys.runner),
         beam_version=version(),
     )
 
 
-def explained(config: StreamConfig) -> tuple[str, ...]:
+def explained(plan: StreamPlan) -> tuple[str, ...]:
     """Returns what each step publishes, at which error, and how often a case counts."""
-    again = counted_again(config) or (
+    again = counted_again(plan) or (
         "A closed case is remembered until the horizon ends, which takes 24 bytes: it counts once, "
         "however long it is silent before more of it comes.",
     )
-    return (*config.step_product.explain(), *again)
+    return (*plan.product.explain(), *again)
 
 
-def counted_again(config: StreamConfig) -> tuple[str, ...]:
+def counted_again(plan: StreamPlan) -> tuple[str, ...]:
     """Returns what it costs that closed cases are forgotten before the horizon ends, if so."""
-    if config.tombstone is None:
+    if (tombstone := plan.keys.tombstone) is None:
         return ()
-    n_times, gap = config.rule.most_counts(config.horizon)
+    n_times, gap = plan.rule.most_counts(plan.keys.horizon)
     if n_times == 1:
         return ()
     again = (
-        f"A closed case is remembered for {duration_text(config.tombstone)} after its last "
+        f"A closed case is remembered for {duration_text(tombstone)} after its last "
         f"message. One that goes on after that counts again, in up to {n_times:,} steps"
     )
-    if config.cap is not None:
+    if plan.rule.cap is not None:
         return (
             f"{again}; of an individual no more cases count than max_cases_per_individual allows, "
             "so that costs the individual nothing.",
         )
-    epsilon, delta = config.step_product.repeated(n_times, gap)
+    epsilon, delta = plan.product.repeated(n_times, gap)
     shown = math.ceil(epsilon * 100) / 100
     return (
         f"{again}: for such a case epsilon {shown:g} with delta {float(delta):.3g} holds, and not "
@@ -511,9 +515,9 @@ def counted_again(config: StreamConfig) -> tuple[str, ...]:
 
 def _write_manifest(epoch: Epoch) -> None:
     """Writes manifest and statement when an epoch begins, and when its vocabulary has grown."""
-    config, manifest = epoch.config, epoch.manifest
-    path = FileSystems.join(config.folder, MANIFEST_NAME)
-    if FileSystems.exists(path) and not config.since:
+    plan, config, manifest = epoch.plan, epoch.plan.keys, epoch.manifest
+    path = FileSystems.join(plan.folder, MANIFEST_NAME)
+    if FileSystems.exists(path) and not plan.since:
         return
     body = {
         **manifest.to_json([]),
@@ -522,26 +526,26 @@ def _write_manifest(epoch: Epoch) -> None:
             "start_us": config.start,
             "period_us": config.period,
             "n_steps": config.horizon,
-            **({"vocabulary_since": config.since} if config.since else {}),
-            "explained": list(explained(config)),
+            **({"vocabulary_since": plan.since} if plan.since else {}),
+            "explained": list(explained(plan)),
             "runner": config.runner,
             "runner_facts": [*sentences("runner_facts.txt.j2", runner=config.runner).values()],
         },
     }
-    has_counts = not config.step_product.released.has_log
+    has_counts = not plan.product.released.has_log
     statement = publishable_statement(manifest, has_error_bars=has_counts).encode()
-    write_whole(FileSystems.join(config.folder, STATEMENT_NAME), statement, epoch.workplace)
+    write_whole(FileSystems.join(plan.folder, STATEMENT_NAME), statement, epoch.workplace)
     text = json.dumps(body, indent=2, ensure_ascii=False) + "\n"
     write_whole(path, text.encode(), epoch.workplace)
 
 
 def _paid(
-    config: StreamConfig, store: KeyStore, ledger: Ledger, clock: Callable[[], float]
-) -> tuple[StreamConfig, tuple[KeyReference, KeyReference]]:
+    plan: StreamPlan, store: KeyStore, ledger: Ledger, clock: Callable[[], float]
+) -> tuple[StreamPlan, tuple[KeyReference, KeyReference]]:
     """Charges the cost of the horizon to the account once.
 
     Returns:
-        See `resumed_config`; and (noise key, identity key).
+        See `resumed`; and (noise key, identity key).
 
     Raises:
         UsageError: The epoch was begun with another configuration, or was withdrawn, or there is no
@@ -550,68 +554,50 @@ def _paid(
         MadeByAnother: Another key store has begun the epoch, and paid for it.
         TracecloakError: Steps of it were decided, and its key is gone.
     """
-    place = output, _ = config.place
-    workplace = ReleaseFolder(output, config.release_id, config.staging_area)
+    place = output, _ = plan.place
     try:
-        config, is_new = check_goes_on(config, store, ledger, clock)
+        plan, is_new = check_goes_on(plan, store, ledger, clock)
     except BudgetExhausted:
         end_epoch(store, *place)  # who noted its end may have been stopped before this
         raise
-    workplace.prepare()
-    shared = identities_name(config)
+    plan.release_folder.prepare()
+    shared = identities_name(plan)
     with store.alone(output, shared):  # another epoch may begin, which holds another lock
         identities = store.reserve(output, shared, "", "")
-    key = store.reserve(*place, "", config.digest, _origin(config))
+    key = store.reserve(*place, "", plan.digest, _origin(plan))
     fingerprint = key.resolve().fingerprint
     try:
-        ledger.reserve(reservation_of_epoch(config, fingerprint))
+        ledger.reserve(reservation_of_epoch(plan, fingerprint))
     except (UsageError, BudgetExhausted, MadeByAnother):
         if is_new:  # nothing was charged to it or drawn with it
             store.forget(*place)
         raise
     ledger.commit(*place, fingerprint)
-    if config.since:
-        first = {"vocabulary": config.begun.vocabulary, "horizon": config.horizon}
-        note = json.dumps({"key": fingerprint, **first, "since": config.since})
+    if plan.since:
+        first = {"vocabulary": plan.begun.vocabulary, "horizon": plan.keys.horizon}
+        note = json.dumps({"key": fingerprint, **first, "since": plan.since})
         store.note(*place, ".names", note)
-    return config, (key, identities)
+    return plan, (key, identities)
 
 
-def reservation_of_epoch(config: StreamConfig, key_fingerprint: str) -> Reservation:
+def reservation_of_epoch(plan: StreamPlan, key_fingerprint: str) -> Reservation:
     """Returns what an epoch takes from its account, for all of its steps together."""
-    product = config.step_product
-    spends = product.spends()
-    epsilon, delta = total(spends)
-    guarantee = product.guarantee()
-    return Reservation(
-        account=config.account,
-        release_id=config.name.both,
-        output=absolute(config.output),
-        epsilon=epsilon,
-        delta=delta,
-        unit=guarantee.unit,
-        adjacency=guarantee.adjacency,
-        method=f"stream of {config.product}",
-        spends=tuple(part.to_json() for part in spends),
-        config_digest=without_filters(config.begun).digest,  # others may read the ledger
-        key_fingerprint=key_fingerprint,
-        dataset=config.dataset,
-        staging_area=None if config.staging_area is None else absolute(config.staging_area),
-    )
+    asked = reservation_of(plan, plan.release_folder, key_fingerprint)
+    return replace(asked, release_id=plan.name.both)
 
 
-def identities_name(config: StreamConfig) -> str:
+def identities_name(plan: StreamPlan) -> str:
     """Returns the name of the key of identities of all epochs: who has closed stays closed."""
-    return f"{config.release_id}@"
+    return f"{plan.keys.release_id}@"
 
 
 def check_goes_on(
-    config: StreamConfig, store: KeyStore, ledger: Ledger, clock: Callable[[], float] = time.time
-) -> tuple[StreamConfig, bool]:
+    plan: StreamPlan, store: KeyStore, ledger: Ledger, clock: Callable[[], float] = time.time
+) -> tuple[StreamPlan, bool]:
     """Makes sure that an epoch can begin or go on. It writes nothing.
 
     Returns:
-        See `resumed_config`; and whether it begins.
+        See `resumed`; and whether it begins.
 
     Raises:
         UsageError: It was withdrawn, begun with another configuration, or has another horizon, or
@@ -621,9 +607,10 @@ def check_goes_on(
         TracecloakError: Steps of it were decided, and its key is gone; or the key is gone under
             which it remembers identities; or another version of its product began it.
     """
-    output, both = config.place
-    config = resumed_config(config, store, clock)
-    epoch = f"epoch {config.epoch!r} of {config.release_id!r}"
+    output, both = plan.place
+    plan = resumed(plan, store, clock)
+    keys = plan.keys
+    epoch = f"epoch {keys.epoch!r} of {keys.release_id!r}"
     states = ledger.states(output, both)
     if ledger_state(states, None) == "withdrawn":
         raise UsageError(
@@ -635,13 +622,13 @@ def check_goes_on(
     last_step = store.last_step(output, both)
     begun = receipt if key == "there" else None
     known = begun if last_step is None else receipt
-    if known is not None and known.config_digest != config.digest:
+    if known is not None and known.config_digest != plan.digest:
         raise UsageError(
             f"{epoch} was begun with another configuration; begin another epoch, which is another "
             "spend"
         )
-    if key == "ended" and last_step == config.horizon - 1:
-        raise spent_error(config)
+    if key == "ended" and last_step == keys.horizon - 1:
+        raise spent_error(plan)
     if begun is None and last_step is not None:
         raise TracecloakError(
             f"step {last_step} of {epoch} was decided, and the key of the epoch is gone from the "
@@ -649,16 +636,16 @@ def check_goes_on(
             "whole key store as it was when the stream stopped, or begin another epoch, which is "
             "another spend"
         )
-    now, whose = _origin(config), f"product {config.product}"
+    now, whose = _origin(plan), f"product {keys.product}"
     if begun is not None and not begun.origin.is_drawn_alike(now):
         raise TracecloakError(
             f"{epoch} was begun by {begun.origin.versions(whose)}, and this build has "
             f"{now.versions(whose)}, whose noise is another: go on with the build that began it, "
             "or begin another epoch, which is another spend"
         )
-    if begun is not None and store.unfinished(output, identities_name(config)) is None:
+    if begun is not None and store.unfinished(output, identities_name(plan)) is None:
         raise TracecloakError(
-            f"the key of identities of {config.release_id!r} is gone from the key store: cases "
+            f"the key of identities of {keys.release_id!r} is gone from the key store: cases "
             "that are closed would not be known, and count again. Restore the whole key store, "
             "or begin another epoch, which is another spend"
         )
@@ -666,40 +653,40 @@ def check_goes_on(
         from tracecloak.pipelines.ledger.caps import is_charged
 
         fingerprint = _NO_KEY if begun is None else begun.key_fingerprint
-        is_charged(states, reservation_of_epoch(config, fingerprint))
-    return config, begun is None
+        is_charged(states, reservation_of_epoch(plan, fingerprint))
+    return plan, begun is None
 
 
-def begun_epoch(config: StreamConfig, store: KeyStore, ledger: Ledger) -> Epoch | None:
+def begun_epoch(plan: StreamPlan, store: KeyStore, ledger: Ledger) -> Epoch | None:
     """Returns an epoch that goes on, as its run has it; None: it begins. It writes nothing.
 
     Raises:
         TracecloakError: See `check_goes_on`.
     """
-    config, is_new = check_goes_on(config, store, ledger)
+    plan, is_new = check_goes_on(plan, store, ledger)
     if is_new:
         return None
-    output, name = config.place
-    begun, remembers = (store.unfinished(output, one) for one in (name, identities_name(config)))
+    output, name = plan.place
+    begun, remembers = (store.unfinished(output, one) for one in (name, identities_name(plan)))
     assert begun is not None and remembers is not None  # it goes on
     key, identities = store.key_of(begun), store.key_of(remembers)
     gate = DrawGuard(str(store.path / "releases" / "gate"), output, name, key.fingerprint)
     private = store.operator_folder(output, name)
-    return Epoch(config, (key, identities), NotedSteps(gate), private)
+    return Epoch(plan, (key, identities), NotedSteps(gate), private)
 
 
-def spent_error(config: StreamConfig) -> BudgetExhausted:
+def spent_error(plan: StreamPlan) -> BudgetExhausted:
     """Returns the error of an epoch that is over."""
     return BudgetExhausted(
-        f"the budget of epoch {config.epoch!r} of {config.release_id!r} is spent: its last "
+        f"the budget of epoch {plan.keys.epoch!r} of {plan.keys.release_id!r} is spent: its last "
         "step is published. Begin another epoch, which is another spend"
     )
 
 
-def _origin(config: StreamConfig) -> Origin:
-    product = config.step_product
+def _origin(plan: StreamPlan) -> Origin:
+    product = plan.product
     return Origin(
         product.version,
-        staging_area=config.staging_area,
+        staging_area=plan.keys.staging_area,
         inner_versions=dict(product.inner_versions),
     )

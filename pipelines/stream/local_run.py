@@ -9,9 +9,8 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-from tracecloak.anonymizers.noise.randomness import text_digest
 from tracecloak.anonymizers.streams.steps import Identities, RunningStream
 from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.keys.notes import end_noted
@@ -20,15 +19,13 @@ from tracecloak.pipelines.runners.failures import STAYS, redact_foreign_errors
 from tracecloak.pipelines.runners.flags import LOCAL
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, paid_epoch
-from tracecloak.pipelines.stream.services import (
+from tracecloak.pipelines.stream.plan import (
+    StreamInput,
+    StreamPlan,
     check_sources,
-    is_begun,
-    source_names,
     step_sinks,
-    subscription_of,
-    wait_for_answer,
 )
-from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.transforms.services.kafka_clock import shared_clock
 from tracecloak.transforms.services.pubsub_service import PubSubClock
@@ -48,56 +45,59 @@ from tracecloak.transforms.stream.sources import (
     delete_subscription,
 )
 from tracecloak.transforms.stream.step_sinks import RejectSink, add_up
-from tracecloak.transforms.stream.stream_status import StreamStatus
+from tracecloak.transforms.stream.stream_status import RateLimiter, StreamStatus
 
 _LOG = logging.getLogger("tracecloak")
 
+_AGAIN_SECONDS = 5.0
+
+Answer = TypeVar("Answer")
 # Opens the source behind the positions that were kept, with a key for what it keeps of messages.
 Opening = Callable[[Mapping[str, Any], bytes], Source]
 
 
-def run_local(config: StreamConfig) -> StreamOutcome:
+def run_local(plan: StreamPlan) -> StreamOutcome:
     """Pays for a stream and runs it until it is interrupted, or its last step is published.
 
     It goes on where this epoch was, however it ended, without another spend. It waits for a service
     that does not answer, also before anything is paid.
 
     Args:
-        config: What is published, of what.
+        plan: What is published, of what.
 
     Raises:
         TracecloakError: It could not begin, or it failed, for the reason that the error gives.
     """
     standing = StreamStatus()
-    noted = end_noted(open_store(config), *config.place)
-    with noted as note_begin, stop_on_signal() as stop, watched(config, standing, stop):
-        check_no_workers(config)
-        is_new = not is_begun(config)
+    noted = end_noted(open_store(plan.keys), *plan.place)
+    with noted as note_begin, stop_on_signal() as stop, watched(plan, standing, stop):
+        check_no_workers(plan.keys)
+        is_new = not plan.is_begun
         connected = wait_for_answer(
-            lambda: (_source_of(config, is_new), step_sinks(config)), stop, standing
+            lambda: (_source_of(plan, is_new), step_sinks(plan.keys)), stop, standing
         )
         if connected is None:
-            return StreamOutcome(config.folder, False)
+            return StreamOutcome(plan.folder, False)
         opening, sinks = connected
-        with paid_epoch(config) as epoch, redact_foreign_errors(STAYS):
+        with paid_epoch(plan) as epoch, redact_foreign_errors(STAYS):
             note_begin()
-            name = ", ".join(source_names(config))
-            run_epoch(epoch, opening, name, sinks, stop, standing=standing)
-    if epoch.is_spent and config.input_kafka is None:
-        for one in config.sources:
-            if one.input_topic is not None:
-                delete_subscription(subscription_of(one))
-            delete_subscription(_clock_subscription(one))
-    return StreamOutcome(config.folder, epoch.is_spent)
+            run_epoch(epoch, opening, plan.source_name, sinks, stop, standing=standing)
+    if epoch.is_spent:
+        for one in plan.inputs:
+            if one.subscription and one.keys.input_topic is not None:
+                delete_subscription(one.subscription)
+            if one.clock_subscription:
+                delete_subscription(one.clock_subscription)
+    return StreamOutcome(plan.folder, epoch.is_spent)
 
 
-def check_no_workers(config: StreamConfig) -> None:
+def check_no_workers(keys: StreamConfig) -> None:
     """Makes sure that a stream of this runner is given nothing for workers.
 
     Raises:
         UsageError: It is.
     """
-    if config.worker_keys is not None:
+    if keys.worker_keys is not None:
         raise UsageError(
             f"worker_keys are for workers elsewhere, and runner {LOCAL} has none: leave it out"
         )
@@ -126,15 +126,14 @@ def run_epoch(
     Raises:
         TracecloakError: It cannot go on.
     """
-    config, standing = epoch.config, standing or StreamStatus()
+    plan, config, standing = epoch.plan, epoch.plan.keys, standing or StreamStatus()
     key, whose = (reference.resolve() for reference in epoch.keys)
-    product, rule = config.step_product, config.rule
-    stream = RunningStream(product, config.name, key, rule, Identities(whose))
+    stream = RunningStream(plan.product, plan.name, key, plan.rule, Identities(whose))
     with opened_state(epoch, source_name, stream) as (store, state_file):
         if state_file is None:  # nothing is left to draw or to write
             epoch.end()
             return
-        known = state_file.names or config.begun.vocabulary
+        known = state_file.names or plan.begun.vocabulary
         if set(known) != set(config.vocabulary):
             before = ActivityVocabulary.public(known, config.closed_vocabulary)
             grown = stream.grown(state_file.state, before)
@@ -145,10 +144,10 @@ def run_epoch(
             return
         loop = LocalStream(
             stream,
-            config.layouts,
+            [one.layout for one in plan.inputs],
             store,
             [epoch.noted, *epoch.sinks, *sinks],
-            RejectSink(epoch.rejected, config.reject_kafka or config.reject_topic).send,
+            RejectSink(epoch.rejected, config.kafka("reject_topic") or config.reject_topic).send,
             clock,
             standing,
         )
@@ -156,7 +155,7 @@ def run_epoch(
             is_done = loop.run(source, kept, stop)
         add_up(epoch.rejected)
     if is_done:
-        _LOG.warning("%s", config.name.exhausted_message(config.horizon - 1))
+        _LOG.warning("%s", plan.name.exhausted_message(config.horizon - 1))
         epoch.end()
 
 
@@ -179,12 +178,10 @@ def opened_state(
         TracecloakError: The state is gone, older than what was decided, damaged, of another version
             or of another source.
     """
-    store = LocalState(
-        epoch.state_path, epoch.keys[0].resolve(), epoch.config.step_product.released
-    )
+    store = LocalState(epoch.state_path, epoch.keys[0].resolve(), epoch.plan.product.released)
     decided = epoch.last_decided(ledger)
     if not store.exists:
-        is_over = epoch.last_published == epoch.config.horizon - 1
+        is_over = epoch.last_published == epoch.plan.keys.horizon - 1
         check_has_decided(str(epoch.state_path), None if is_over else decided, None)
         if stream is None or is_over:
             yield store, None
@@ -229,47 +226,68 @@ def stop_on_signal(
 
 
 def watched(
-    config: StreamConfig, standing: StreamStatus, stop: threading.Event
+    plan: StreamPlan, standing: StreamStatus, stop: threading.Event
 ) -> contextlib.AbstractContextManager[None]:
     """Returns what tells the operator how the stream stands, if anybody asks for it."""
-    if not config.is_watched:
+    if not plan.keys.is_watched:
         return contextlib.nullcontext()
     from tracecloak.pipelines.stream.operator_side import operator_side
 
-    return operator_side(config, standing, stop)
+    return operator_side(plan, standing, stop)
 
 
-def _source_of(config: StreamConfig, is_new: bool) -> Opening:
+def wait_for_answer(
+    ask: Callable[[], Answer], stop: threading.Event, standing: StreamStatus
+) -> Answer | None:
+    """Asks until there is an answer, and says once a minute that it waits.
+
+    Args:
+        ask: Raises RetryLater if waiting may help; any other error ends the waiting.
+        stop: Set when the waiting is to end.
+        standing: Where else it says so.
+
+    Returns:
+        The answer; None: `stop` was set before there was one.
+    """
+    said = RateLimiter()
+    while not stop.is_set():
+        try:
+            answer = ask()
+        except RetryLater as error:
+            standing.turn()
+            standing.source_away = str(error)
+            if said.is_due():
+                _LOG.warning("%s; the stream waits, and goes on when that is over", error)
+            stop.wait(_AGAIN_SECONDS)
+        else:
+            standing.source_away = None
+            return answer
+    return None
+
+
+def _source_of(plan: StreamPlan, is_new: bool) -> Opening:
     """Returns the configured source's opening function, once the source is known to exist."""
-    check_sources(config, is_new)
-    openings = [_opening_of(one, is_new) for one in config.sources]
+    check_sources(plan, is_new)
+    openings = {one.name: _opening_of(plan, one, is_new) for one in plan.inputs}
     if len(openings) == 1:
-        return openings[0]
-    return functools.partial(SeveralSources, dict(zip(source_names(config), openings, strict=True)))
+        return openings[plan.inputs[0].name]
+    return functools.partial(SeveralSources, openings)
 
 
-def _opening_of(config: StreamConfig, is_new: bool) -> Opening:
-    """Returns what opens one of `config.sources`."""
-    if (topic := config.input_kafka) is not None:
-        clock = shared_clock(topic, config.clock_topic)
-        given = topic, config.consumer_group, clock, config.start
-        return functools.partial(KafkaSource, *given, longest_us=config.rule.longest_us)
-    subscription = subscription_of(config)
+def _opening_of(plan: StreamPlan, one: StreamInput, is_new: bool) -> Opening:
+    """Returns what opens one of the inputs."""
+    keys = one.keys
+    if one.topic is not None:
+        clock = shared_clock(one.topic, keys.clock_topic)
+        given = one.topic, plan.consumer_group, clock, keys.start
+        return functools.partial(KafkaSource, *given, longest_us=plan.rule.longest_us)
 
     def opened(positions: Mapping[str, Any] | None, _: bytes) -> PubSubSource:
-        project = subscription.partition("/subscriptions/")[0]
-        clock = PubSubClock(f"{project}/topics/{config.clock_topic}", _clock_subscription(config))
+        project = one.subscription.partition("/subscriptions/")[0]
+        clock = PubSubClock(f"{project}/topics/{keys.clock_topic}", one.clock_subscription)
         return PubSubSource(
-            subscription, clock, config.input_topic, positions=positions, is_begun=not is_new
+            one.subscription, clock, keys.input_topic, positions=positions, is_begun=not is_new
         )
 
     opened(None, b"").close()
     return opened
-
-
-def _clock_subscription(config: StreamConfig) -> str:
-    """Returns the epoch's own subscription of the topic that tells the time."""
-    read = subscription_of(config)
-    project, _, _ = read.partition("/subscriptions/")
-    digest = text_digest(f"{read} {config.name.both}")[:16]
-    return f"{project}/subscriptions/{config.clock_topic}-{digest}"

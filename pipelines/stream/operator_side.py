@@ -42,9 +42,10 @@ from tracecloak.pipelines.outcomes.metrics import (
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch
+from tracecloak.pipelines.stream.plan import StreamPlan
 from tracecloak.pipelines.stream.stuck import background_task, stop_if_stuck
 from tracecloak.schemas.errors import TracecloakError
-from tracecloak.transforms.files import absolute, require_folder_of, write_private
+from tracecloak.transforms.files import require_folder_of, write_private
 from tracecloak.transforms.stream.stream_status import StreamStatus
 
 # --- Health: whether a stream is alive and ready, and its metrics, of one moment. -----------------
@@ -69,7 +70,7 @@ class Health:
     """What the loop says of itself, beside what is due.
 
     Attributes:
-        config: Of the stream.
+        plan: Of the stream.
         standing: What the loop says.
         state_path: Of the state, whose size is told to the operator; None: it is not known yet.
         account: Metrics of the account, as the ledger told them last.
@@ -81,7 +82,7 @@ class Health:
         monotonic: Seconds of a clock that only goes forward.
     """
 
-    config: StreamConfig
+    plan: StreamPlan
     standing: StreamStatus
     state_path: Path | None = None
     account: Mapping[str, Value] = field(default_factory=dict)
@@ -99,14 +100,14 @@ class Health:
         `step` is the first one that is not published, and `steps_due` how many are not whose time
         of release is over; None: the state is not loaded yet. `at` is ISO 8601, UTC, to the second.
         """
-        now, step = self.now(), self.standing.step
+        now, step, keys = self.now(), self.standing.step, self.plan.keys
         is_alive = self.ended is None and (
             self.monotonic() - self.standing.turned_seconds <= ALIVE_SECONDS
         )
         n_due = None
         if step is not None:
-            since_us = int(now * _US) - self.config.rule.release_time(0)
-            n_due = max(0, min(since_us // self.config.period + 1, self.config.horizon) - step)
+            since_us = int(now * _US) - self.plan.rule.release_time(0)
+            n_due = max(0, min(since_us // keys.period + 1, keys.horizon) - step)
         reasons = self._reasons(is_alive, step, now)
         return {
             "alive": is_alive,
@@ -119,7 +120,7 @@ class Health:
 
     def readings(self) -> Readings:
         """Returns the metrics of now; `outcomes.metric_table` says whom each is for."""
-        told, standing, horizon = self.told(), self.standing, self.config.horizon
+        told, standing, horizon = self.told(), self.standing, self.plan.keys.horizon
         values: dict[str, Value] = {
             "stream_alive": told["alive"],
             "stream_ready": told["ready"],
@@ -144,9 +145,9 @@ class Health:
             sizes = [one.stat().st_size for one in files if one.exists()]
             values["stream_state_bytes"] = sum(sizes) if sizes else None
             if step < horizon:
-                values["steps_next_timestamp_seconds"] = self.config.rule.release_time(step) / _US
-        config = self.config
-        return Readings(config.name.both, config.dataset or "", config.account, values)
+                values["steps_next_timestamp_seconds"] = self.plan.rule.release_time(step) / _US
+        keys = self.plan.keys
+        return Readings(self.plan.name.both, keys.dataset or "", keys.account, values)
 
     def _reasons(self, is_alive: bool, step: int | None, now: float) -> list[str]:
         if self.ended is not None:
@@ -162,8 +163,8 @@ class Health:
         if self.ledger_seconds is not None and self.ledger_away is None:
             if self.monotonic() - self.ledger_seconds > LEDGER_SECONDS:
                 reasons.append("the ledger does not answer")
-        if step is not None and step < self.config.horizon:
-            behind = now - self.config.rule.release_time(step) / _US
+        if step is not None and step < self.plan.keys.horizon:
+            behind = now - self.plan.rule.release_time(step) / _US
             if behind > BEHIND_SECONDS:
                 reasons.append(f"step {step} should have been published {behind:.0f} s ago")
         return reasons
@@ -179,12 +180,12 @@ _JOIN_SECONDS = 5.0
 
 @contextlib.contextmanager
 def operator_side(
-    config: StreamConfig, standing: StreamStatus, stop: threading.Event
+    plan: StreamPlan, standing: StreamStatus, stop: threading.Event
 ) -> Iterator[None]:
     """Tells what the configuration asks for while the block runs, and how it ended.
 
     Args:
-        config: Of the stream.
+        plan: Of the stream.
         standing: What its loop says.
         stop: Set when the stream is to end.
 
@@ -193,10 +194,11 @@ def operator_side(
         StaysStuck: See `stuck`.
         Stuck: Likewise.
     """
+    config = plan.keys
     check_operators_files(config)
     store = open_store(config)
-    folder = Path(store.operator_folder(*config.place))
-    health = Health(config, standing, folder / STREAM_STATE)
+    folder = Path(store.operator_folder(*plan.place))
+    health = Health(plan, standing, folder / STREAM_STATE)
     began_seconds = time.monotonic()
     writes: dict[float, Callable[[], None]] = {}
     if (path := config.health_file) is not None:
@@ -220,7 +222,7 @@ def operator_side(
     def last_words(error: TracecloakError) -> None:
         sys.stderr.write(f"tracecloak: {error}\n")
         sys.stderr.flush()
-        note_attempt(store, *config.place, error.exit_code, str(error))
+        note_attempt(store, *plan.place, error.exit_code, str(error))
         ended(error.exit_code)
 
     with contextlib.ExitStack() as parts:
@@ -238,7 +240,7 @@ def operator_side(
             with (
                 contextlib.nullcontext()
                 if config.stuck_after is None
-                else stop_if_stuck(config, standing, stop, last_words)
+                else stop_if_stuck(plan, standing, stop, last_words)
             ):
                 yield
             exit_code = 0
@@ -273,29 +275,30 @@ def following(epoch: Epoch, standing: StreamStatus) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def lineage_sent(config: StreamConfig, to: str) -> Iterator[Callable[[Kind, str | None], None]]:
+def lineage_sent(plan: StreamPlan, to: str) -> Iterator[Callable[[Kind, str | None], None]]:
     """Sends the events of one process of a stream; see `events_sent`.
 
     RUNNING comes by the clock, once an hour: a number of the data moves none of it.
 
     Args:
-        config: Of the stream.
+        plan: Of the stream.
         to: Where they go.
     """
+    config = plan.keys
     run = LineageRun(
         dataset=config.dataset or "",
-        release_id=config.name.both,
-        output=absolute(config.output),
+        release_id=plan.name.both,
+        output=plan.place[0],
         inputs=tuple(
-            _topic_address(one.input_topic or one.input_subscription) for one in config.sources
+            _topic_address(one.keys.input_topic or one.subscription) for one in plan.inputs
         ),
-        method=f"stream of {config.product}",
-        guarantee=config.step_product.guarantee(),
+        method=plan.method_name,
+        guarantee=plan.guarantee,
         began_us=now_us(),
         begin_us=config.start,
         end_us=config.start + config.horizon * config.period,
         outputs=(
-            *filter(None, (config.folder, config.output_table)),
+            *filter(None, (plan.folder, config.output_table)),
             *map(_topic_address, filter(None, [config.output_topic])),
         ),
         is_stream=True,
@@ -315,7 +318,7 @@ def ask_ledger(health: Health, store: KeyStore) -> None:
     """Notes whether the ledger answers, and what the account has left, once an epoch is paid."""
     if health.standing.step is None:
         return
-    config = health.config.model_copy(update={"new_ledger": False})
+    config = health.plan.keys.model_copy(update={"new_ledger": False})
     try:
         balance = open_ledger(config, store).balance(config.account)
     except TracecloakError as error:

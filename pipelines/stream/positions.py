@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator, Mapping
 
 from tracecloak.pipelines.budget.opening import officers_ledger, open_ledger, open_store
 from tracecloak.pipelines.runners.flags import FLINK
-from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, begun_epoch
-from tracecloak.pipelines.stream.services import is_begun
+from tracecloak.pipelines.stream.plan import StreamPlan
 from tracecloak.schemas.calendar.durations import moment_us
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.services.kafka_identity import (
@@ -30,7 +29,7 @@ from tracecloak.transforms.stream.local_stream import LocalState
 
 
 def positions(
-    config: StreamConfig,
+    plan: StreamPlan,
     is_private: bool,
     to_time: str | None,
     by: str | None,
@@ -41,7 +40,7 @@ def positions(
     On Flink those that are shown are the ones that were set last: the job has its own.
 
     Args:
-        config: Of the stream.
+        plan: Of the stream.
         is_private: Whether only the operator sees what is returned.
         to_time: From which moment on messages are read; None: positions are shown.
         by: Who decides it.
@@ -55,15 +54,13 @@ def positions(
             elsewhere than on a terminal; or nobody or no reason is named.
         RetryLater: No broker answers.
     """
-    topics = {
-        topic.source_name: topic for one in config.sources if (topic := one.input_kafka) is not None
-    }
+    topics = {one.name: one.topic for one in plan.inputs if one.topic is not None}
     if not topics:
         raise UsageError("positions are those of topics of Kafka, and this stream reads none")
     if to_time is None and not is_private:
         raise UsageError("positions are shown on a terminal alone, as they count messages")
-    with _begun(config) as epoch, _kept(epoch, list(topics)) as (known, set_to):
-        is_flink = config.runner == FLINK
+    with _begun(plan) as epoch, _kept(epoch, list(topics)) as (known, set_to):
+        is_flink = plan.keys.runner == FLINK
         if to_time is None:
             word = "last set to" if is_flink else "next"
             return [
@@ -76,8 +73,8 @@ def positions(
         except ValueError as error:
             raise UsageError(f"to_time {error}, got {to_time!r}") from None
         target = {name: log_since(one, since_us) for name, one in topics.items()}
-        ledger = officers_ledger(open_store(config), config.ledger)
-        named = dict(zip(("output", "release_id"), config.place, strict=True))
+        ledger = officers_ledger(open_store(plan.keys), plan.keys.ledger)
+        named = dict(zip(("output", "release_id"), plan.place, strict=True))
         ledger.declare("positions", named, {}, by or "", reason or "")
         set_to(target)
     said = [("positions set", f"{', '.join(topics)}, to {to_time}")]
@@ -87,12 +84,12 @@ def positions(
 
 
 @contextlib.contextmanager
-def _begun(config: StreamConfig) -> Iterator[Epoch]:
+def _begun(plan: StreamPlan) -> Iterator[Epoch]:
     """Gives an epoch that goes on; nobody runs it in the block, and nothing is noted of it."""
-    store = open_store(config)
-    if is_begun(config):
-        with store.alone(*config.place):
-            if (epoch := begun_epoch(config, store, open_ledger(config, store))) is not None:
+    store = open_store(plan.keys)
+    if plan.is_begun:
+        with store.alone(*plan.place):
+            if (epoch := begun_epoch(plan, store, open_ledger(plan.keys, store))) is not None:
                 yield epoch
                 return
     raise UsageError("this epoch has not begun, so it has no positions")
@@ -103,16 +100,16 @@ def _kept(
     epoch: Epoch, names: list[str]
 ) -> Iterator[tuple[dict[str, KnownLog], Callable[[Mapping[str, KnownLog]], None]]]:
     """Gives what is kept of the logs, by the names of sources, and what sets it."""
-    if epoch.config.runner == FLINK:
+    if epoch.plan.keys.runner == FLINK:
         number, logs = epoch.logs.last()
         yield logs, lambda target: epoch.logs.keep(number + 1, target)
         return
     key, _ = (reference.resolve() for reference in epoch.keys)
-    store = LocalState(epoch.state_path, key, epoch.config.step_product.released)
+    store = LocalState(epoch.state_path, key, epoch.plan.product.released)
     if not store.exists:
         raise UsageError("this epoch has no state on this machine, so it has no positions")
-    with store.opened(", ".join(names)) as state:
-        known = {names[0]: state.positions} if len(names) == 1 else state.positions
+    with store.opened(epoch.plan.source_name) as state:
+        known = epoch.plan.by_input(state.positions)
 
         def set_to(target: Mapping[str, KnownLog]) -> None:
             made = {name: log.to_json() for name, log in target.items()}

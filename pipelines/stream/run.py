@@ -32,13 +32,18 @@ from tracecloak.pipelines.runners.flags import FED, FLINK, LOCAL
 from tracecloak.pipelines.runners.on_beam import check_ready, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, paid_epoch
-from tracecloak.pipelines.stream.local_run import run_local, stop_on_signal, watched
-from tracecloak.pipelines.stream.services import (
-    READ_BY,
-    check_sources,
-    is_begun,
-    step_sinks,
+from tracecloak.pipelines.stream.local_run import (
+    run_local,
+    stop_on_signal,
     wait_for_answer,
+    watched,
+)
+from tracecloak.pipelines.stream.plan import (
+    StreamInput,
+    StreamPlan,
+    check_sources,
+    resolve,
+    step_sinks,
 )
 from tracecloak.pipelines.stream.stuck import noting
 from tracecloak.schemas.errors import TracecloakError, UsageError, import_extra
@@ -61,6 +66,12 @@ from tracecloak.transforms.stream.stream_status import StreamStatus
 # The job of a stream on Flink, by Flink's REST interface: stopped with a savepoint, or cancelled.
 
 
+# The message services that each runner reads.
+READ_BY: dict[str, tuple[str, ...]] = {
+    LOCAL: ("Kafka", "Pub/Sub"),
+    FLINK: ("Kafka",),
+    "DataflowRunner": ("Pub/Sub",),
+}
 _ASK_SECONDS = 30.0
 _STOP_SECONDS = 300.0
 _LOOK_SECONDS = 0.5
@@ -177,30 +188,31 @@ def run_stream(
         if beam_arguments or sinks:
             given = beam_arguments[0] if beam_arguments else "sinks"
             raise UsageError(f"runner {LOCAL} takes nothing of Beam, got {given}")
-        return run_local(config.model_copy(update={"runner": LOCAL}))
+        return run_local(resolve(config).with_keys(runner=LOCAL))
     if runner == FED and messages is None:
         raise UsageError(
             f"runner {FED} forgets everything when it ends: it is for messages that the caller "
             f"gives. Use {LOCAL}, which reads the same and keeps its state on disk"
         )
-    config = config.model_copy(update={"runner": FED if runner == LOCAL else runner})
-    options = stream_options(config.runner, [*_job_flags(config, beam_arguments), *beam_arguments])
+    plan = resolve(config).with_keys(runner=FED if runner == LOCAL else runner)
+    keys = plan.keys
+    options = stream_options(keys.runner, [*_job_flags(plan, beam_arguments), *beam_arguments])
     if messages is None:
-        require_reads(config)
+        require_reads(plan)
     standing = StreamStatus()
-    with watched(config, standing, threading.Event()):
-        is_new = messages is None and not is_begun(config)
+    with watched(plan, standing, threading.Event()):
+        is_new = messages is None and not plan.is_begun
         if messages is None:
-            require_update(config, options, is_new)
+            require_update(keys, options, is_new)
         with stop_on_signal() as stop:
             connected = wait_for_answer(
-                lambda: (messages or source_of(config, is_new), step_sinks(config)), stop, standing
+                lambda: (messages or source_of(plan, is_new), step_sinks(keys)), stop, standing
             )
         if connected is None:
-            return StreamOutcome(config.folder, False)
+            return StreamOutcome(plan.folder, False)
         source, own = connected
         check_ready(options)
-        with paid_epoch(config) as epoch:
+        with paid_epoch(plan) as epoch:
             check_decided(epoch)
             warn_without_state(options, epoch)
             pipeline = beam.Pipeline(options=options)
@@ -212,10 +224,10 @@ def run_stream(
                 noting(epoch, is_ended, standing),
                 _following(epoch, standing),
             ):
-                is_left = _run(pipeline, config.name.both, is_ended)
+                is_left = _run(pipeline, plan.name.both, is_ended)
                 if is_left and epoch.is_spent and not is_ended.is_set():
                     epoch.send_last()
-    return StreamOutcome(config.folder, epoch.is_spent)
+    return StreamOutcome(plan.folder, epoch.is_spent)
 
 
 def build_stream(
@@ -233,17 +245,17 @@ def build_stream(
         epoch: What is published, and where it is written.
         sinks: What takes the releases once they are written.
     """
-    config, rule = epoch.config, epoch.config.rule
+    plan, config, rule = epoch.plan, epoch.plan.keys, epoch.plan.rule
     noise, identities = epoch.keys
     decoded = _decoded(pipeline, source, epoch)
     n_shards = config.shards or (1 if config.runner == FED else DEFAULT_SHARDS)
-    assemble = AssembleCases(rule, identities, epoch.config.step_product.horizon, n_shards)
+    assemble = AssembleCases(rule, identities, config.horizon, n_shards)
     closed = decoded[EVENTS] | "AssembleCases" >> assemble
     begun = pipeline | "Begin" >> beam.Create([None])
     release = ReleaseSteps(
-        epoch.config.step_product,
+        plan.product,
         rule,
-        config.name,
+        plan.name,
         noise,
         epoch.steps,
         config.publish_on_drain,
@@ -255,7 +267,7 @@ def build_stream(
         written = written | step >> beam.ParDo(SendSteps(sink))
     for i, sink in enumerate(sinks):
         _ = written | f"Sink{i}" >> sink
-    rejected = RejectSink(epoch.rejected, config.reject_kafka or config.reject_topic)
+    rejected = RejectSink(epoch.rejected, config.kafka("reject_topic") or config.reject_topic)
     one_key = beam.Map(lambda batch: (0, batch)).with_output_types(tuple[int, pa.RecordBatch])
     write = beam.ParDo(WriteRejects(rejected))
     _ = decoded[REJECTS] | "OneKey" >> one_key | "WriteRejects" >> write
@@ -274,8 +286,8 @@ def _decoded(
     marks = ["", *map(str, range(1, len(sources)))]
     read = [
         (one if isinstance(one, beam.PCollection) else pipeline | f"Messages{mark}" >> one)
-        | f"DecodeMessages{mark}" >> DecodeMessages(layout)
-        for one, layout, mark in zip(sources, epoch.config.layouts, marks, strict=True)
+        | f"DecodeMessages{mark}" >> DecodeMessages(of.layout)
+        for one, of, mark in zip(sources, epoch.plan.inputs, marks, strict=True)
     ]
     if len(read) == 1:
         return read[0]
@@ -285,11 +297,11 @@ def _decoded(
     }
 
 
-def source_of(config: StreamConfig, is_new: bool = False) -> list[beam.PTransform]:
+def source_of(plan: StreamPlan, is_new: bool = False) -> list[beam.PTransform]:
     """Returns the transforms that read the configured subscriptions or topics.
 
     Args:
-        config: What is published, of what.
+        plan: What is published, of what.
         is_new: Whether its epoch has not begun, so that no message of it may be deleted.
 
     Raises:
@@ -297,38 +309,39 @@ def source_of(config: StreamConfig, is_new: bool = False) -> list[beam.PTransfor
             or see `check_sources`.
         RetryLater: See `check_sources`.
     """
-    check_sources(config, is_new)
-    return [_one_source_of(one) for one in config.sources]
+    check_sources(plan, is_new)
+    return [_one_source_of(plan, one) for one in plan.inputs]
 
 
-def _one_source_of(config: StreamConfig) -> beam.PTransform:
+def _one_source_of(plan: StreamPlan, one: StreamInput) -> beam.PTransform:
     """See `source_of`."""
-    if (topic := config.input_kafka) is not None:
-        end_us = config.rule.release_time(config.horizon - 1)
-        return ReadKafka(topic, config.consumer_group, config.clock_topic, config.start, end_us)
+    keys = one.keys
+    if one.topic is not None:
+        end_us = plan.rule.release_time(keys.horizon - 1)
+        return ReadKafka(one.topic, plan.consumer_group, keys.clock_topic, keys.start, end_us)
     # Dataflow's extra has the library too.
     import_extra("google.cloud.pubsub_v1", "Pub/Sub", "google-cloud-pubsub", "gcp")
     try:
         # Without a timestamp attribute: elements have the time of their publishing.
         return beam.io.ReadFromPubSub(
-            topic=config.input_topic,
-            subscription=config.input_subscription,
+            topic=keys.input_topic,
+            subscription=keys.input_subscription,
             with_attributes=True,
         )
     except ValueError as error:
         raise UsageError(f"input_subscription or input_topic: {error}") from None
 
 
-def require_reads(config: StreamConfig) -> None:
+def require_reads(plan: StreamPlan) -> None:
     """Makes sure that the runner reads what is configured.
 
     Raises:
         UsageError: It does not.
     """
-    service = "Pub/Sub" if config.input_kafka is None else "Kafka"
+    service = "Pub/Sub" if plan.inputs[0].topic is None else "Kafka"
     runners = [name for name, read in READ_BY.items() if service in read]
-    if config.runner not in runners:
-        raise UsageError(f"runner {config.runner} reads no {service}: use {' or '.join(runners)}")
+    if (runner := plan.keys.runner) not in runners:
+        raise UsageError(f"runner {runner} reads no {service}: use {' or '.join(runners)}")
 
 
 def stream_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
@@ -405,7 +418,7 @@ def require_update(config: StreamConfig, options: PipelineOptions, is_new: bool)
 
 def warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
     """Warns of an epoch that goes on without the state of its cases."""
-    if epoch.config.runner == FLINK and not is_restored(options):
+    if epoch.plan.keys.runner == FLINK and not is_restored(options):
         if epoch.steps.last() is not None:
             _LOG.warning(
                 "steps of this epoch are published, and the stream begins without their state: it "
@@ -444,20 +457,21 @@ def check_kept(epoch: Epoch, ledger: Ledger | None = None) -> None:
 
 def _following(epoch: Epoch, standing: StreamStatus) -> AbstractContextManager[None]:
     """Returns a context that says which step the job is at, if anybody asks for it."""
-    if not epoch.config.is_watched:
+    if not epoch.plan.keys.is_watched:
         return nullcontext()
     from tracecloak.pipelines.stream.operator_side import following
 
     return following(epoch, standing)
 
 
-def _job_flags(config: StreamConfig, given: Sequence[str]) -> list[str]:
+def _job_flags(plan: StreamPlan, given: Sequence[str]) -> list[str]:
     """Returns flags by which a job of Flink is found, and by which it ends once its source has."""
-    if config.runner != FLINK:
+    if plan.keys.runner != FLINK:
         return []
-    left_millis = config.rule.release_time(config.horizon - 1) // 1_000 - int(1e3 * time.time())
+    end_us = plan.rule.release_time(plan.keys.horizon - 1)
+    left_millis = end_us // 1_000 - int(1e3 * time.time())
     flags = {
-        "--job_name": config.name.both,
+        "--job_name": plan.name.both,
         "--shutdown_sources_after_idle_ms": max(0, left_millis) + _IDLE_MILLIS,
     }
     names = {flag.partition("=")[0] for flag in given}

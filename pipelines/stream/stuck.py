@@ -26,8 +26,8 @@ from pathlib import Path
 
 from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.runners.failures import reason_of
-from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch
+from tracecloak.pipelines.stream.plan import StreamPlan
 from tracecloak.schemas.calendar.durations import duration_text
 from tracecloak.schemas.errors import SourceChanged, StaysStuck, Stuck, TracecloakError, UsageError
 from tracecloak.transforms.files import make_private_folder, write_anew
@@ -80,7 +80,7 @@ def noting(epoch: Epoch, is_ended: threading.Event, standing: StreamStatus) -> I
 
     def note() -> None:
         nonlocal was_spent
-        if is_ended.is_set() or epoch.config.worker_keys is None:
+        if is_ended.is_set() or epoch.plan.keys.worker_keys is None:
             return
         try:
             epoch.note_kept()
@@ -115,7 +115,7 @@ def noting(epoch: Epoch, is_ended: threading.Event, standing: StreamStatus) -> I
 
 def _compare(epoch: Epoch, standing: StreamStatus) -> None:
     """Compares topics with what is kept of them, or keeps it; and looks how they are set."""
-    topics = [topic for one in epoch.config.sources if (topic := one.input_kafka) is not None]
+    topics = [one.topic for one in epoch.plan.inputs if one.topic is not None]
     if not topics:
         return
     from tracecloak.transforms.services.kafka_identity import KnownLog, compared, look_at
@@ -126,7 +126,7 @@ def _compare(epoch: Epoch, standing: StreamStatus) -> None:
         for topic in topics:
             known = kept.get(topic.source_name, KnownLog({}))
             logs[topic.source_name] = compared(topic, known, look_at(topic))
-            reasons += topic.problems(epoch.config.rule.longest_us)
+            reasons += topic.problems(epoch.plan.rule.longest_us)
         if not kept:
             epoch.logs.keep(number, logs)
     except SourceChanged:
@@ -154,22 +154,23 @@ _GRACE_SECONDS = 10.0
 _WRITE_SECONDS = 5.0
 
 
-def check_stuck_after(config: StreamConfig) -> None:
+def check_stuck_after(plan: StreamPlan) -> None:
     """Makes sure that a stream does not end while its message service connects again by itself.
 
     Raises:
         UsageError: stuck_after is too short, or the properties of Kafka cannot be read.
     """
-    assert config.stuck_after is not None
-    if (topic := config.input_kafka) is None:
+    stuck_after, topic = plan.keys.stuck_after, plan.inputs[0].topic
+    assert stuck_after is not None
+    if topic is None:
         least, what = _OF_PUBSUB_SECONDS, "Pub/Sub sends again what was pulled and not acknowledged"
     else:
         settings = topic.settings()
         least = sum(int(settings.get(name, ms)) for name, ms in _OF_KAFKA.items()) // 1_000
         what = f"the client of Kafka may take to connect again ({' and '.join(_OF_KAFKA)})"
-    if config.stuck_after <= least * _US:
+    if stuck_after <= least * _US:
         raise UsageError(
-            f"stuck_after is {duration_text(config.stuck_after)}, and {what} within {least} s: "
+            f"stuck_after is {duration_text(stuck_after)}, and {what} within {least} s: "
             f"give more than {least}s, or leave it out"
         )
 
@@ -177,12 +178,12 @@ def check_stuck_after(config: StreamConfig) -> None:
 class StuckNote:
     """At which step a stream was stuck, and in how many starts one after the other."""
 
-    def __init__(self, config: StreamConfig) -> None:
+    def __init__(self, plan: StreamPlan) -> None:
         """Keeps where the note is: in the folder of the operator."""
-        store = open_store(config)
-        self.folder = Path(store.operator_folder(*config.place))
+        store = open_store(plan.keys)
+        self.folder = Path(store.operator_folder(*plan.place))
         self.path = self.folder / _NOTE
-        last_step = store.last_step(*config.place)
+        last_step = store.last_step(*plan.place)
         self.first_step = 0 if last_step is None else last_step + 1
 
     def check(self) -> None:
@@ -245,14 +246,14 @@ class Overdue:
     """Whether a step is due for too long; asked again and again.
 
     Attributes:
-        config: Of the stream.
+        plan: Of the stream.
         standing: What its loop says.
         step: The step that is waited for; until the state is loaded the first one of the start.
         now: Seconds since 1970 UTC: says when a step becomes due, and nothing else.
         monotonic: Seconds of a clock that only goes forward: says how long that is ago.
     """
 
-    config: StreamConfig
+    plan: StreamPlan
     standing: StreamStatus
     step: int
     now: Callable[[], float] = time.time
@@ -260,8 +261,8 @@ class Overdue:
 
     def __post_init__(self) -> None:
         """Begins with no step that is due."""
-        assert self.config.stuck_after is not None
-        self._after_seconds = self.config.stuck_after / _US
+        assert self.plan.keys.stuck_after is not None
+        self._after_seconds = self.plan.keys.stuck_after / _US
         self._due_seconds: float | None = None
         self._complete_us = -1
 
@@ -275,10 +276,10 @@ class Overdue:
             self.step, self._due_seconds = step, None
         if complete_us is not None and complete_us > self._complete_us:
             self._complete_us, self._due_seconds = complete_us, None
-        if self.step >= self.config.horizon:
+        if self.step >= self.plan.keys.horizon:
             return False
         if self._due_seconds is None:
-            if self.now() * _US < self.config.rule.release_time(self.step):
+            if self.now() * _US < self.plan.rule.release_time(self.step):
                 return False
             self._due_seconds = self.monotonic()
         return self.monotonic() - self._due_seconds > self._after_seconds
@@ -286,7 +287,7 @@ class Overdue:
 
 @contextlib.contextmanager
 def stop_if_stuck(
-    config: StreamConfig,
+    plan: StreamPlan,
     standing: StreamStatus,
     stop: threading.Event,
     last_words: Callable[[TracecloakError], None],
@@ -295,7 +296,7 @@ def stop_if_stuck(
     """Ends the stream of the block if it is stuck: by `stop` first, or else with the process.
 
     Args:
-        config: Of the stream.
+        plan: Of the stream.
         standing: What its loop says.
         stop: Set when the stream is to end.
         last_words: Called with the error before the process ends.
@@ -306,10 +307,10 @@ def stop_if_stuck(
         StaysStuck: The stream was stuck at one step too often.
         Stuck: It is stuck, and ended when it was asked to.
     """
-    check_stuck_after(config)
-    note = StuckNote(config)
+    check_stuck_after(plan)
+    note = StuckNote(plan)
     note.check()
-    overdue = Overdue(config, standing, note.first_step)
+    overdue = Overdue(plan, standing, note.first_step)
     errors: list[TracecloakError] = []
 
     def watch(is_over: threading.Event) -> None:

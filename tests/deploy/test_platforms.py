@@ -18,7 +18,7 @@ import yaml
 from tests.engines import fetching
 from tracecloak.pipelines.configuration.plan import load
 from tracecloak.pipelines.outcomes.metrics import METRICS
-from tracecloak.pipelines.stream.config import load_stream
+from tracecloak.pipelines.stream.plan import load_stream, resolve
 from tracecloak.schemas.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
@@ -215,7 +215,7 @@ def test_tracecloak_takes_every_configuration(tmp_path: Path) -> None:
         flags: dict[str, str] = {}
         if kind == "stream":
             made = load_stream(str(path), flags)
-            assert made.step_product.explain()
+            assert resolve(made).product.explain()
             assert made.ledger is not None and made.ledger.startswith("postgresql+psycopg://")
         else:
             flags = {"window": "2027-01"} if kind == "windows" else {"release_id": "r"}

@@ -24,7 +24,7 @@ from tracecloak.examination.demo.hospital import write_vocabulary
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
 from tracecloak.pipelines.configuration.plan import load
 from tracecloak.pipelines.ledger.caps import load_accounts
-from tracecloak.pipelines.stream.config import load_stream
+from tracecloak.pipelines.stream.plan import load_stream
 
 BLOCKS = [block for document in DOCUMENTS for block in blocks(document)]
 COMMAND_LINES = [(block, words) for block in BLOCKS for words in block.commands]

@@ -22,7 +22,8 @@ from tests.engines.processes import Process, running, wait_until
 from tests.support.releasing import ROOT
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.steps import Identities, RunningStream
-from tracecloak.pipelines.stream.config import StreamConfig, load_stream
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.plan import load_stream, resolve
 from tracecloak.transforms.services.kafka_identity import KnownLog, Place, look_at
 from tracecloak.transforms.services.kafka_reader import PartitionReader
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
@@ -95,7 +96,7 @@ class StreamOnFlink:
     @property
     def topics(self) -> list[KafkaTopic]:
         """Those of the events."""
-        return [source.input_kafka for source in self.config.sources if source.input_kafka]
+        return [one.topic for one in resolve(self.config).inputs if one.topic]
 
     @contextmanager
     def started(self, flags: Sequence[str], build: Path = ROOT) -> Iterator[Process]:
@@ -139,7 +140,7 @@ class StreamOnFlink:
     def n_seconds_early(self) -> float:
         """Returns by how much the step came too early that came earliest, by the clock; 0: none."""
         folder = Path(epoch_folder(self.config.output, "ward", "1"))
-        due = self.config.rule.release_time
+        due = resolve(self.config).rule.release_time
         early = [
             due(int(path.stem.removeprefix("step-"))) / 1e6 - path.stat().st_mtime
             for path in folder.rglob("step-*.json")
@@ -148,9 +149,10 @@ class StreamOnFlink:
 
     def sent_steps(self) -> dict[int, set[bytes]]:
         """Returns what the topic of steps holds, by step."""
-        assert self.config.output_kafka is not None
+        topic = self.config.kafka("output_topic")
+        assert topic is not None
         found: dict[int, set[bytes]] = {}
-        for message in all_messages(self.config.output_kafka):
+        for message in all_messages(topic):
             found.setdefault(int(message.attributes["step"]), set()).add(message.data)
         return found
 
@@ -168,15 +170,15 @@ class StreamOnFlink:
 
     def undisturbed(self, earlier: Sequence[Any] = ()) -> dict[int, bytes]:
         """Returns what all steps must be, by the messages of the topic alone: there is no Beam."""
-        config, key = self.config, ReleaseKey(SECRET)
-        stream = RunningStream(config.step_product, config.name, key, config.rule, Identities(key))
+        plan, key = resolve(self.config), ReleaseKey(SECRET)
+        stream = RunningStream(plan.product, plan.name, key, plan.rule, Identities(key))
         state = stream.begin()
-        for topic, layout in zip(self.topics, config.layouts, strict=True):
+        for topic, one in zip(self.topics, plan.inputs, strict=True):
             messages = [*earlier, *all_messages(topic)]
-            events, rejects = layout.decode(messages, [m.published_us for m in messages])
+            events, rejects = one.layout.decode(messages, [m.published_us for m in messages])
             assert rejects.num_rows == sum(message.data == NO_EVENT for message in messages)
             state = stream.take(state, stream.keyed(events))
-        _, decided = stream.advance(state, stream.rule.release_time(config.horizon))
+        _, decided = stream.advance(state, stream.rule.release_time(plan.keys.horizon))
         return {made.step: made.released.to_json() for made in decided}
 
 

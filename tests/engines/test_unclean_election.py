@@ -16,7 +16,7 @@ from tests.engines.fetching import or_skip
 from tests.engines.kafka import kafka_cluster
 from tests.engines.processes import wait_until
 from tests.support.killed_streams import Runs, body, flags, n_cases, steps, until
-from tracecloak.pipelines.stream.config import load_stream
+from tracecloak.pipelines.stream.plan import load_stream, resolve
 from tracecloak.schemas.errors import RetryLater, SourceChanged
 from tracecloak.transforms.services.kafka_clock import KafkaClock
 from tracecloak.transforms.services.kafka_identity import KnownLog, log_since
@@ -91,7 +91,7 @@ def pull(source: KafkaSource, n_messages: int = 1) -> None:
 def committed(config_flags: Sequence[str], servers: str, name: str) -> int:
     """The offset that a stream has committed."""
     keys = dict(flag.removeprefix("--").split("=", 1) for flag in config_flags)
-    group = load_stream(None, keys).consumer_group
+    group = resolve(load_stream(None, keys)).consumer_group
     seen = Consumer({"bootstrap.servers": servers, "group.id": group, "log_level": 0})
     [found] = seen.committed([TopicPartition(name, 0)], _SECONDS)
     seen.close()

@@ -37,7 +37,7 @@ from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.pipelines.ledger.snapshot import problems
-from tracecloak.pipelines.stream.config import load_stream
+from tracecloak.pipelines.stream.plan import load_stream, resolve
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.published.manifest import TOOL_VERSION
 from tracecloak.schemas.published.step import StepRelease
@@ -239,7 +239,7 @@ def test_a_stream_goes_on(
         config = load_stream(None, flags)
         before = files_of(config)
         assert before
-        receipt = KeyStore(folder / name / "keys").receipt(config.output, config.name.both)
+        receipt = KeyStore(folder / name / "keys").receipt(config.output, resolve(config).name.both)
         assert receipt is not None
         if receipt.origin.method_version != STREAM_PRODUCTS[config.product].version:
             with pytest.raises(TracecloakError, match="begin another epoch"):

@@ -344,7 +344,7 @@ def stream_changes() -> Iterator[dict[str, Any]]:
 
 def _is_offered(changes: Mapping[str, Any], folder: Path) -> bool:
     try:
-        _ = stream_config(folder, **changes).step_product
+        stream_config(folder, **changes)
     except UsageError:
         return False
     return True

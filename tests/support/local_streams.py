@@ -11,6 +11,7 @@ from tests.support.stream_runs import Happening, Sent
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import StreamOutcome, paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch
+from tracecloak.pipelines.stream.plan import resolve
 from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.stream.local_stream import Sink
 from tracecloak.transforms.stream.sources import MessageBatch
@@ -118,9 +119,9 @@ def run_script(
     def opening(positions: Mapping[str, Any], _: bytes) -> Script:
         return Script(happenings, positions, stop, until, away)
 
-    with paid_epoch(config, clock) as epoch:
+    with paid_epoch(resolve(config), clock) as epoch:
         run_epoch(epoch, opening, NAME, sinks, stop, clock)
-    return StreamOutcome(config.folder, epoch.is_spent)
+    return StreamOutcome(epoch.plan.folder, epoch.is_spent)
 
 
 def state_files(keys: Path) -> list[Path]:

@@ -21,7 +21,8 @@ from tracecloak.anonymizers.contract.in_memory import group_into_traces
 from tracecloak.anonymizers.streams import continual
 from tracecloak.pipelines.budget.opening import officers_ledger, store_at
 from tracecloak.pipelines.budget.unfinished import withdraw
-from tracecloak.pipelines.stream.config import StreamConfig, load_stream
+from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.plan import load_stream, resolve
 from tracecloak.pipelines.stream.run import StreamOutcome, run_stream
 from tracecloak.schemas.events.events import EVENT_SCHEMA, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
@@ -271,7 +272,7 @@ def taken_back(config: StreamConfig, keys: Path) -> None:
     """Takes the epoch of a stream back, as its officer does."""
     store = store_at(str(keys))
     signed = ("A. Officer", "a name was in it")
-    withdraw(store, officers_ledger(store), config.output, config.name.both, *signed)
+    withdraw(store, officers_ledger(store), *resolve(config).place, *signed)
 
 
 def rejected(keys: Path) -> list[dict[str, Any]]:

@@ -30,6 +30,7 @@ from tracecloak.pipelines.budget.unfinished import withdraw
 from tracecloak.pipelines.keys import notes
 from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
 from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.plan import resolve
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.transforms.services.kafka_clock import KafkaClock
@@ -96,7 +97,7 @@ def ends(config: StreamConfig) -> tuple[int, str]:
 
 
 def lines_of(ward: Ward, is_private: bool = True) -> list[Line]:
-    return list(run_checks(Setting(ward.config, is_private=is_private)))
+    return list(run_checks(Setting(resolve(ward.config), is_private=is_private)))
 
 
 # --- The drills -----------------------------------------------------------------------------------

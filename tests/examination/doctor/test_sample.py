@@ -18,7 +18,7 @@ from tests.support.stream_runs import stream_config, stream_keys
 from tracecloak.examination.doctor.run import Line, exit_code_of, run_checks
 from tracecloak.examination.doctor.setting import Setting
 from tracecloak.examination.doctor.sources import check_messages
-from tracecloak.pipelines.stream.config import load_stream
+from tracecloak.pipelines.stream.plan import load_stream, resolve
 
 START = 1_796_000_000  # seconds since 1970: 30 November 2026
 KAFKA: dict[str, Any] = {
@@ -41,7 +41,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> TopicDouble:
 
 def sampled(folder: Path, n: int = 1_000, **changes: Any) -> list[Line]:
     config = stream_config(folder, **{**KAFKA, **changes})
-    setting = Setting(config, n_sampled=n, now=lambda: START + 900_000)
+    setting = Setting(resolve(config), n_sampled=n, now=lambda: START + 900_000)
     return list(run_checks(setting, {"messages": check_messages}))
 
 
@@ -154,7 +154,9 @@ def test_each_of_several_topics_is_read_by_its_own_mapping(
     keys = stream_keys(tmp_path, **{**KAFKA, "input_topic": None, "timestamp_unit": None})
     path = tmp_path / "stream.yaml"
     path.write_text(yaml.safe_dump({**keys, "inputs": [one, two]}))
-    setting = Setting(load_stream(str(path), {}), n_sampled=100, now=lambda: START + 900_000)
+    setting = Setting(
+        resolve(load_stream(str(path), {})), n_sampled=100, now=lambda: START + 900_000
+    )
     lines = list(run_checks(setting, {"messages": check_messages}))
     assert lines[0].text.startswith("events: 80 messages of 2 partitions: 80 (100.0 %)")
     assert lines[-1].status == "failure" and "set it to ms" in lines[-1].text

@@ -18,8 +18,8 @@ from tracecloak.examination.doctor.run import Line, run_checks
 from tracecloak.examination.doctor.setting import Setting
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
+from tracecloak.pipelines.stream.plan import resolve
 from tracecloak.pipelines.stream.run import run_stream
-from tracecloak.pipelines.stream.services import subscription_of
 from tracecloak.pipelines.stream.stuck import StuckNote
 from tracecloak.schemas.errors import SourceChanged
 from tracecloak.transforms.services import kafka_topic
@@ -37,7 +37,7 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
 def lines(config: StreamConfig) -> list[Line]:
     """All lines but of a stream that nothing ends, which is most of these, and of its last run."""
     left_out = "nothing ends", "last run"
-    lines = run_checks(Setting(config))
+    lines = run_checks(Setting(resolve(config)))
     return [line for line in lines if not any(text in line.text for text in left_out)]
 
 
@@ -48,7 +48,7 @@ def test_nothing_is_wrong_with_a_stream_that_can_begin_and_go_on(
     first = lines(config)
     assert faults(first) == {}
     assert not (tmp_path / "keys").exists() and not (tmp_path / "out").exists()
-    with paid_epoch(config):
+    with paid_epoch(resolve(config)):
         pass
     texts = {line.check: line.text for line in reversed(lines(config))}
     assert texts["state"] == "the epoch goes on with what it has"
@@ -77,7 +77,7 @@ def test_a_subscription_that_a_start_would_refuse_is_told(
     own = {"input_topic": service.topic, "input_subscription": None}
     given = own if of_topic else {"input_subscription": service.subscription}
     config = stream_config(tmp_path, **given)
-    name = subscription_of(config)
+    name = resolve(config).inputs[0].subscription
 
     cut_off(config)
     assert faults(lines(config)) == {}
@@ -116,7 +116,7 @@ def test_what_is_on_call_is_looked_at(service: Service, tmp_path: Path) -> None:
     )  # fmt: skip
     assert faults(lines(config)) == {}
     for _ in range(3):
-        StuckNote(config).add(0, "a disk that hangs")
+        StuckNote(resolve(config)).add(0, "a disk that hangs")
     line = faults(lines(config))["on call"]
     assert line.exit_code == 11 and "a disk that hangs" in line.text
 

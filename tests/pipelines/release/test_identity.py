@@ -30,6 +30,8 @@ from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog
 from tracecloak.pipelines.stream import config as stream_module
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import _origin
+from tracecloak.pipelines.stream.plan import digest_of as stream_digest
+from tracecloak.pipelines.stream.plan import resolve as stream_plan
 from tracecloak.schemas import plugins
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.streams.stream_caps import ClosedCases
@@ -157,6 +159,10 @@ def stream(**changes: Any) -> StreamConfig:
     return StreamConfig(**{**STREAM, **changes})
 
 
+def digest(**changes: Any) -> str:
+    return stream_digest(stream(**changes))
+
+
 @pytest.mark.parametrize(
     ("kind", "changes", "in_digest"),
     [
@@ -192,8 +198,8 @@ def test_a_key_of_a_stream_changes_the_digest_as_the_table_says() -> None:
         },
     }  # fmt: skip
     for name, change in STREAM_CHANGES.items():
-        before, after = stream(**beside.get(name, {})), stream(**change)
-        assert (after.digest != before.digest) == (name in stream_module.IN_DIGEST), name
+        before, after = digest(**beside.get(name, {})), digest(**change)
+        assert (after != before) == (name in stream_module.IN_DIGEST), name
 
 
 PARTS: Mapping[type[pydantic.BaseModel], tuple[str, Mapping[str, Any]]] = {
@@ -295,7 +301,7 @@ def test_the_defaults_of_a_part_are_given_with_it() -> None:
 def test_a_release_and_a_stream_have_the_digest_of_what_is_not_as_by_default() -> None:
     kinds: list[tuple[Any, dict[str, Any], Any]] = [
         (ReleaseConfig, RELEASE, lambda config: resolve(config).digest),
-        (StreamConfig, STREAM, lambda config: config.digest),
+        (StreamConfig, STREAM, stream_digest),
     ]
     for kind, body, digest_of in kinds:
         later: Any = pydantic.create_model("Later", __base__=kind, later=(int, 7))
@@ -347,13 +353,13 @@ def test_two_spellings_of_a_value_are_one(
 
 
 def test_defaults_that_follow_from_other_keys_of_a_stream_may_be_given() -> None:
-    assert stream(max_trace_length=12).digest == stream(max_trace_length=12, l2_clip="4.2").digest
-    assert stream(max_trace_length=12).digest != stream(max_trace_length=12, l2_clip="4.3").digest
-    assert stream(**PEOPLE).digest == stream(**PEOPLE, max_cases_per_individual=1).digest
-    assert stream().digest == stream(formats=["json", "parquet"]).digest
+    assert digest(max_trace_length=12) == digest(max_trace_length=12, l2_clip="4.2")
+    assert digest(max_trace_length=12) != digest(max_trace_length=12, l2_clip="4.3")
+    assert digest(**PEOPLE) == digest(**PEOPLE, max_cases_per_individual=1)
+    assert digest() == digest(formats=["json", "parquet"])
     dates = {"first_date": "2026-01-01", "last_date": "2026-02-01"}
     logs = [
-        stream(product="log", log_params={**dates, **more}).digest
+        digest(product="log", log_params={**dates, **more})
         for more in ({}, {"length_quantile": "0.950"}, {"length_quantile": "0.9"})
     ]
     assert logs[0] == logs[1] != logs[2]
@@ -372,17 +378,16 @@ def test_one_format_of_stamps_is_the_same_release_however_it_is_given() -> None:
 def test_another_version_is_the_same_configuration_and_other_noise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    config, steps = release(method="amun", params={}, columns={}), stream()
-    before = (config.digest, steps.digest, config.noise_digest, steps.noise_digest)
+    config, steps = release(method="amun", params={}, columns={}), stream_plan(stream())
+    before = (config.digest, steps.digest, config.noise_digest, steps.name.noise_digest)
     assert len(set(before)) == 4
     monkeypatch.setattr(type(method_named("amun")), "version", 2)
     monkeypatch.setattr(DfgSteps, "version", 2)
-    steps = stream()  # what follows from a configuration is computed once
-    after = (config.digest, steps.digest, config.noise_digest, steps.noise_digest)
+    steps = stream_plan(stream())  # what follows from a configuration is computed once
+    after = (config.digest, steps.digest, config.noise_digest, steps.name.noise_digest)
     assert after[:2] == before[:2]
     assert not set(after[2:]) & set(before[2:])
     assert config.noise_digest == noise_digest(config.digest, 2)
-    assert steps.name.noise_digest == steps.noise_digest
 
 
 @pytest.fixture
@@ -414,7 +419,7 @@ def test_the_version_of_a_generator_reaches_every_noise_that_it_is_part_of(
     mine: type[VariantGenerator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     of_log = {n: WITH_MINE["params"][n] for n in ("variants", "first_date", "last_date")}
-    steps = stream(product="log", log_params=of_log)
+    steps = stream_plan(stream(product="log", log_params=of_log))
     drawn: list[str] = []
 
     def anonymised(*given: Any) -> Any:
@@ -427,7 +432,7 @@ def test_the_version_of_a_generator_reaches_every_noise_that_it_is_part_of(
     for version in (1, 2):
         monkeypatch.setattr(mine, "version", version, raising=False)
         with pytest.raises(InterruptedError):
-            steps.step_product.publish(0, counted, (), steps.name, release_key(1))
+            steps.product.publish(0, counted, (), steps.name, release_key(1))
         made = AnonymizeEventLog("private-log", WITH_MINE["params"], release_id="r")
         drawn.append(made._plan.noise_digest)
         origins.append(_origin(steps))

@@ -25,8 +25,9 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.plan import resolve
 from tracecloak.pipelines.keys.receipts import Receipt
+from tracecloak.pipelines.ledger.entries import reservation_of
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.release.values import manifest_of, reservation_of
+from tracecloak.pipelines.release.values import manifest_of
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 

@@ -26,14 +26,16 @@ from tests.support.stream_runs import (
 )
 from tracecloak.anonymizers.streams.steps import NOT_COVERED_BY_STREAMS
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
+from tracecloak.pipelines.stream import epoch
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import (
     check_goes_on,
     counted_again,
     explained,
     manifest_of,
-    resumed_config,
+    resumed,
 )
+from tracecloak.pipelines.stream.plan import resolve
 from tracecloak.pipelines.verification.verify import verify
 from tracecloak.schemas.errors import BudgetExhausted, TracecloakError, UsageError
 from tracecloak.transforms.stream.local_stream import LocalState
@@ -115,9 +117,9 @@ def test_a_stream_that_died_while_its_state_grew_goes_on(
     assert [r.to_json() for r in published(config)[1:]] == [
         r.to_json() for r in published(whole)[1:]
     ]
-    clip = first[0].model_copy(update={"vocabulary": ("A", "END")}).explicit.l2_clip
-    assert resumed_config(config, store).l2_clip == clip
-    assert clip != config.explicit.l2_clip
+    clip = resolve(first[0].model_copy(update={"vocabulary": ("A", "END")})).begun.l2_clip
+    assert resumed(resolve(config), store).keys.l2_clip == clip
+    assert clip != resolve(config).begun.l2_clip
 
 
 def test_what_is_no_growth_is_refused_with_its_reason(tmp_path: Path) -> None:
@@ -134,11 +136,13 @@ def test_what_is_no_growth_is_refused_with_its_reason(tmp_path: Path) -> None:
     assert files_of(first) == before
     with pytest.raises(UsageError, match="runner Local alone"):
         elsewhere = config.model_copy(update={"runner": "FlinkRunner"})
-        resumed_config(elsewhere, open_store(config), lambda: 20.0)
+        resumed(resolve(elsewhere), open_store(config), lambda: 20.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(StreamConfig, "grown", lambda config, *_: stream_config(tmp_path, epsilon=2))
+        dearer = resolve(stream_config(tmp_path, epsilon=2))
+        made = lambda *given: dearer if len(given) > 1 else resolve(*given)  # noqa: E731
+        patch.setattr(epoch, "resolve", made)
         with pytest.raises(UsageError, match="more names would need other noise"):
-            resumed_config(config, open_store(config), lambda: 20.0)
+            resumed(resolve(config), open_store(config), lambda: 20.0)
     run_script(more(tmp_path, "END B C A"), script(), until=5)  # the order does not matter
     run_script(config, script(), until=6, clock=lambda: 21.0)
     with pytest.raises(UsageError, match="its vocabulary has 'New'"):
@@ -167,10 +171,10 @@ def test_another_version_of_its_product_does_not_go_on(
     config = stream_config(tmp_path)
     begin(config)
     store = open_store(config)
-    assert not check_goes_on(config, store, open_ledger(config, store))[1]
-    monkeypatch.setattr(type(config.step_product), "version", 99)
+    assert not check_goes_on(resolve(config), store, open_ledger(config, store))[1]
+    monkeypatch.setattr(type(resolve(config).product), "version", 99)
     with pytest.raises(TracecloakError, match="this build has version 99 of product"):
-        check_goes_on(config, store, open_ledger(config, store))
+        check_goes_on(resolve(config), store, open_ledger(config, store))
 
 
 def test_no_other_product_takes_more_names(tmp_path: Path) -> None:
@@ -188,7 +192,7 @@ def test_another_horizon_is_refused_in_a_run_and_to_doctor(tmp_path: Path) -> No
         run_script(longer, script())
     store = open_store(config)
     with pytest.raises(UsageError, match="Set horizon to 6 again"):
-        check_goes_on(longer, store, open_ledger(config, store))
+        check_goes_on(resolve(longer), store, open_ledger(config, store))
 
 
 WEEKLY = {"period": "1d", "horizon": 365, "gap": "1d", "max_lifetime": "5d", "tombstone": "7d"}
@@ -207,15 +211,16 @@ def test_a_memory_that_ends_before_the_horizon_says_what_that_costs(
     changes: dict[str, str], epsilon: float, tmp_path: Path
 ) -> None:
     config = stream_config(tmp_path, **{**WEEKLY, **changes})
-    [said] = counted_again(config)
+    plan = resolve(config)
+    [said] = counted_again(plan)
     assert "in up to 53 steps" in said and "remembered for 7 days" in said
     found = re.search(r"epsilon ([\d.]+) with delta ([\d.e-]+) holds", said)
     assert found is not None
     assert float(found[1]) == pytest.approx(epsilon, rel=0.02)
     assert float(found[2]) >= float(config.delta)
-    assert explained(config)[-1] == said
-    guarantee = manifest_of(config, "0" * 64).guarantee
+    assert explained(plan)[-1] == said
+    guarantee = manifest_of(plan, "0" * 64).guarantee
     assert {said, *NOT_COVERED_BY_STREAMS} < set(guarantee.not_covered)
     if config.product != "variants":  # for an individual it costs nothing
         config = stream_config(tmp_path, **{**WEEKLY, **changes}, individual_id="person")
-        assert "epsilon" not in counted_again(config)[0]
+        assert "epsilon" not in counted_again(resolve(config))[0]

@@ -18,11 +18,11 @@ from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import (
     StreamConfig,
     further_fields,
-    load_stream,
     stream_json_schema,
     stream_keys,
 )
 from tracecloak.pipelines.stream.epoch import manifest_of
+from tracecloak.pipelines.stream.plan import StreamPlan, digest_of, load_stream, resolve
 from tracecloak.pipelines.stream.run import StreamOutcome, stream_options
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.streams.stream_caps import CaseCap
@@ -81,8 +81,8 @@ def test_flags_and_a_file_say_the_same(
     (first, _), (same, _), (other, rest) = asked
     assert first == same
     assert rest == ["--num_workers=3"]
-    assert (other.epoch, other.digest) == ("2", first.digest)
-    assert first.cap == CaseCap(1)
+    assert (other.epoch, digest_of(other)) == ("2", digest_of(first))
+    assert resolve(first).rule.cap == CaseCap(1)
     assert first.end_activity == ("B",)
 
 
@@ -189,29 +189,31 @@ def test_the_schema_of_the_file_takes_what_the_code_takes(
 
 def test_a_default_clip_is_in_the_manifest_where_it_holds(tmp_path: Path) -> None:
     default = load_stream(None, given(tmp_path, max_trace_length="12"))
-    manifest = manifest_of(default, "k")
+    manifest = manifest_of(resolve(default), "k")
     assert manifest.params["l2_clip"] == "4.2"
     for changes in ({"delta": "0"}, {"product": "variants"}, {"product": "log"}):
         if changes.get("product") == "log":
             changes |= {"first_date": "2026-01-01", "last_date": "2026-12-31"}
         config = load_stream(None, given(tmp_path, **changes))
-        assert config.explicit == config and config.l2_clip is None
+        assert resolve(config).begun == config and config.l2_clip is None
 
 
 def test_a_feed_of_changes_is_read_as_its_keys_say(tmp_path: Path) -> None:
     changes = {"schema": "confluent-avro", "schema_registry": "https://a:1", "operation": "op"}
     config = load_stream(None, given(tmp_path, **changes, operation_events="c, r"))
-    assert config.layouts[0].operations == Operations("op", ("c", "r"))
-    assert config.layouts[0].kind == RegistrySchemas("avro", SchemaRegistry("https://a:1"))
+    [layout] = [one.layout for one in resolve(config).inputs]
+    assert layout.operations == Operations("op", ("c", "r"))
+    assert layout.kind == RegistrySchemas("avro", SchemaRegistry("https://a:1"))
     plain = load_stream(None, given(tmp_path))
-    assert (plain.layouts[0].kind, plain.layouts[0].operations) == (None, None)
+    layout = resolve(plain).inputs[0].layout
+    assert (layout.kind, layout.operations) == (None, None)
     # A name that only has the words is somebody else's.
     for server in ("servicebus.windows.net.ward.example:9", "a-servicebus.windows.net"):
         there = {"input_subscription": None, "input_topic": f"kafka://{server}/t"}
-        assert load_stream(None, given(tmp_path, **there)).input_kafka is not None
+        assert load_stream(None, given(tmp_path, **there)).kafka("input_topic") is not None
     # Steps may be sent to Event Hubs, as nobody asks those who take them for the time.
     hub = {"output_topic": "kafka://ward.servicebus.windows.net:9093/steps"}
-    assert load_stream(None, given(tmp_path, **hub)).output_kafka is not None
+    assert load_stream(None, given(tmp_path, **hub)).kafka("output_topic") is not None
 
 
 def test_no_flag_is_one_of_beam() -> None:
@@ -224,7 +226,7 @@ def test_an_epoch_continues_on_dataflow_only_by_an_update(
 ) -> None:
     """Refused before a service is reached or a key is made, so nothing is charged."""
     begun = False
-    monkeypatch.setattr(stream, "is_begun", lambda config: begun)
+    monkeypatch.setattr(StreamPlan, "is_begun", property(lambda _: begun))
     config = load_stream(
         None, {**given(tmp_path), "runner": "DataflowRunner", "worker_keys": "gs://bucket/keys"}
     )
@@ -258,14 +260,14 @@ def test_the_source_is_beams_own(
     named = {"input_subscription": "projects/hospital/subscriptions/s", **source}
     config = load_stream(None, given(tmp_path, **named))
     if said is None:
-        (made,) = stream.source_of(config)
+        (made,) = stream.source_of(resolve(config))
         assert isinstance(made, ReadFromPubSub)
         # Elements then have the time of their publishing, which no sender sets.
         assert made._source.timestamp_attribute is None
         assert made.with_attributes
     else:
         with pytest.raises(UsageError, match=said):
-            stream.source_of(config)
+            stream.source_of(resolve(config))
 
 
 def test_what_keys_are_wrong_together_is_said_without_all_that_was_given(tmp_path: Path) -> None:

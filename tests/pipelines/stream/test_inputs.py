@@ -34,11 +34,11 @@ from tests.support.stream_runs import (
     stream_keys,
     ticking,
 )
-from tracecloak.pipelines.configuration.config import without_filters
 from tracecloak.pipelines.stream import stuck
-from tracecloak.pipelines.stream.config import StreamConfig, load_stream
+from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch
+from tracecloak.pipelines.stream.plan import digest_of, load_stream, resolve
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.stream.sources import SeveralSources
@@ -129,7 +129,7 @@ def opening_of(script: Sequence[Happening]) -> Callable[[Mapping[str, Any], byte
 
 def run_here(config: StreamConfig, scripts: Sequence[Sequence[Happening]]) -> None:
     openings = {f"topic {place}": opening_of(script) for place, script in enumerate(scripts)}
-    with paid_epoch(config) as epoch:
+    with paid_epoch(resolve(config)) as epoch:
         opening = functools.partial(SeveralSources, openings)
         run_epoch(epoch, opening, "topics", [], threading.Event(), lambda: float(1 << 40))
 
@@ -192,7 +192,7 @@ def test_events_of_several_topics_are_told_apart(tmp_path: Path) -> None:
          message(case_id=1, what="A", timestamp=9)],
     ]  # fmt: skip
     events, rejects = [], []
-    for layout, messages in zip(config.layouts, sent, strict=True):
+    for layout, messages in zip([one.layout for one in resolve(config).inputs], sent, strict=True):
         read, unread = layout.decode(messages, [5] * len(messages))
         names = ("case_id", "activity", "timestamp", "event_id", "source_order")
         events += [tuple(row[name] for name in names) for row in read.to_pylist()]
@@ -209,18 +209,18 @@ def test_events_of_several_topics_are_told_apart(tmp_path: Path) -> None:
 
 
 def test_the_digest_is_of_mappings_and_not_of_addresses(tmp_path: Path) -> None:
-    digest = config_of(tmp_path).digest
+    digest = digest_of(config_of(tmp_path))
     moved = [{**one, "input_topic": f"kafka://c:1/{i}"} for i, one in enumerate(INPUTS)]
-    assert config_of(tmp_path, inputs=moved).digest == digest
-    assert config_of(tmp_path, inputs=INPUTS[::-1]).digest != digest
+    assert digest_of(config_of(tmp_path, inputs=moved)) == digest
+    assert digest_of(config_of(tmp_path, inputs=INPUTS[::-1])) != digest
     other = [*INPUTS[:2], {**INPUTS[2], "event_id": "key"}]
-    assert config_of(tmp_path, inputs=other).digest != digest
+    assert digest_of(config_of(tmp_path, inputs=other)) != digest
     # What every input says for itself is said in vain beside the list.
     named = [{**one, "event_id": one.get("event_id", "event_id")} for one in INPUTS]
-    assert config_of(tmp_path, inputs=named, event_id="z").digest == digest
+    assert digest_of(config_of(tmp_path, inputs=named, event_id="z")) == digest
     filtered = [{**one, "where": [{"column": "kind", "equals": "Jo"}]} for one in INPUTS]
     of_values = config_of(tmp_path, inputs=filtered)
-    assert without_filters(of_values).digest == without_filters(config_of(tmp_path)).digest
+    assert resolve(of_values).published_digest == resolve(config_of(tmp_path)).published_digest
 
 
 def test_inputs_that_cannot_be_read_together_are_refused(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from tests.support.releasing import counting_charges
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tracecloak.pipelines.stream import run as stream
-from tracecloak.pipelines.stream import services
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
+from tracecloak.pipelines.stream.plan import resolve, step_sinks
 from tracecloak.pipelines.stream.run import run_stream, stream_options
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
@@ -44,14 +44,14 @@ def test_the_topics_that_a_stream_writes_to_are_looked_for_before_they_are_used(
     seen: list[tuple[str, bool]] = []
     monkeypatch.setattr(KafkaTopic, "check", lambda one, is_read: seen.append((one.name, is_read)))
     kafka, pubsub = "kafka://b:1", "projects/hospital/topics/steps"
-    [sink] = services.step_sinks(of_kafka(tmp_path, output_topic=f"{kafka}/steps"))
+    [sink] = step_sinks(of_kafka(tmp_path, output_topic=f"{kafka}/steps"))
     others = {"output_topic": pubsub, "reject_topic": f"{kafka}/unread"}
-    [other] = services.step_sinks(of_kafka(tmp_path, **others))
+    [other] = step_sinks(of_kafka(tmp_path, **others))
     assert isinstance(sink, StepSink) and isinstance(other, StepSink)
     assert seen == [("steps", False), ("unread", False)]
-    assert services.step_sinks(of_kafka(tmp_path)) == []
+    assert step_sinks(of_kafka(tmp_path)) == []
     with pytest.raises(UsageError, match="projects/PROJECT/topics/NAME, got"):
-        services.step_sinks(of_kafka(tmp_path, reject_topic="unread"))
+        step_sinks(of_kafka(tmp_path, reject_topic="unread"))
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,10 @@ def test_a_stream_that_begins_anew_beside_published_steps_is_told_what_becomes_o
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     config = stream_config(tmp_path)
-    fresh = config.model_copy(update={"runner": "FlinkRunner"})
     anew = stream_options("FlinkRunner", [CHECKPOINTS])
     restored = stream_options("FlinkRunner", [CHECKPOINTS, "--savepoint_path=file:///chk-7"])
-    with paid_epoch(config) as epoch:
-        in_kafka = replace(epoch, config=fresh)
+    with paid_epoch(resolve(config)) as epoch:
+        in_kafka = replace(epoch, plan=epoch.plan.with_keys(runner="FlinkRunner"))
         stream.warn_without_state(anew, in_kafka)
         assert "without their state" not in caplog.text
         Path(epoch.steps.folder).mkdir(parents=True)
@@ -126,7 +125,7 @@ def test_state_has_the_names_by_which_flink_finds_it_in_savepoints_of_older_buil
     """A change of them is said in the docs of streams on Flink: no savepoint is taken over."""
     pipeline = beam.Pipeline("BundleBasedDirectRunner")
     topic = KafkaTopic("broker:9092", "events", None)
-    with paid_epoch(stream_config(tmp_path)) as epoch:
+    with paid_epoch(resolve(stream_config(tmp_path))) as epoch:
         source = ReadKafka(topic, "group", "clock", 0, 1)
         stream.build_stream(pipeline, source, epoch, [beam.ParDo(SendSteps(StepSink(topic)))])
     transforms = pipeline.to_runner_api().components.transforms

@@ -31,6 +31,7 @@ from tracecloak.pipelines.stream import run as running
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch, stop_on_signal
+from tracecloak.pipelines.stream.plan import resolve
 from tracecloak.schemas.errors import BudgetExhausted
 from tracecloak.transforms.stream import step_sinks
 from tracecloak.transforms.stream.local_stream import LocalState
@@ -80,7 +81,7 @@ def run_once(config: StreamConfig, folder: Path, source: str) -> None:
     def opening(positions: Mapping[str, Any], _: bytes) -> Script:
         return Script(script(), positions) if source == "topic" else Acknowledged(script(), folder)
 
-    with paid_epoch(config) as epoch, stop_on_signal() as stop:
+    with paid_epoch(resolve(config)) as epoch, stop_on_signal() as stop:
         run_epoch(epoch, opening, NAME, [topic], stop, lambda: float(1 << 40))
 
 

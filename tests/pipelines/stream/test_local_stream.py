@@ -41,6 +41,7 @@ from tracecloak.pipelines.stream import local_run, stuck
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import stop_on_signal
+from tracecloak.pipelines.stream.plan import StreamPlan, resolve
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.pipelines.stream.stuck import Overdue, StuckNote, check_stuck_after, stop_if_stuck
 from tracecloak.schemas.errors import StaysStuck, Stuck, TracecloakError, UsageError
@@ -136,8 +137,8 @@ def test_a_state_that_is_damaged_is_refused(tmp_path: Path) -> None:
         run_script(config, happenings, until=11)
         path, before = state_of(tmp_path), steps_of(config)
         whole = path.read_bytes()
-        with paid_epoch(config) as epoch:
-            state = LocalState(path, epoch.keys[0].resolve(), epoch.config.step_product.released)
+        with paid_epoch(resolve(config)) as epoch:
+            state = LocalState(path, epoch.keys[0].resolve(), epoch.plan.product.released)
         for statements in damages(path):
             path.write_bytes(whole)
             with contextlib.closing(sqlite3.connect(path)) as rows, rows:
@@ -341,7 +342,7 @@ def test_a_step_is_overdue(
     tmp_path: Path, turns: Sequence[tuple[float, float, dict[str, int], bool]]
 ) -> None:
     now, seconds, standing = [0.0], [0.0], StreamStatus()
-    overdue = Overdue(config_of(tmp_path), standing, 0, lambda: now[0], lambda: seconds[0])
+    overdue = Overdue(resolve(config_of(tmp_path)), standing, 0, lambda: now[0], lambda: seconds[0])
     for now[0], passed, said, is_stuck in turns:
         seconds[0] += passed
         for name, value in said.items():
@@ -350,7 +351,7 @@ def test_a_step_is_overdue(
 
 
 def test_three_starts_at_one_step_stay_down_until_somebody_mends_it(tmp_path: Path) -> None:
-    note = StuckNote(config_of(tmp_path))
+    note = StuckNote(resolve(config_of(tmp_path)))
     errors = [note.add(4, "no broker answers") for _ in range(2)]
     errors += [note.add(5, "no broker answers") for _ in range(3)]
     assert [type(error) for error in errors] == [Stuck, Stuck, Stuck, Stuck, StaysStuck]
@@ -383,7 +384,7 @@ def test_a_call_that_never_returns_does_not_keep_the_process(
     monkeypatch.setattr(stuck, "check_stuck_after", lambda config: None)
     stop = threading.Event()
     with pytest.raises(Stuck):
-        with stop_if_stuck(config, standing, stop, words.append, end):
+        with stop_if_stuck(resolve(config), standing, stop, words.append, end):
             assert is_ended.wait(20)  # the hung call
     assert stop.is_set() and codes == [10]
     assert "It waited: no broker answers" in str(words[0])
@@ -406,13 +407,13 @@ def test_a_stream_that_is_stuck_goes_on_and_pays_nothing(
                 return MessageBatch()
             return super().pull(max_messages, timeout_seconds)
 
-    def source_of(config: StreamConfig, is_new: bool) -> Any:
+    def source_of(plan: StreamPlan, is_new: bool) -> Any:
         return lambda positions, _: Hanging(happenings, positions)
 
-    def watched(config: StreamConfig, standing: StreamStatus, stop: threading.Event) -> Any:
+    def watched(plan: StreamPlan, standing: StreamStatus, stop: threading.Event) -> Any:
         stops.append(stop)
         is_hung.clear()
-        return real_watched(config, standing, stop)
+        return real_watched(plan, standing, stop)
 
     def is_stuck(overdue: Overdue) -> bool:
         real_is_stuck(overdue)
@@ -425,11 +426,11 @@ def test_a_stream_that_is_stuck_goes_on_and_pays_nothing(
     monkeypatch.setattr(stuck, "_GRACE_SECONDS", 60.0)
     for kind in (Stuck, Stuck, StaysStuck, StaysStuck):
         with pytest.raises(kind):
-            local_run.run_local(config)
-    StuckNote(config).path.unlink()
+            local_run.run_local(resolve(config))
+    StuckNote(resolve(config)).path.unlink()
     hung_at.clear()
     monkeypatch.setattr(local_run, "delete_subscription", lambda name: None)
-    assert local_run.run_local(config).is_spent
+    assert local_run.run_local(resolve(config)).is_spent
     balance = open_ledger(config, open_store(config)).balance("default")
     assert (balance.spent_epsilon, balance.n_releases) == (1, 1)
 
@@ -439,11 +440,11 @@ def test_a_limit_below_the_reconnection_of_the_broker_is_refused(tmp_path: Path)
     properties.write_text("socket.timeout.ms=90000\n")
     of_kafka = {"input_subscription": None, "input_topic": "kafka://b:9092/in"}
     slow = {**of_kafka, "kafka_properties": str(properties)}
-    check_stuck_after(config_of(tmp_path, **of_kafka, stuck_after="71s"))
+    check_stuck_after(resolve(config_of(tmp_path, **of_kafka, stuck_after="71s")))
     for given, after, said in (
         ({}, "10m", r"stuck_after is 10 minutes, and Pub/Sub .* more than 600s"),
         (of_kafka, "70s", "more than 70s, or leave it out"),
         (slow, "71s", "more than 100s"),
     ):
         with pytest.raises(UsageError, match=said):
-            check_stuck_after(config_of(tmp_path, **given, stuck_after=after))
+            check_stuck_after(resolve(config_of(tmp_path, **given, stuck_after=after)))

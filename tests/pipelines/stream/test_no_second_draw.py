@@ -38,6 +38,7 @@ from tracecloak.pipelines.stream import run as running
 from tracecloak.pipelines.stream import stuck
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, NotedSteps, paid_epoch
+from tracecloak.pipelines.stream.plan import resolve
 from tracecloak.pipelines.stream.run import noting, run_stream
 from tracecloak.schemas.errors import BudgetExhausted, GuaranteeError, RetryLater, TracecloakError
 from tracecloak.transforms.stream import local_stream
@@ -254,7 +255,7 @@ def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(
         patch.setattr(NotedSteps, "send", lambda *_: None)
         cut_off(config, in_time(random_messages(), 120))
     assert steps_noted(tmp_path / "keys") == []
-    with paid_epoch(config) as epoch:
+    with paid_epoch(resolve(config)) as epoch:
         last = epoch.steps.last()
         assert last is not None and last >= 2
         ended = threading.Event()
@@ -302,7 +303,7 @@ def test_an_epoch_that_is_over_leaves_no_key_to_workers(
         if by == "the noting":
             patch.setattr(stuck, "_NOTE_SECONDS", 0.01)
             with (
-                paid_epoch(config) as epoch,
+                paid_epoch(resolve(config)) as epoch,
                 noting(epoch, ended := threading.Event(), StreamStatus()),
             ):
                 assert ended.wait(60)
@@ -342,7 +343,7 @@ def test_a_ledger_that_is_away_stops_no_workers(
     def away(*_: Any) -> None:
         raise LedgerUnavailable("the ledger does not answer")
 
-    with paid_epoch(config) as epoch, monkeypatch.context() as patch:
+    with paid_epoch(resolve(config)) as epoch, monkeypatch.context() as patch:
         patch.setattr(NotedSteps, "last", away)
         with noting(epoch, threading.Event(), StreamStatus()):
             pass

@@ -32,6 +32,7 @@ from tracecloak.pipelines.stream.operator_side import (
     ask_ledger,
     operator_side,
 )
+from tracecloak.pipelines.stream.plan import resolve
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.stream.stream_status import StreamStatus
 
@@ -41,7 +42,7 @@ DUE_SECONDS = 20.0
 
 def health_of(config: StreamConfig, now: float = 0.0, seconds: float = 0.0) -> Health:
     standing = StreamStatus(turned_seconds=0.0, step=0)
-    return Health(config, standing, now=lambda: now, monotonic=lambda: seconds)
+    return Health(resolve(config), standing, now=lambda: now, monotonic=lambda: seconds)
 
 
 def free_port() -> int:
@@ -94,7 +95,7 @@ def test_a_step_that_is_due_for_long_is_a_reason(tmp_path: Path) -> None:
 def test_a_ledger_that_is_gone_is_a_reason_and_its_account_is_told_before(tmp_path: Path) -> None:
     config = stream_config(tmp_path)
     health = health_of(config)
-    with paid_epoch(config) as epoch:
+    with paid_epoch(resolve(config)) as epoch:
         store = epoch.noted.gate.store()
     ask_ledger(health, store)
     assert not health.told()["reasons"]
@@ -135,7 +136,7 @@ def shown(
     seconds = [0.0]
     standing = standing or StreamStatus()
     health = Health(
-        config, standing, now=lambda: seconds[0], monotonic=lambda: standing.turned_seconds
+        resolve(config), standing, now=lambda: seconds[0], monotonic=lambda: standing.turned_seconds
     )
     lines: Shown = []
 
@@ -145,7 +146,7 @@ def shown(
         lines.append((told, metrics_text(health.readings())))
 
     happenings = [*in_time(sent, until), *ticking(until, until + 60)]
-    with paid_epoch(config) as epoch:
+    with paid_epoch(resolve(config)) as epoch:
         ask_ledger(health, epoch.noted.gate.store())
 
         def opening(positions: Mapping[str, Any], _: bytes) -> Script:
@@ -193,7 +194,7 @@ def test_the_operator_is_told_what_is_in_the_state(tmp_path: Path) -> None:
         clock_offset_us=S // 2,
     )
     standing.n_rejects.update(["no case id", "no case id"])
-    health = Health(config, standing, now=lambda: 7.0)
+    health = Health(resolve(config), standing, now=lambda: 7.0)
     text = metrics_text(health.readings(), "operator").decode()
     labels = 'config="ward@1",dataset=""'
     assert f"tracecloak_stream_open_cases{{{labels}}} 3.0" in text
@@ -323,7 +324,7 @@ def test_files_tell_how_a_stream_stands_and_how_it_ended(tmp_path: Path) -> None
         operator_names="ward.svc,b",
     )
     with contextlib.suppress(TracecloakError):
-        with operator_side(config, StreamStatus(step=0), threading.Event()):
+        with operator_side(resolve(config), StreamStatus(step=0), threading.Event()):
             for host, status in (("ward.svc:9464", 200), ("c", 421)):
                 asked = f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n"
                 assert status_of(config.operator_port or 0, asked) == status
@@ -353,7 +354,7 @@ def test_a_disk_that_is_full_is_a_reason(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(module, "write_private", full)
     health = health_of(stream_config(tmp_path, health_file=str(tmp_path / "health.json")))
-    module._write_health(health, str(health.config.health_file))
+    module._write_health(health, str(health.plan.keys.health_file))
     assert health.told()["reasons"] == ["health_file cannot be written: No space left on device"]
 
 
@@ -375,5 +376,7 @@ def test_what_cannot_be_told_or_would_show_too_much_is_refused_before_anything_i
     tmp_path: Path, changes: dict[str, Any], remedy: str
 ) -> None:
     with pytest.raises(UsageError, match=remedy):
-        with operator_side(stream_config(tmp_path, **changes), StreamStatus(), threading.Event()):
+        with operator_side(
+            resolve(stream_config(tmp_path, **changes)), StreamStatus(), threading.Event()
+        ):
             pass

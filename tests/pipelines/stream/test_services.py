@@ -12,9 +12,10 @@ import pytest
 
 from tests.support.releasing import counting_charges
 from tests.support.stream_runs import stream_config
-from tracecloak.pipelines.stream import local_run, services
+from tracecloak.pipelines.stream import local_run
 from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import StreamConfig
+from tracecloak.pipelines.stream.plan import StreamPlan
 from tracecloak.pipelines.stream.run import run_stream
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.services import kafka_identity
@@ -52,10 +53,10 @@ class Away:
 def away(monkeypatch: pytest.MonkeyPatch) -> Away:
     made = Away()
 
-    def pay(config: StreamConfig) -> Any:
+    def pay(plan: StreamPlan) -> Any:
         raise PaidError
 
-    monkeypatch.setattr(services, "_AGAIN_SECONDS", 0.001)
+    monkeypatch.setattr(local_run, "_AGAIN_SECONDS", 0.001)
     monkeypatch.setattr(KafkaTopic, "check", lambda self, is_read=True, **_: made.ask(self.name))
     monkeypatch.setattr(KafkaClock, "passed_us", lambda _: made.ask("clock"))
     monkeypatch.setattr(kafka_identity, "check_history", lambda *_: made.ask("history"))

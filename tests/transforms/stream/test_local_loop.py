@@ -24,6 +24,7 @@ from tests.support.stream_runs import (
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import paid_epoch
 from tracecloak.pipelines.stream.local_run import run_epoch
+from tracecloak.pipelines.stream.plan import resolve
 from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.stream import local_stream
 from tracecloak.transforms.stream.local_stream import Sink
@@ -74,7 +75,7 @@ class Loop(threading.Event):
                 raise refusals.pop()
             return Slow(happenings, positions, self, away=away)
 
-        with paid_epoch(config) as epoch:
+        with paid_epoch(resolve(config)) as epoch:
             run_epoch(epoch, opening, NAME, sinks, self, lambda: END_SECONDS)
 
 
