@@ -14,6 +14,9 @@
 --   ALTER POLICY pipeline_pays ON tracecloak_ledger
 --     WITH CHECK (action IN ('reserve', 'claim', 'draw', 'commit', 'void', 'step'));
 --
+-- What windows counted is beside the ledger: the pipeline adds to it, both read it, and nobody changes or removes
+-- any of it.
+--
 -- Beside the ledger lie sketches of the cases that releases read. Both add and compare them, as who
 -- gives a release up notes what it read; the pipeline erases those whose day has passed, and the
 -- officer any. Nobody changes one.
@@ -29,6 +32,10 @@ CREATE POLICY pipeline_pays ON tracecloak_ledger FOR INSERT
   TO :"pipeline" WITH CHECK (action IN ('reserve', 'claim', 'draw', 'commit', 'void', 'step'));
 CREATE POLICY officer_declares ON tracecloak_ledger FOR INSERT
   TO :"officer" WITH CHECK (true);
+
+REVOKE ALL ON tracecloak_units FROM PUBLIC, :"pipeline", :"officer";
+GRANT SELECT, INSERT ON tracecloak_units TO :"pipeline";
+GRANT SELECT ON tracecloak_units TO :"officer";
 
 REVOKE ALL ON tracecloak_cases FROM PUBLIC, :"pipeline", :"officer";
 GRANT SELECT, INSERT, DELETE ON tracecloak_cases TO :"pipeline", :"officer";

@@ -16,6 +16,7 @@ from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.cache import COPIES, Head, not_migrated
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
+from tracecloak.pipelines.ledger.unit_files import lacks_units, units_of_files
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.keys.key_store import KeyStore
@@ -34,7 +35,7 @@ class MigrationStep(NamedTuple):
     run: Callable[[Ledger, KeyStore, Mapping[str, Any]], list[str]]
 
 
-STEPS: tuple[MigrationStep, ...] = ()
+STEPS: tuple[MigrationStep, ...] = (MigrationStep(lacks_units, units_of_files),)
 
 
 def check_migrated(ledger: Ledger, store: KeyStore) -> None:
@@ -65,8 +66,7 @@ def migrate(
     done = _heads_of_copies(store)  # which show whether there was a ledger
     ledger = opened()
     for step in STEPS:
-        if step.is_due(ledger, store):
-            done += step.run(ledger, store, settings)
+        done += step.run(ledger, store, settings)
     return done
 
 

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import logging
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from tracecloak.pipelines.budget.migration import check_migrated
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.caps import Account, load_accounts
-from tracecloak.pipelines.ledger.database import CASES, TABLE, Database, LedgerError, is_there
+from tracecloak.pipelines.ledger.database import (
+    CASES,
+    TABLE,
+    UNITS,
+    Database,
+    LedgerError,
+    is_there,
+)
 from tracecloak.pipelines.ledger.entries import NO_COLUMNS, Entry, signed
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.snapshot import problems
@@ -192,10 +201,10 @@ def officers_ledger(
 
 
 # --- A backup of a ledger, and a ledger that is made of one again. --------------------------------
-# A backup is a file of JSON lines: the entries as `tracecloak ledger export` prints them, and a
-# last line with their number and the hash of the last one. A file that was cut off lacks that
-# line, and what was changed in it breaks the chain of hashes. Sketches of cases are not in it, as
-# they are erased from the ledger and could not be erased from backups.
+# A backup is a file of JSON lines: the entries as `tracecloak ledger export` prints them, what
+# windows counted, and a last line with the number of entries and the hash of the last one. A file
+# that was cut off lacks that line, and what was changed in it breaks the chain of hashes. Sketches
+# of cases are not in it, as they are erased from the ledger and could not be erased from backups.
 #
 # Whoever restores a ledger does not know what was paid after the backup. So the restored ledger
 # says of itself that it is one, and no release is paid with it until somebody accepted that, which
@@ -206,7 +215,9 @@ _WHAT = "ledger of tracecloak"
 
 
 def back_up(ledger: Ledger, path: str) -> Entry:
-    """Writes all entries of a ledger into a file that appears whole or not at all.
+    """Writes all entries of a ledger, and what windows counted, into a file.
+
+    The file appears whole or not at all. Units that are not what the ledger says are left out.
 
     Args:
         ledger: The ledger.
@@ -230,9 +241,13 @@ def back_up(ledger: Ledger, path: str) -> Entry:
             f"{ledger.place} is not sound, so it is not backed up: {faults[0]} (problems in all: "
             f"{len(faults)}); see `tracecloak ledger verify`"
         )
+    from tracecloak.pipelines.ledger.case_registry import Claimed, units_of
+
     head = entries[-1]
+    claims = (one for one in units_of(ledger, entries) if isinstance(one, Claimed))
+    units = ({"units": base64.b64encode(claim.to_bytes()).decode()} for claim in claims)
     end = {"backup_of": _WHAT, "entries": head.seq, "hash": head.hash}
-    lines = [json.dumps(line) for line in (*map(asdict, entries), end)]
+    lines = [json.dumps(line) for line in (*map(asdict, entries), *units, end)]
     write_new(path, "".join(f"{line}\n" for line in lines).encode())
     return head
 
@@ -256,7 +271,7 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
         LedgerError: The database cannot be used.
     """
     details = signed(by, reason)
-    entries = _entries_of(path)
+    entries, units = _parts_of(path)
     database = Database(ledger_url(url, store, makes=True))
     mark = Entry.after(entries[-1], "restore", NO_COLUMNS, details)
     rows = [asdict(entry) for entry in (*entries, mark)]
@@ -270,6 +285,9 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
                 "first if it is damaged, or name another"
             )
         connection.execute(sa.insert(TABLE), rows)
+        UNITS.create(connection, checkfirst=True)
+        if units:
+            connection.execute(sa.insert(UNITS), units)
 
     database.make_file()
     database.transact(make, writes=True)
@@ -277,8 +295,8 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
     return database.place, len(entries)
 
 
-def _entries_of(path: str) -> list[Entry]:
-    """Returns the entries of a whole backup.
+def _parts_of(path: str) -> tuple[list[Entry], list[dict[str, Any]]]:
+    """Returns the entries of a whole backup, and its rows of units.
 
     Raises:
         UsageError: It is not there, or not whole, or was changed.
@@ -289,11 +307,17 @@ def _entries_of(path: str) -> list[Entry]:
         raise UsageError(f"backup {path!r} is not there; correct the path")
     try:
         *lines, end = [json.loads(line) for line in text.decode().splitlines()]
-        entries = [Entry(**line) for line in lines]
+        units = [base64.b64decode(line["units"]) for line in lines if "units" in line]
+        entries = [Entry(**line) for line in lines if "units" not in line]
         whole = {"backup_of": _WHAT, "entries": len(entries), "hash": entries[-1].hash}
         faults = problems(entries) if end == whole else ["its last line does not match its entries"]
     except (ValueError, TypeError, KeyError, IndexError):
         faults = ["it does not consist of entries as JSON lines"]
     if faults:
         raise UsageError(f"backup {path!r} is not complete: {faults[0]}; use another backup")
-    return entries
+    from tracecloak.pipelines.ledger.case_registry import claim_in
+
+    by_sha256 = {hashlib.sha256(data).hexdigest(): data for data in units}
+    named = [(e.seq, e.units_sha256) for e in entries if e.units_sha256 in by_sha256]
+    claims = [(seq, claim_in(by_sha256[sha256], sha256)) for seq, sha256 in named if sha256]
+    return entries, [row for seq, claim in claims if claim for row in claim.rows(seq)]

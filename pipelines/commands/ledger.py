@@ -60,7 +60,7 @@ _FLAGS: Mapping[str, Mapping[str, Any]] = {
     "reason": {"required": True, "help": "why, for the record"},
     "before": {"help": "noted before this day, as 2026-12-31; by default whenever"},
     "backup": {"required": True, "help": "file that `tracecloak ledger backup` made"},
-    "book": {"help": "folder of the book of counted units; by default the configuration's"},
+    "book": {"help": "folder of earlier versions' unit files; by default that in the key store"},
     "name": {"help": "its name"},
 }
 

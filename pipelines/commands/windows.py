@@ -41,7 +41,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
         "--verify",
         action="store_true",
         default=None,
-        help="compare every file of the book of counted units with the ledger, and the input of "
+        help="compare all counted units with what the ledger says of them, and the input of "
         "released windows with what they were made of, which is told in the operator's folder; by "
         "default releases compare what they need",
     )
@@ -53,7 +53,7 @@ def run(given: Given) -> int:
     """Shows the calendar, or notes a decision about a file.
 
     Raises:
-        LedgerError: The book is to be verified, and does not say what was counted.
+        LedgerError: The counted units are to be verified, and some are gone or were changed.
     """
     from tracecloak.anonymizers.accounting.composition import exact_text
     from tracecloak.pipelines.budget.opening import open_ledger, open_store
@@ -75,7 +75,7 @@ def run(given: Given) -> int:
     if decision["quarantine"] is not None or decision["readmit"] is not None:
         _decide(plan, store, ledger, decision, given.form)
         return 0
-    n_files = verify_book(plan, store, ledger) if is_verified and ledger is not None else 0
+    n_claims = verify_book(plan, store, ledger) if is_verified and ledger is not None else 0
     days = calendar_of(plan, store, ledger)
     if keys.window is None:
         begun = [day for day in days if day.status != "waiting" or day.releases]
@@ -100,9 +100,9 @@ def run(given: Given) -> int:
     }
     rows = list(_rows(keys.account, days, sums["spent_epsilon"], sums["remaining_epsilon"]))
     if is_verified:
-        data["verified_files"] = n_files
-        files = "1 file is" if n_files == 1 else f"{n_files:,} files are"
-        rows.append(("book", f"{files} what the ledger says"))
+        data["verified_files"] = n_claims
+        claims = "1 claim is" if n_claims == 1 else f"{n_claims:,} claims are"
+        rows.append(("book", f"the units of {claims} what the ledger says"))
         from tracecloak.pipelines.windows.quarantine import NAME, compare_inputs
 
         n_compared = compare_inputs(plan, store, days)

@@ -1,89 +1,118 @@
-"""The book of counted units: which cases each window counted, so that no unit counts in two.
+"""The counted units: which cases each window counted, so that no unit counts in two.
 
 A case of November that is corrected in December may belong to December then, and was counted in
-November already. So before a window's release counts anything, its units are *claimed*, under the
-ledger's lock: those that another window of the same scope has are left out, and the rest is written
-to a file, whose SHA-256 stands in the ledger's entry `claim`. The release counts what is in that
-file and nothing else, also where it is run again. What a release claimed stays claimed for ever,
-unless its charge was given back before it drew noise.
+November already. So before a window's release counts anything, its units are *claimed*: those that
+another window of the same scope has are left out, and the rest goes into a table of the ledger's
+database, together with the ledger's entry `claim`, which has the SHA-256 of it. The release counts
+what is in the table and nothing else, also where it is run again. What a release claimed stays
+claimed for ever, unless its charge was given back before it drew noise.
 
 A window that is released twice may count the same units again, as it pays twice. Where individuals
 are the units, all windows together count as many cases of an individual as one release may. Which
 cases these are depends only on the individual's own cases and on what was claimed before.
 
-The files are named after their content, and each is complete before the ledger names it. A file
-that the ledger does not name comes from a run that was cut off, and means nothing. A key store
-reads each file that the ledger names once, compares it with the ledger, and has what was counted in
-an index from then on (`pipelines.ledger.unit_index`). If a file that it has not read, or the
-last window's, is missing or different, no window of the scope is released; `windows --verify` reads
-all of them. As nobody could tell what was counted, the key of the digests is never replaced.
+An index finds what earlier windows have of the same units, however many windows there are. Each
+release compares its own units and those of the last window with the ledger, and none of the scope
+is released if these are gone or were changed; `ledger verify` and `windows --verify` compare all.
+As nobody could tell what was counted, the key of the digests is never replaced.
 
-Whoever reads the folder and has the key can ask of any case whether it was counted. How many units
+Whoever reads the table and has the key can ask of any case whether it was counted. How many units
 were left out is for the operator alone.
 """
 
 from __future__ import annotations
 
 import contextlib
-import errno
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
+import sqlalchemy as sa
 
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.anonymizers.noise.randomness import ReleaseKey, text_digest
-from tracecloak.pipelines.ledger.database import LedgerError
+from tracecloak.pipelines.ledger.balance import charge_states
+from tracecloak.pipelines.ledger.database import UNITS, LedgerError
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
-from tracecloak.pipelines.ledger.unit_index import UnitIndex, asked_of_index, index_name
+from tracecloak.pipelines.ledger.snapshot import Asks, LedgerSnapshot
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.files import is_on_this_machine, read_if_there, sync_folder, write_anew
 
-_Answer = TypeVar("_Answer")
 # Digits of a scope before the key's fingerprint.
 _SCOPE_DIGITS = 32
-# Of many files so many are read together, until so many units are taken in together; files on
-# another file system so many at a time.
-_N_FILES, _N_UNITS, _N_READERS = 64, 1 << 20, 8
+# Words, and claims, of one query; and the bytes of a salt, which no row of a unit has.
+_N_WORDS, _N_CLAIMS, _N_SALT = 5_000, 64, 16
 _REMEDY = (
-    "Nothing of this schedule is released until the book is restored from a backup; if it is lost, "
-    "release under another schedule, whose windows are charged in addition"
+    "Nothing of this schedule is released until the ledger's database is restored from a backup; "
+    "if they are lost, release under another schedule, whose windows are charged in addition"
 )
 
 
+# A claim that counts: its window's scope and label, the number of its entry, and its SHA-256.
+_Claim = tuple[str, str, int, str]
+
+
 class CaseRegistryError(LedgerError):
-    """The book of counted units does not say what was counted, so nothing may be released."""
+    """It is not known what was counted, so nothing may be released."""
 
 
 @dataclass(frozen=True, eq=False)
 class Claimed:
-    """What a release claimed, as a file of the book says.
+    """What a release claimed.
 
     Attributes:
-        path: The file with the units.
-        sha256: Of all that is in the file; it is in the ledger, too.
         scope: Of the window.
         label: The window's.
         n_left_out: How many more cases it would have counted if no other window had claimed them
             and no individual had too many. For the operator alone.
+        salt: Hex digits drawn at random. The SHA-256 is in the ledger, which others may read; by
+            the salt it does not show them that a claim has no units, or that two have the same.
         units: What the release counts, and nothing else.
     """
 
-    path: str
-    sha256: str
     scope: str
     label: str
     n_left_out: int
+    salt: str
     units: CountedUnits
+
+    def to_bytes(self) -> bytes:
+        """Returns a line of JSON, then the units."""
+        names = "label", "n_left_out", "salt", "scope"
+        head = json.dumps({name: getattr(self, name) for name in names})
+        return head.encode() + b"\n" + self.units.to_bytes()
+
+    @property
+    def sha256(self) -> str:
+        """What the ledger has of it."""
+        return hashlib.sha256(self.to_bytes()).hexdigest()
+
+    def rows(self, seq: int) -> list[dict[str, Any]]:
+        """Returns its rows of the table: one of how many were left out and the salt, one a unit.
+
+        Args:
+            seq: Number of its entry.
+        """
+        words = self.units.digests[:, 0].view(np.int64).tolist()
+        rests = np.ascontiguousarray(self.units.digests[:, 1:], "<u8")
+        units = zip(words, (rest.tobytes() for rest in rests), strict=True)
+        head = self.n_left_out, bytes.fromhex(self.salt)
+        return [{"seq": seq, "word": word, "rest": rest} for word, rest in (head, *units)]
+
+    @classmethod
+    def from_rows(cls, scope: str, label: str, rows: Sequence[tuple[int, bytes]]) -> Claimed:
+        """Returns the claim of these rows.
+
+        Raises:
+            ValueError: They are not the rows of one claim.
+        """
+        [(n_left_out, salt)] = [row for row in rows if len(row[1]) == _N_SALT]
+        units = _units([row for row in rows if len(row[1]) != _N_SALT])
+        return cls(scope, label, n_left_out, salt.hex(), units)
 
 
 def scope_of(
@@ -116,18 +145,16 @@ def scope_of(
 
 
 class CaseRegistry:
-    """The book in one folder, under one key; safe for any number of processes."""
+    """The counted units of one ledger, under one key; safe for any number of processes."""
 
     def __init__(
-        self, folder: str, key: ReleaseKey, ledger: Ledger, max_cases_per_individual: int | None
+        self, key: ReleaseKey, ledger: Ledger, max_cases_per_individual: int | None
     ) -> None:
         """Reads nothing yet.
 
         Args:
-            folder: On this machine or any Beam file system; the same one for all who share the
-                ledger.
             key: Of the digests, never replaced.
-            ledger: Has an entry for each claim; its key store has the index of the units.
+            ledger: In whose database the units are.
             max_cases_per_individual: How many cases of an individual count in all windows together;
                 None: the units are cases, or what is charged adds up.
 
@@ -138,11 +165,9 @@ class CaseRegistry:
             raise UsageError(
                 f"max_cases_per_individual must be at least 1, got {max_cases_per_individual}"
             )
-        self._folder = folder.rstrip("/") if len(folder) > 1 else folder
         self._key_fingerprint = key.fingerprint
         self._ledger = ledger
         self._max_cases = max_cases_per_individual
-        self._index = index_name(self._folder)
 
     def claim(
         self, output: str, release_id: str, key_fingerprint: str, units: CountedUnits
@@ -153,7 +178,7 @@ class CaseRegistry:
             output: The folder of all releases.
             release_id: The release's name.
             key_fingerprint: Tells release keys apart.
-            units: All that belong to its window, under the key of this book.
+            units: All that belong to its window, under this key.
 
         Returns:
             What it may count: those of the units that no other window has.
@@ -162,126 +187,77 @@ class CaseRegistry:
             UsageError: The release is not reserved, or not any more, or it is of no window; or its
                 units are individuals without a cap on their cases, although only the dearest window
                 is to be charged.
-            CaseRegistryError: The book was changed, lacks a file, or is not that of the release's
-                scope.
+            CaseRegistryError: What was counted is gone or was changed, or is of another key.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        # Earlier claims are taken in before the ledger is locked; under the lock, only those made
-        # since.
-        release = output, release_id, key_fingerprint
-        past = self._ledger.past(is_sound=True)
-        for scope in {window.scope for window, _ in _charged(past, *release)}:
-            self._check_known(past, scope)
 
-        def freeze(past: LedgerSnapshot, window: WindowCharge) -> str:
+        def freeze(past: LedgerSnapshot, window: WindowCharge, claim: Entry | None) -> Claimed:
             self._check_known(past, window.scope)
+            if claim is not None:
+                return _claimed(past.ask, _named(window, claim))
             if units.is_of_individuals and self._max_cases is None and not window.adds_up:
                 raise UsageError(
                     "individuals are the units of windows that are paid by the dearest, and no "
                     "number bounds their cases in all of them; set max_cases_per_individual"
                 )
-            by_file = self._asked(past, window.scope, lambda index: index.files_with_same(units))
-            labels = {sha256: label for label, _, sha256 in past.claims(window.scope)}
-            claims = [(labels[one], units) for one, units in by_file.items() if one in labels]
+            claims = _same(past, window.scope, units)
             to_count = units_to_count(units, window.label, claims, self._max_cases)
-            return self._written(*window.place, units.weight - to_count.weight, to_count)
+            n_left_out = units.weight - to_count.weight
+            return Claimed(*window.place, n_left_out, secrets.token_hex(_N_SALT), to_count)
 
-        sha256 = self._ledger.claim(release, freeze)
-        frozen = self.frozen(*release)
-        if frozen is None or frozen.sha256 != sha256:
-            raise UsageError(
-                f"release {release_id!r} in {output} was ended in {self._ledger.place} while it "
-                "claimed its units; run the command again, which reserves anew"
-            )
-        return frozen
+        return self._ledger.claim((output, release_id, key_fingerprint), freeze)
 
     def frozen(self, output: str, release_id: str, key_fingerprint: str) -> Claimed | None:
         """Returns what a release claimed; None: nothing, or its charge was given back.
 
         Raises:
-            CaseRegistryError: The file is missing, or is not what the ledger says, or the book is
-                not that of the release's scope.
+            CaseRegistryError: It is gone, is not what the ledger says, or is of another key.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
         """
         past = self._ledger.past(is_sound=True)
-        charged = _charged(past, output, release_id, key_fingerprint)
-        live = [(window, claim) for window, claim in charged if claim is not None]
-        if not live:
-            return None
-        window, last_claim = live[-1]
-        sha256 = last_claim.units_sha256
-        assert sha256 is not None  # of a claim in a sound ledger
-        self._check_scope(past, window.scope)
-        return self._verified_file(window.scope, sha256, window.label)
+        for state in reversed(past.states(output, release_id, key_fingerprint)):
+            if state.window is not None and state.claim is not None:
+                self._check_scope(past, state.window.scope)
+                return _claimed(past.ask, _named(state.window, state.claim))
+        return None
 
     def check(self, scope: str) -> None:
-        """Makes sure that the units of all claims of a scope are known, see `scope_of`.
+        """Makes sure that it is known what the windows of a scope counted, see `scope_of`.
 
         Raises:
-            CaseRegistryError: A file that was not read before, or that of the last window, is
-                missing or was changed; or the windows of the scope were counted under another key,
-                which this book does not have.
+            CaseRegistryError: What the last window counted is gone or was changed; or the windows
+                of the scope were counted under another key.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
-            KeyStoreError: The index cannot be used.
         """
-        past = self._ledger.past(is_sound=True)
-        self._check_known(past, scope)
+        self._check_known(self._ledger.past(is_sound=True), scope)
 
     def verify(self, scope: str) -> int:
-        """Compares every file of a scope, and what is known of it, with the ledger.
+        """Compares all units of a scope with the ledger.
 
         Returns:
-            The number of files.
+            The number of claims.
 
         Raises:
-            CaseRegistryError: A file is missing or was changed, or the index does not say what it
-                says; or as for `check`.
-            LedgerError: The ledger cannot be read, or somebody changed what it said.
-            KeyStoreError: The index cannot be used.
+            CaseRegistryError: What a window counted is gone or was changed; or as for `check`.
+            LedgerError: As for `check`.
         """
+        self.check(scope)
         past = self._ledger.past(is_sound=True)
-        self._check_known(past, scope)
-        labels = {sha256: label for label, _, sha256 in past.claims(scope)}
-        weights = self._asked(past, scope, UnitIndex.weights)
-        for files in self._read(scope, labels):
-            every = CountedUnits.merge([file.units for file in files.values()])
-            indexed = self._asked(past, scope, partial(UnitIndex.files_with_same, units=every))
-            for sha256, file in files.items():
-                in_file = indexed.get(sha256, CountedUnits.merge(()))
-                if weights.get(sha256, 0) != file.units.weight or not np.array_equal(
-                    in_file.digests, file.units.digests
-                ):
-                    raise CaseRegistryError(
-                        f"the key store's index of the book, {self._index}, differs from what "
-                        f"window {file.label} counted; remove it, and the next release makes "
-                        "it anew. Releases since may have counted units twice"
-                    )
-        return len(labels)
-
-    def _asked(
-        self, past: LedgerSnapshot, scope: str, ask: Callable[[UnitIndex], _Answer]
-    ) -> _Answer:
-        """Returns an answer of the index, which has all claims of a scope by then."""
-
-        def asked(index: UnitIndex) -> _Answer:
-            there = index.files()
-            new = {sha256: label for label, _, sha256 in past.claims(scope) if sha256 not in there}
-            for files in self._read(scope, new):
-                index.take_in({sha256: file.units for sha256, file in files.items()})
-            return ask(index)
-
-        assert self._ledger.memory is not None  # whoever claims units has a key store
-        return asked_of_index(self._ledger.memory.store, self._index, asked)
+        claims = [(scope, *claim) for claim in past.claims(scope)]
+        for found in _compared(past.ask, claims):
+            if isinstance(found, CaseRegistryError):
+                raise found
+        return len(claims)
 
     def _check_known(self, past: LedgerSnapshot, scope: str) -> None:
-        """Has the index know all claims of a scope, and makes sure that the last one is there."""
+        """Makes sure that a scope has this key, and that what its last window counted is there."""
         self._check_scope(past, scope)
-        self._asked(past, scope, lambda index: None)
-        for label, _, sha256 in past.claims(scope)[-1:]:
-            self._verified_file(scope, sha256, label)
+        claims = [(scope, *claim) for claim in past.claims(scope)]
+        if claims:
+            _claimed(past.ask, max(claims, key=lambda claim: claim[2]))
 
     def _check_scope(self, past: LedgerSnapshot, scope: str) -> None:
-        """Makes sure that a scope has this book's key, and was never counted under another key."""
+        """Makes sure that a scope has this key, and was never counted under another."""
         if _key_of(scope) != self._key_fingerprint:
             raise CaseRegistryError(
                 f"scope {scope} is of the book with key {_key_of(scope) or 'none'}, and this book "
@@ -296,92 +272,94 @@ class CaseRegistry:
                 f"its key store. {_REMEDY}"
             )
 
-    def _written(self, scope: str, label: str, n_left_out: int, units: CountedUnits) -> str:
-        """Writes a file as a whole, unless it is there; returns its SHA-256.
 
-        Two who write one write the same, so neither need know of the other. Where files are not
-        written by this machine it is read back.
-        """
-        data = file_of(scope, label, n_left_out, units)
-        sha256 = hashlib.sha256(data).hexdigest()
-        path = self._path(scope, sha256)
-        try:
-            if read_if_there(path) != data:
-                write_anew(path, data)
-                if not is_on_this_machine(path) and read_if_there(path) != data:
-                    raise OSError(errno.EIO, "what was written is not what is read back", path)
-            if is_on_this_machine(self._folder):
-                for folder in (Path(path).parent, Path(self._folder)):
-                    with contextlib.suppress(OSError):  # some file systems have nothing to do
-                        sync_folder(folder)
-        except Exception as error:  # each file system has its own
-            raise CaseRegistryError(
-                f"the book of counted units in {self._folder} cannot be written: {_reason(error)}; "
-                "check its disk and its permissions, and run again"
-            ) from error
-        return sha256
+def units_of(ledger: Ledger, entries: Sequence[Entry]) -> Iterator[Claimed | CaseRegistryError]:
+    """Yields what each claim that counts has in a ledger's table, or what is wrong with that.
 
-    def _read(self, scope: str, labels: Mapping[str, str]) -> Iterator[dict[str, Claimed]]:
-        """Reads the files that claims name, a piece of them at a time, and compares each.
+    Args:
+        ledger: The ledger.
+        entries: All its entries.
 
-        Args:
-            scope: Of the windows.
-            labels: The label of each file's window, by its SHA-256.
+    Raises:
+        LedgerError: The table cannot be read.
+    """
+    yield from _compared(ledger.past().ask, claims_of(entries))
 
-        Yields:
-            Files' content, by SHA-256.
 
-        Raises:
-            CaseRegistryError: One is missing, or not what the ledger says.
-        """
-        files: dict[str, Claimed] = {}
-        names = list(labels)
-        with ThreadPoolExecutor(_N_READERS) as readers:
-            for at in range(0, len(names), _N_FILES):
-                some = {sha256: labels[sha256] for sha256 in names[at : at + _N_FILES]}
-                read = readers.map(partial(self._verified_file, scope), some, some.values())
-                files |= dict(zip(some, read, strict=True))
-                if sum(file.units.weight for file in files.values()) >= _N_UNITS:
-                    yield files
-                    files = {}
-        if files:
-            yield files
+def claim_in(data: bytes, sha256: str) -> Claimed | None:
+    """Returns what `Claimed.to_bytes` wrote; None: the ledger names something else."""
+    head, _, body = data.partition(b"\n")
+    try:
+        claimed = Claimed(**json.loads(head), units=CountedUnits.from_bytes(body))
+    except (ValueError, TypeError):
+        return None
+    return claimed if claimed.sha256 == sha256 else None
 
-    def _verified_file(self, scope: str, sha256: str, label: str) -> Claimed:
-        path, what = self._path(scope, sha256), ""
-        try:
-            data = read_if_there(path)
-        except Exception as error:  # each file system has its own
-            data, what = b"", f"cannot be read ({_reason(error)})"
-        if data is None:
-            what = "is not there"
-        elif not what and hashlib.sha256(data).hexdigest() != sha256:
-            what = f"was changed: it is not what {self._ledger.place} says"
-        if what or data is None:
-            raise CaseRegistryError(
-                f"{path}, the file of the book of what window {label} counted, {what}. {_REMEDY}"
-            )
-        try:
-            head, _, body = data.partition(b"\n")
-            said = json.loads(head)
-            said.pop("salt")
-            file = Claimed(path, sha256, **said, units=CountedUnits.from_bytes(body))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CaseRegistryError(
-                f"{path}, which {self._ledger.place} names, is not a file of counted units "
-                f"({type(error).__name__}); use the version that wrote it, or a later one"
-            ) from None
-        if (file.scope, file.label) != (scope, label):
-            raise CaseRegistryError(
-                f"{path} is of window {file.label} of scope {file.scope}, and "
-                f"{self._ledger.place} names it for window {label}. {_REMEDY}"
-            )
-        return file
 
-    def _path(self, scope: str, sha256: str) -> str:
-        # A scope is hex digits and a hyphen where `scope_of` made it; no other text is a path.
-        place = scope if _key_of(scope) else text_digest(scope)[:_SCOPE_DIGITS]
-        return f"{self._folder}/{place}/{sha256}.units"
+def claims_of(entries: Sequence[Entry]) -> list[_Claim]:
+    """Returns the claims among entries that count, the first one first."""
+    states = charge_states(entries).values()
+    claims = [_named(one.window, one.claim) for one in states if one.window and one.claim]
+    return sorted(claims, key=lambda claim: claim[2])
+
+
+def _named(window: WindowCharge, claim: Entry) -> _Claim:
+    return *window.place, claim.seq, str(claim.units_sha256)
+
+
+def _claimed(ask: Asks, claim: _Claim) -> Claimed:
+    [found] = _compared(ask, [claim])
+    if isinstance(found, CaseRegistryError):
+        raise found
+    return found
+
+
+def _compared(ask: Asks, claims: Sequence[_Claim]) -> Iterator[Claimed | CaseRegistryError]:
+    """Yields what each claim has in the table, or what is wrong with that."""
+    for at in range(0, len(claims), _N_CLAIMS):
+        some = claims[at : at + _N_CLAIMS]
+        rows: dict[int, list[tuple[int, bytes]]] = {}
+        asked = sa.select(UNITS).where(UNITS.c.seq.in_([seq for _, _, seq, _ in some]))
+        for seq, word, rest in ask(asked):
+            rows.setdefault(seq, []).append((word, rest))
+        for scope, label, seq, sha256 in some:
+            claimed, what = None, "are gone"
+            if seq in rows:
+                what = "were changed"
+                with contextlib.suppress(ValueError):
+                    claimed = Claimed.from_rows(scope, label, rows[seq])
+            if claimed is not None and claimed.sha256 == sha256:
+                yield claimed
+            else:
+                yield CaseRegistryError(
+                    f"the units that window {label} counted (entry {seq} of the ledger) {what}. "
+                    f"`tracecloak ledger migrate` takes in the files of earlier versions. {_REMEDY}"
+                )
+
+
+def _same(past: LedgerSnapshot, scope: str, units: CountedUnits) -> list[tuple[str, CountedUnits]]:
+    """Returns what claims of a scope have of the same cases or individuals as some units.
+
+    Returns:
+        (Label, units) of each claim that has any; by chance with a few others, too.
+    """
+    labels = {seq: label for label, seq, _ in past.claims(scope)}
+    words = np.unique(units.digests[:, 0]).view(np.int64).tolist() if labels else []
+    found: dict[int, list[tuple[int, bytes]]] = {}
+    for at in range(0, len(words), _N_WORDS):
+        asked = sa.select(UNITS).where(UNITS.c.word.in_(words[at : at + _N_WORDS]))
+        for seq, word, rest in past.ask(asked):
+            if seq in labels and len(rest) != _N_SALT:
+                found.setdefault(seq, []).append((word, rest))
+    return [(labels[seq], _units(rows)) for seq, rows in found.items()]
+
+
+def _units(rows: Sequence[tuple[int, bytes]]) -> CountedUnits:
+    if not rows:
+        return CountedUnits.merge(())
+    words = np.array([word for word, _ in rows], np.int64).view(np.uint64)
+    rests = np.frombuffer(b"".join(rest for _, rest in rows), "<u8").astype(np.uint64)
+    return CountedUnits.of(np.column_stack([words, rests.reshape(len(rows), -1)]))
 
 
 def units_to_count(
@@ -436,31 +414,8 @@ def _union(pieces: Sequence[CountedUnits]) -> CountedUnits:
     return pieces[0] if len(pieces) == 1 else CountedUnits.merge(pieces)
 
 
-def file_of(scope: str, label: str, n_left_out: int, units: CountedUnits) -> bytes:
-    """Returns a file of the book: a line of JSON, then the units; see `Claimed`.
-
-    Its SHA-256 is in the ledger, which others may read. Because of the salt the SHA-256 does not
-    show them that a claim has no units, or that two claims have the same.
-    """
-    salt = secrets.token_hex(16)
-    head = {"label": label, "n_left_out": n_left_out, "salt": salt, "scope": scope}
-    return json.dumps(head).encode() + b"\n" + units.to_bytes()
-
-
-def _charged(
-    past: LedgerSnapshot, output: str, release_id: str, key_fingerprint: str
-) -> list[tuple[WindowCharge, Entry | None]]:
-    """Returns (window, claim) of the charges of a release of windows, the latest one last."""
-    states = past.states(output, release_id, key_fingerprint)
-    return [(state.window, state.claim) for state in states if state.window is not None]
-
-
 def _key_of(scope: str) -> str:
     """Returns the fingerprint of the key in a scope; empty: `scope_of` did not make it."""
     digest, _, key = scope.partition("-")
     is_hex = not set(digest + key) - set("0123456789abcdef")
     return key if is_hex and len(digest) == _SCOPE_DIGITS and key else ""
-
-
-def _reason(error: Exception) -> str:
-    return getattr(error, "strerror", None) or type(error).__name__

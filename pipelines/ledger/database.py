@@ -60,6 +60,16 @@ CASES = sa.Table(
     sa.Column("sketch", sa.LargeBinary, nullable=False),
 )
 
+# What windows counted, see `pipelines.ledger.case_registry`: the rows of a claim, by its entry.
+UNITS = sa.Table(
+    "tracecloak_units",
+    sa.MetaData(),
+    sa.Column("seq", sa.BigInteger, primary_key=True),
+    sa.Column("word", sa.BigInteger, primary_key=True, index=True),
+    sa.Column("rest", sa.LargeBinary, primary_key=True),
+    sqlite_with_rowid=False,
+)
+
 # Literally, as databases compare it with the condition of the index. Streams have many steps.
 NO_STEP = TABLE.c.action != sa.literal_column("'step'")
 # The entries of one release.

@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ from tracecloak.pipelines.ledger.database import (
     INDEX,
     MAKE_INDEX,
     TABLE,
+    UNITS,
     Database,
     LedgerError,
     LedgerUnavailable,
@@ -64,6 +65,7 @@ from tracecloak.schemas.errors import GuaranteeError, UsageError
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.keys.key_store import KeyStore
+    from tracecloak.pipelines.ledger.case_registry import Claimed
 
 _LOG = logging.getLogger("tracecloak")
 
@@ -159,7 +161,7 @@ class Ledger:
         Raises:
             LedgerError: This user may not.
         """
-        for table in (TABLE, CASES):
+        for table in (TABLE, CASES, UNITS):
             self._database.make(table)
         with contextlib.suppress(LedgerError):  # of one that its owner made before there was one
             self._database.transact(lambda one: INDEX.create(one, checkfirst=True), writes=True)
@@ -269,27 +271,29 @@ class Ledger:
         self.append(steps)
 
     def claim(
-        self, keyed_release: KeyedRelease, freeze: Callable[[LedgerSnapshot, WindowCharge], str]
-    ) -> str:
+        self,
+        keyed_release: KeyedRelease,
+        freeze: Callable[[LedgerSnapshot, WindowCharge, Entry | None], Claimed],
+    ) -> Claimed:
         """Notes which units a release of a window counts. Once noted, they stay.
 
         Args:
             keyed_release: The folder of releases, the release's name, the fingerprint of its key.
-            freeze: Is given what the ledger says and the release's window; writes the units that no
-                other window has claimed into a file that lasts, and returns its SHA-256. It is
-                called while nobody else can claim, or again where somebody did meanwhile.
+            freeze: Is given what the ledger says, the release's window, and what it claimed before,
+                and returns that or, at first, the units that no other window has. It is called
+                again where somebody else wrote meanwhile.
 
         Returns:
-            The SHA-256 of the file with the units of this release.
+            What the release claimed.
 
         Raises:
             UsageError: There is no such reservation, or no longer, or it is of no window.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        sha256: str | None = ""
+        claimed: Claimed
 
         def steps(past: LedgerSnapshot) -> list[Step]:
-            nonlocal sha256
+            nonlocal claimed
             live = self._live(past, keyed_release)
             windows = {state.window and state.window.place: state.window for state in live}
             window = live[-1].window
@@ -300,14 +304,13 @@ class Ledger:
                     f"release {release_id!r} in {output} is reserved for {what} in {self.place}: "
                     "use `tracecloak ledger forfeit`, and choose another release_id"
                 )
-            claimed = [state.claim.units_sha256 for state in live if state.claim is not None]
-            sha256 = claimed[-1] if claimed else freeze(past, window)
+            claims = [state.claim for state in live if state.claim is not None]
+            claimed = freeze(past, window, claims[-1] if claims else None)
             unclaimed = [state for state in live if state.last.action == "reserve"]
-            return steps_of("claim", unclaimed, {"units": sha256})
+            return steps_of("claim", unclaimed, {"units": claimed.sha256})
 
-        self.append(steps)
-        assert sha256 is not None  # of a claim in a sound ledger
-        return sha256
+        self.append(steps, units=lambda seq: claimed.rows(seq))
+        return claimed
 
     def note_step(self, keyed_release: KeyedRelease, step: int, sha256: str) -> None:
         """Notes that a step of an epoch is decided. If it is noted already, this does nothing.
@@ -436,15 +439,18 @@ class Ledger:
             KeyStoreError: The key store cannot be used.
         """
         past = self._database.transact(self._read, writes=False)
-        past.reads = self._ask
+        past.reads, past.ask = self._reads, self._ask
         if is_sound:
             self.check_sound(past)
         if self.memory is not None:
             self.memory.keep(past, [])
         return past
 
-    def _ask(self, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
+    def _reads(self, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
         return self._database.transact(lambda one: read_entries(one, *conditions), writes=False)
+
+    def _ask(self, asked: sa.Select[Any]) -> Sequence[Any]:
+        return self._database.transact(lambda one: one.execute(asked).all(), writes=False)
 
     def _read(self, connection: sa.Connection) -> LedgerSnapshot:
         """Returns what the ledger says.
@@ -458,6 +464,7 @@ class Ledger:
             entries = read_entries(connection)
         new = [entry for entry in entries if entry.seq > known.seq]
         past = known.after(new, functools.partial(read_entries, connection))
+        past.ask = lambda asked: connection.execute(asked).all()
         if self.memory is not None:
             self.memory.begin(past)
         return past
@@ -528,13 +535,17 @@ class Ledger:
             )
 
     def append(
-        self, steps: Callable[[LedgerSnapshot], list[Step]], is_sound: bool = True
+        self,
+        steps: Callable[[LedgerSnapshot], list[Step]],
+        is_sound: bool = True,
+        units: Callable[[int], list[dict[str, Any]]] | None = None,
     ) -> list[Entry]:
         """Appends what the ledger's past asks for, and returns what was appended.
 
         Args:
             steps: Returns what is to be appended; it is called again where others were first.
             is_sound: Whether the ledger must be sound.
+            units: Returns the rows of units that an entry brings, by its number.
 
         Raises:
             LedgerError: It is not, or cannot be used.
@@ -551,11 +562,13 @@ class Ledger:
                 last = Entry.after(last, action, columns, details)
                 connection.execute(sa.insert(TABLE).values(asdict(last)))
                 appended.append(last)
+                if units is not None:
+                    connection.execute(sa.insert(UNITS), units(last.seq))
             return past, appended
 
         # The ledger comes first: if a run ends in between, it is ahead of the key store.
         past, appended = self._database.transact(append, writes=True)
-        past.reads = self._ask
+        past.reads, past.ask = self._reads, self._ask
         if self.memory is not None:
             self.memory.keep(past, appended)
         return appended

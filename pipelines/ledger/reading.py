@@ -81,6 +81,11 @@ def verify(ledger: Ledger) -> tuple[str, bool]:
     forgotten = ledger.complaints()
     entries = ledger.entries()
     faults = [*problems(entries), *forgotten]
+    if not faults:
+        from tracecloak.pipelines.ledger.case_registry import CaseRegistryError, units_of
+
+        units = units_of(ledger, entries)
+        faults = [str(one) for one in units if isinstance(one, CaseRegistryError)]
     if not faults and ledger.memory is not None and ledger.memory.differs_from(entries):
         faults.append(differs_text(ledger.place))
     if faults:

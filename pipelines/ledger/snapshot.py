@@ -19,6 +19,8 @@ from dataclasses import asdict
 from functools import lru_cache
 from typing import Any, NamedTuple, get_args
 
+import sqlalchemy as sa
+
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.balance import (
     ChargeState,
@@ -112,6 +114,7 @@ def _odd_decimal(text: str | None) -> str:
 
 # Reads entries of the ledger that satisfy conditions, in their order.
 Reads = Callable[..., Sequence[Entry]]
+Asks = Callable[[sa.Select[Any]], Sequence[Any]]
 # Raised with what a snapshot has as JSON: that of another version is read as none.
 _VERSION = 2
 # Names in one query.
@@ -138,6 +141,7 @@ class LedgerSnapshot:
         faults: What is wrong with the ledger, a sentence each.
         declared: What people declared: accounts, data sets, what was lost, what was erased.
         reads: Asks the ledger for single entries.
+        ask: Asks the database of the ledger for rows of a table.
     """
 
     def __init__(self) -> None:
@@ -146,6 +150,7 @@ class LedgerSnapshot:
         self.faults: list[str] = []
         self.declared: list[Entry] = []
         self.reads: Reads = lambda *_: ()
+        self.ask: Asks = lambda _: ()
         # What follows from the entries, as JSON has it but for its fractions.
         self._state: dict[str, Any] = {
             "version": _VERSION,

@@ -98,7 +98,7 @@ class WindowExtension(Extension):
         """Returns what is asked of the account, for this window.
 
         Raises:
-            CaseRegistryError: The book does not say what was counted, so nothing may be paid.
+            CaseRegistryError: It is not known what was counted, so nothing may be paid.
             RetryLater: Somebody decided meanwhile which files are left out.
         """
         assert self._opened is not None and self._plan is not None  # it is of a window
@@ -115,7 +115,7 @@ class WindowExtension(Extension):
         """Claims the units of the window, which a first run over the log finds, unless they are.
 
         Raises:
-            LedgerError: A file of the book is missing or changed, or the ledger cannot be used.
+            LedgerError: What was counted is gone or was changed, or the ledger cannot be used.
         """
         opened, key = self._opened, run.key
         assert opened is not None and key is not None  # its budget is reserved
@@ -216,9 +216,7 @@ def released_window(plan: ReleasePlan, store: KeyStore, ledger: Ledger) -> Relea
         return None
     key = _book_key(plan, store)
     charge = WindowCharge(_scope(plan, schedule, key), window.label, plan.windows_add_up)
-    place = plan.keys.book or str(store.path.absolute() / "book")
-    files.require_file_system("book", place)
-    book = CaseRegistry(files.absolute(place), key.resolve(), ledger, cap)
+    book = CaseRegistry(key.resolve(), ledger, cap)
     return ReleasedWindow(schedule, window, cap is not None, charge, key, book)
 
 
@@ -264,13 +262,13 @@ def check_book_key(plan: ReleasePlan) -> None:
 
 
 def verify_book(plan: ReleasePlan, store: KeyStore, ledger: Ledger) -> int:
-    """Compares every file of the book of a plan's schedule with the ledger.
+    """Compares all counted units of a plan's schedule with the ledger.
 
     Returns:
-        How many there are.
+        How many claims there are.
 
     Raises:
-        LedgerError: One is missing or was changed, or the ledger cannot be used.
+        LedgerError: Some are gone or were changed, or the ledger cannot be used.
     """
     schedule, scope = plan.schedule, known_scope(plan, store)
     if schedule is None or scope is None:

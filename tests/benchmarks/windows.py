@@ -17,7 +17,7 @@ import numpy as np
 import sqlalchemy as sa
 
 from tests.benchmarks.harness import ratio
-from tests.support.books import book_at, of_window, scope
+from tests.support.books import book_of, of_window, scope
 from tests.support.ledgers import account
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
@@ -59,7 +59,7 @@ def release(folder: Path, number: int, n_cases: int) -> None:
     store = KeyStore(folder / "keys")
     ledger = Ledger(url, {"a": account("100")}, store=store)
     ledger.check_remembered()
-    book = book_at(folder / "book", ledger)
+    book = book_of(ledger)
     asked, release = of_window(number, f"w{number}"), ("/out", f"r{number}", "k")
     book.check(scope())
     ledger.reserve(asked)

@@ -63,9 +63,9 @@ def of_window(
     return reservation(number, epsilon, window=WindowCharge(where, label, adds_up), **changes)
 
 
-def book_at(folder: object, ledger: Ledger, max_cases: int | None = None) -> CaseRegistry:
-    """Returns the book in a folder, under the key of the tests."""
-    return CaseRegistry(str(folder), KEY, ledger, max_cases)
+def book_of(ledger: Ledger, max_cases: int | None = None) -> CaseRegistry:
+    """Returns the counted units of a ledger, under the key of the tests."""
+    return CaseRegistry(KEY, ledger, max_cases)
 
 
 def fork_and_claim(url: str, folder: str, n_processes: int, n_cases: int) -> None:
@@ -75,20 +75,20 @@ def fork_and_claim(url: str, folder: str, n_processes: int, n_cases: int) -> Non
 
     Args:
         url: Of the ledger.
-        folder: Of the book.
+        folder: Of the key stores.
         n_processes: How many.
         n_cases: `c0` and so on.
     """
 
     def prepare(number: int) -> Callable[[], None]:
-        store = KeyStore(Path(folder).parent / f"keys {number}")
+        store = KeyStore(Path(folder) / f"keys {number}")
         ledger = Ledger(url, {"a": account()}, patience_seconds=120, store=store)
-        # Each has a case of its own, too, so that no two files are the same.
+        # Each has a case of its own, too, so that no two claims are the same.
         mine = units([*(f"c{i}" for i in range(n_cases)), f"own{number}"])
         ledger.reserve(of_window(number, f"w{number}", "1"))
 
         def work() -> None:
-            book_at(folder, ledger).claim("/out", f"r{number}", "k", mine)
+            book_of(ledger).claim("/out", f"r{number}", "k", mine)
             ledger.draw("/out", f"r{number}", "k")
 
         return work

@@ -319,7 +319,7 @@ def _of(name: str) -> Callable[..., bool]:
 
 
 _STORE = "tracecloak.pipelines.keys.key_store"
-_LEDGER, _UNITS = "tracecloak.pipelines.ledger.ledger", "tracecloak.pipelines.ledger.case_registry"
+_LEDGER = "tracecloak.pipelines.ledger.ledger"
 _FOLDER = "tracecloak.transforms.publish.release_folder"
 _PARTS = "tracecloak.anonymizers.rigorous.parts_method"
 # Name of a step to (module, what is called, and of which calls by their arguments).
@@ -344,7 +344,8 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
     "key's end": ("pathlib", "Path.unlink", lambda path, *_, **__: path.suffix == ".key"),
     "discard": (_FOLDER, "ReleaseFolder.discard", _any),
     "clear": (_FOLDER, "ReleaseFolder.clear", _any),
-    "units": (_UNITS, "write_anew", _any),
+    # In the same transaction as the entry.
+    "units": ("tracecloak.pipelines.ledger.case_registry", "Claimed.rows", _any),
     "claim": (_LEDGER, "Ledger.claim", _any),
     "draw": (_LEDGER, "Ledger.draw", _any),
     "append": ("tracecloak.transforms.lakes.delta", "append", _any),

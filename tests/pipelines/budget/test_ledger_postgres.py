@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from tests.support.books import book_at, claimed_by_window, of_window
+from tests.support.books import book_of, claimed_by_window, of_window, scope, units
 from tests.support.keys import release_key
 from tests.support.ledgers import ROOT, account, contend, faults, python, reservation
 from tests.support.postgres import database as url
@@ -21,6 +21,7 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.case_digests import CaseSketch
 from tracecloak.pipelines.budget.opening import officers_ledger
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger import reading
 from tracecloak.pipelines.ledger.database import (
     TABLE,
     Database,
@@ -70,11 +71,11 @@ def test_of_many_processes_at_once_each_case_goes_to_one_window(url: str, tmp_pa
     n_processes, n_cases = 4, 5
     code = (
         "from tests.support.books import *; "
-        f"fork_and_claim({url!r}, {str(tmp_path / 'book')!r}, {n_processes}, {n_cases})"
+        f"fork_and_claim({url!r}, {str(tmp_path)!r}, {n_processes}, {n_cases})"
     )
     done = python(code)
     assert (done.returncode, done.stderr) == (0, "")
-    claimed = claimed_by_window(book_at(tmp_path / "book", ledger), ledger)
+    claimed = claimed_by_window(book_of(ledger), ledger)
     sizes = sorted(map(len, claimed.values()))
     assert sizes == [1] * (n_processes - 1) + [n_cases + 1]
     assert len(set().union(*claimed.values())) == n_cases + n_processes
@@ -109,7 +110,10 @@ def test_a_pipeline_pays_and_only_the_officer_declares(url: str, roles: dict[str
         pipeline.reserve(reservation(2, "0.2"))
     pipeline.reserve(reservation(3))
     pipeline.reserve(of_window(4, "2026-11", "0"))
-    pipeline.claim(("/out", "r4", "k"), lambda entries, window: "0" * 64)
+    book = book_of(pipeline)
+    book.check(scope())
+    assert book.claim("/out", "r4", "k", units(["c1"])).units.weight == 1
+    assert reading.verify(officer)[1] and book.verify(scope()) == 1
     pipeline.draw("/out", "r4", "k")
     pipeline.note_step(("/out", "r0", "k"), 0, "0" * 64)
     for declare in (
@@ -127,6 +131,8 @@ def test_a_pipeline_pays_and_only_the_officer_declares(url: str, roles: dict[str
             "TRUNCATE tracecloak_ledger",
             "DROP TABLE tracecloak_ledger",
             "ALTER TABLE tracecloak_ledger DISABLE ROW LEVEL SECURITY",
+            "DELETE FROM tracecloak_units",
+            "UPDATE tracecloak_units SET seq = 0",
         ):
             with pytest.raises(sa.exc.ProgrammingError, match=r"permission denied|must be owner"):
                 execute(roles[kind], statement)

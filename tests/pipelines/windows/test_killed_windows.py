@@ -14,18 +14,21 @@ from tests.pipelines.windows.test_releases_of_windows import Lake
 from tests.support.ledgers import windowed
 from tests.support.releasing import Commands, Ended, check_whole, ledger_entries, manifest
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
+from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.balance import charges
+from tracecloak.pipelines.ledger.case_registry import Claimed, units_of
+from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 from tracecloak.pipelines.ledger.snapshot import problems
 
 FIRST, SECOND, OTHER = b"1" * 32, b"2" * 32, b"3" * 32
 
 # The steps of a release in their order. Before the draw it is made anew by the next run.
 BEFORE_DRAW = (
-    "after key", "before charge", "after charge", "before units", "after units", "before claim",
-    "before insert 2", "after insert 2", "after claim", "before count", "after count",
-    "before draw", "before insert 3",
+    "after key", "before charge", "after charge", "before claim", "before insert 2",
+    "after insert 2", "before units", "after units", "after insert 3", "after claim",
+    "before count", "after count",
+    "before draw", "before insert 4",
 )  # fmt: skip
 AFTER_DRAW = (
     "after draw", "before decide variants", "after decide variants", "before write", "after write",
@@ -56,15 +59,12 @@ class Windows:
         assert sorted(w.window.label for w in counting.values()) == ["2026-01", "2026-02"]
         assert {last[charge].action for charge in counting} == {"commit"}
         assert self.lake.spent == "3"
-        found = []
         for of_window in counting.values():
             assert of_window.claim is not None
-            (path,) = (self.lake.folder / "keys" / "book").rglob(
-                f"{of_window.claim.units_sha256}.units"
-            )
-            body = path.read_bytes().partition(b"\n")[2]
-            found.append(CountedUnits.from_bytes(body))
-        one, other = found
+        ledger = OfficersLedger(KeyStore(self.lake.folder / "keys").ledger_url)
+        one, other = (
+            claim.units for claim in units_of(ledger, entries) if isinstance(claim, Claimed)
+        )
         assert one.weight and other.weight
         assert not one.holds(other.digests).any()
         for window in ("2026-01", "2026-02"):

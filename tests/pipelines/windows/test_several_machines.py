@@ -1,7 +1,7 @@
 """Three machines with one ledger, one schedule and one stream, which are killed again and again.
 
 Each has a key store of its own, keys of its own and a clock of its own. They share the ledger, the
-book of counted units with its key, the lake and the output.
+key of the counted units, the lake and the output.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.database import Database
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
+from tracecloak.pipelines.ledger.reading import verify
 from tracecloak.pipelines.ledger.snapshot import problems
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -135,8 +136,7 @@ def lake_of(folder: Path, url: str) -> tuple[Lake, list[Path]]:
     (folder / "book.key").parent.mkdir(parents=True, exist_ok=True)
     (folder / "book.key").write_text("b0" * 32)
     lake = Lake(
-        folder / "shared", ledger=url, book=str(folder / "book"),
-        book_key=f"file:{folder / 'book.key'}",
+        folder / "shared", ledger=url, book_key=f"file:{folder / 'book.key'}",
     )  # fmt: skip
     configs = []
     for i in range(len(CLOCKS_SECONDS)):
@@ -161,6 +161,7 @@ def check_windows(folder: Path, url: str, n_rounds: int, seed: int) -> int:
     machines = Machines(url, [work(config) for config in configs])
     machines.disturb(n_rounds, random.Random(seed), published)
     entries = machines.entries
+    assert verify(OfficersLedger(url))[1]
     last = counting(entries)
     assert [entry.action for entry in last] == ["commit"] * 4, [e.action for e in last]
     assert {entry.release_id for entry in last} == {f"ward-2026-0{i}" for i in range(1, 5)}
