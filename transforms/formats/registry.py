@@ -193,7 +193,9 @@ class SourceFormat:
         for name, kind in FORMATS.items():
             if plain.endswith(kind.endings):
                 return name
-        raise UsageError(f"cannot infer the format of input {path!r}; set input_format")
+        raise UsageError(
+            f"cannot infer the format of input {path!r}; say input_format: {', '.join(FORMATS)}"
+        )
 
     def reader_of(self, path: str, seen: Any = None) -> Reader:
         """Returns the reader of a file, of one of a table as that sees it; see `SourceFile`."""
