@@ -21,9 +21,8 @@ from tracecloak.examination.comparison.report import (
     RecordedFigures,
     ReleaseFigures,
     Results,
-    caveat,
     recordings,
-    source_of,
+    remark_on,
 )
 from tracecloak.examination.measure.registry import MEASURES, Figures, Measure
 
@@ -76,7 +75,7 @@ def log_lines(results: Results, log: LogResults, heading: str) -> Iterator[str]:
     yield from _size_lines(log)
     for name in results.recorded:
         yield ""
-        yield source_of(name, log)
+        yield remark_on(name, log)
     for epsilon in results.epsilons:
         for kind in KINDS:
             at = [r for r in log.releases if (r.epsilon, r.kind) == (epsilon, kind)]
@@ -195,7 +194,7 @@ def _table(
         yield f"| *{_OF_LOG}* | | {' | '.join(map(_number, near))} |"
     for name in recorded:
         yield ""
-        yield caveat(name)
+        yield remark_on(name)
     for release in releases:
         if release.refused is not None:
             yield ""

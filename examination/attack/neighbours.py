@@ -285,12 +285,7 @@ def pairs_of_log(traces: TraceBatch, method: Anonymizer, params: Any) -> list[Pa
     lone = _lone_unit(traces)
     if lone is not None:
         rest = traces.take(np.setdiff1d(np.arange(traces.n_cases), lone))
-        names = traces.vocabulary.names.to_pylist()
-        unit = traces.take(lone)
-        variants = {
-            _within(tuple(names[code] for code in unit.activities[first:last]), method, params)
-            for first, last in zip(unit.offsets[:-1], unit.offsets[1:], strict=True)
-        }
+        variants = set(variant_counts(traces.take(lone), method, params))
         what = "your log and the same without one unit, whose variant nobody else has"
         pairs.append(Pair(what, traces, rest, tuple(sorted(variants))))
     return pairs

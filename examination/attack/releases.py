@@ -102,11 +102,7 @@ def seen_in(
 
 def counts_by_variant(traces: TraceBatch) -> dict[Variant, int]:
     """Returns the cases of each variant."""
-    histogram = VariantHistogram.from_traces(traces)
-    names = traces.vocabulary.names.to_pylist()
-    text = [names[code] for code in histogram.codes.tolist()]
-    rows = zip(itertools.pairwise(histogram.offsets.tolist()), histogram.counts, strict=True)
-    return {tuple(text[first:last]): int(count) for (first, last), count in rows}
+    return VariantHistogram.from_traces(traces).named(traces.vocabulary)
 
 
 def _times_and_values(traces: TraceBatch, attributes: Sequence[Attribute]) -> dict[Key, float]:

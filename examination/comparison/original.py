@@ -22,7 +22,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, Randomness, ReleaseKey
 from tracecloak.examination.linkage.knowledge import KnownVictims, Settings, Target
@@ -105,20 +104,14 @@ class Side:
         return SingledOut(_known_in_time(self.cases), "relative")
 
 
-def _n_missing(a: VariantHistogram, b: VariantHistogram) -> int:
-    """How many of the variants of the one the other does not have."""
-    shared = pc.is_in(a.sequences, value_set=b.sequences)
-    return int(a.n_variants - (pc.sum(shared).as_py() or 0))
-
-
 # The measures of a release beside its log: by the name in the registry, what of both sides they are
 # of, or all of them, and the function. Those that come together stand under one of them.
 _MEASURED: Mapping[str, tuple[str, Callable[[Any, Any], float | Figures | None]]] = {
     "variant_emd": ("variants", partial(measures.variant_emd, max_cells=MAX_EMD_CELLS)),
     "variant_total_variation": ("variants", utility.variant_distance),
     "true_variant_mass": ("variants", utility.true_variant_mass),
-    "variants_lost": ("variants", _n_missing),
-    "variants_invented": ("variants", lambda a, b: _n_missing(b, a)),
+    "variants_lost": ("variants", lambda a, b: int((~a.is_in(b)).sum())),
+    "variants_invented": ("variants", lambda a, b: int((~b.is_in(a)).sum())),
     "jaccard_distance": ("variants", measures.jaccard_distance),
     "prefix_jaccard_distance": ("variants", measures.prefix_jaccard_distance),
     "relative_size": ("variants", lambda a, b: b.n_cases / a.n_cases if a.n_cases else None),

@@ -353,7 +353,7 @@ def board(results: Results) -> bytes:
         "apart": list(_apart()),
         "legend": legend,
         "unmeasured": [MEASURES[name] for name in DISCLOSURE if name in asked - measured],
-        "recorded": [(name, caveat(name)) for name in results.recorded],
+        "recorded": [(name, remark_on(name)) for name in results.recorded],
     }
     data = {
         "epsilons": results.epsilons,
@@ -387,7 +387,7 @@ def _log(results: Results, log: LogResults) -> dict[str, Any]:
         for name in results.recorded
         for one in recordings()[name].of_log(log)
     ]
-    notes = [source_of(name, log) for name in results.recorded]
+    notes = [remark_on(name, log) for name in results.recorded]
     return {**log.model_dump(mode="json"), "recorded": recorded, "notes": notes}
 
 
@@ -472,16 +472,11 @@ def recordings() -> dict[str, Recording]:
     return pydantic.TypeAdapter(dict[str, Recording]).validate_json(text)
 
 
-def source_of(name: str, log: LogResults) -> str:
-    """Returns where a peer's figures on a log are from, or that there are none, in sentences."""
-    return _said(name, recordings()[name].of_log(log))
+def remark_on(name: str, log: LogResults | None = None) -> str:
+    """Returns where a peer's figures on a log are from, or that there are none, in sentences.
 
-
-def caveat(name: str) -> str:
-    """Returns what the epsilon of a recorded row is of, and what it leaves out."""
-    return _said(name, None)
-
-
-def _said(name: str, runs: tuple[RecordedFigures, ...] | None) -> str:
-    room, one = "tracecloak.examination.comparison", recordings()[name]
-    return " ".join(from_template(room, "recorded.md.j2", name=name, one=one, runs=runs))
+    Without a log, what the epsilon of a recorded row is of, and what it leaves out.
+    """
+    one = recordings()[name]
+    runs = None if log is None else one.of_log(log)
+    return " ".join(from_template(__package__, "recorded.md.j2", name=name, one=one, runs=runs))

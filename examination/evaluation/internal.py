@@ -19,12 +19,11 @@ import pyarrow as pa
 import pydantic
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.anonymizers.contract.in_memory import anonymise, whole_log
+from tracecloak.anonymizers.contract.in_memory import whole_log
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.examination.attack.run import epsilons_of
-from tracecloak.examination.comparison.original import Side, graph_figures
 from tracecloak.examination.evaluation.evaluate import evaluation_of, graph_of, notes_of, row_of
 from tracecloak.examination.linkage.knowledge import LinkedLog, Settings, no_values
 from tracecloak.examination.linkage.run import Linkage, link
@@ -32,10 +31,10 @@ from tracecloak.examination.measure.registry import MEASURES
 from tracecloak.pipelines.ledger.balance import Balance
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.planning.findings import finding_lines, share_text
+from tracecloak.pipelines.planning.utility import estimate_utility_of_log
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph
@@ -101,7 +100,8 @@ def risk_curve(
         errors: list[float] = []
         for number in range(REPETITIONS):
             _LOG.info("curve: epsilon %s (%d of %d)", epsilon, number + 1, REPETITIONS)
-            error = _error(method, params, original)
+            key = ReleaseKey.generate()
+            error = estimate_utility_of_log(method, params, original, key).graph_error
             if error is None:
                 return []
             errors.append(error)
@@ -128,25 +128,6 @@ def _ascending(epsilons: Sequence[str]) -> list[str]:
                 f"curve must be epsilons separated by commas, got {text!r}; such as 0.5,1,2"
             ) from None
     return [by_value[value] for value in sorted(by_value)]
-
-
-def _error(method: Any, params: Any, original: TraceBatch) -> float | None:
-    """The relative error of the graph of one release; None where it has none."""
-    output = anonymise([original], method, params, ReleaseKey.generate(), "curve", "")
-    products = [product for _, product in sorted(output.products.by_name.items())]
-    graph = next((p for p in products if isinstance(p, ReleasedGraph)), None)
-    variants = next((p for p in products if isinstance(p, ReleasedVariants)), None)
-    if graph is None and method.log != "none":
-        traces = TraceBatch.concat(output.traces)
-        graph = figures_data.graph_of_log(DirectlyFollows.from_traces(traces), traces.vocabulary)
-    elif graph is None and variants is not None:
-        graph = figures_data.graph_of_variants(variants)
-    if graph is None:
-        return None
-    names = ActivityVocabulary.of(graph.names.to_pylist())
-    both = ActivityVocabulary.merge([original.vocabulary, names])
-    error = graph_figures(Side.of(original.recode(both)), graph, None)["edge_relative_error"]
-    return float(error or 0.0)
 
 
 # ---

@@ -48,30 +48,6 @@ from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHisto
 _Z95 = 1.96
 
 
-def interval_coverage(truth: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> float | None:
-    """Returns the share of intervals with low <= truth <= high; None without an interval.
-
-    Args:
-        truth: int64[n], exact values.
-        lows: int64[n].
-        highs: int64[n].
-    """
-    return float(((lows <= truth) & (truth <= highs)).mean()) if len(truth) else None
-
-
-def interval_width(lows: np.ndarray, highs: np.ndarray, noise_half_width: float) -> float | None:
-    """Returns the mean of high - low over the width of the noise; None without an interval.
-
-    Intervals that are cut off at 0 make it smaller.
-
-    Args:
-        lows: int64[n].
-        highs: int64[n].
-        noise_half_width: Half the interval that holds the noise alone, above 0.
-    """
-    return float((highs - lows).mean() / (2 * noise_half_width)) if len(lows) else None
-
-
 def noise_half_width(manifest: Mapping[str, Any]) -> float | None:
     """Returns half the 95 % interval of the noise of a released graph, in occurrences.
 
@@ -244,6 +220,9 @@ def interval_figures(
 ) -> Figures:
     """Returns the measures of a graph's intervals.
 
+    The share of them with low <= truth <= high, and the mean of high - low over the width of the
+    noise, which intervals that are cut off at 0 make smaller. None without an interval.
+
     Args:
         truth: The exact graph.
         released: The released one.
@@ -253,7 +232,9 @@ def interval_figures(
     """
     known = dict(zip(truth.keys.tolist(), truth.counts.tolist(), strict=True))
     counts = np.array([known.get(key, 0) for key in released.keys.tolist()], np.int64)
-    width = None if half_width is None else interval_width(lows, highs, half_width)
-    return checked(
-        {"interval_coverage": interval_coverage(counts, lows, highs), "interval_width": width}
-    )
+    coverage = width = None
+    if len(counts):
+        coverage = float(((lows <= counts) & (counts <= highs)).mean())
+    if len(counts) and half_width is not None:
+        width = float((highs - lows).mean() / (2 * half_width))
+    return checked({"interval_coverage": coverage, "interval_width": width})

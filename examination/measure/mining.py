@@ -203,9 +203,7 @@ def _counter(
     variants: VariantHistogram, vocabulary: ActivityVocabulary
 ) -> Counter[tuple[str, ...]]:
     """What pm4py calls a compressed log: tuples of names with their numbers of cases."""
-    names = vocabulary.names.to_pylist()
-    keys = (tuple(names[code] for code in codes) for codes in _sequences(variants))
-    return Counter(dict(zip(keys, variants.counts.tolist(), strict=True)))
+    return Counter(variants.named(vocabulary))
 
 
 def own_tree(tree: Any) -> models.ProcessTree:

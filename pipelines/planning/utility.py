@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract import in_memory
 from tracecloak.anonymizers.contract.method import Anonymizer, Decision, FigureError
@@ -275,15 +274,23 @@ def estimate_utility(
     length = min(bounds.max_trace_length or LONGEST_CASE, LONGEST_CASE)
     by_individual = bounds.max_cases_per_individual is not None
     traces = synthetic_log(bounds.vocabulary or _NAMES, length, n_cases, by_individual, process)
-    return replace(estimate_utility_of_log(method, params, traces, run), process=process)
+    key = ReleaseKey(run.to_bytes(KEY_BYTES, "big"))
+    try:
+        return replace(estimate_utility_of_log(method, params, traces, key), process=process)
+    except TracecloakError as error:
+        n_names = len(bounds.vocabulary or _NAMES)
+        return UtilityEstimate(n_cases, Yield(), n_names, None, None, str(error), process=process)
 
 
 def estimate_utility_of_log(
-    method: Anonymizer, params: Any, traces: TraceBatch, run: int = 0
+    method: Anonymizer, params: Any, traces: TraceBatch, key: ReleaseKey
 ) -> UtilityEstimate:
-    """Runs the method on a log that is public; see `estimate_utility`."""
+    """Runs the method on a log under a key; nobody may have the result but who may have the log.
+
+    Raises:
+        UsageError, GuaranteeError: The method refuses the log, or cannot keep its promise on it.
+    """
     n_cases, n_names = traces.n_cases, len(method.bounds(params).vocabulary or _NAMES)
-    key = ReleaseKey(run.to_bytes(KEY_BYTES, "big"))
     try:
         draws = _UntilVariants() if method.log == "generated" else None
         release = in_memory.anonymise(
@@ -293,8 +300,6 @@ def estimate_utility_of_log(
         names = ActivityVocabulary(drawn.variants.names)
         words = ActivityVocabulary.merge([traces.vocabulary, names])
         return _log_estimate(traces, words, drawn.variants.counted(words), Yield())
-    except TracecloakError as error:
-        return UtilityEstimate(n_cases, Yield(), n_names, None, None, str(error))
     held = release.products.held
     for graph in release.products.by_name.values():
         if isinstance(graph, ReleasedGraph):
@@ -456,8 +461,7 @@ def _log_estimate(
     cases = VariantHistogram.from_traces(true.recode(words))
     pairs, released = (DirectlyFollows.from_variants(side, words) for side in (cases, came_out))
     held = yield_of_log(released, came_out, words).beside(held)
-    is_there = np.asarray(pc.is_in(cases.sequences, value_set=came_out.sequences), bool)
-    share = int(cases.counts[is_there].sum()) / true.n_cases
+    share = int(cases.counts[cases.is_in(came_out)].sum()) / max(true.n_cases, 1)
     error, n_names = pairs.relative_error(released), len(true.vocabulary)
     return UtilityEstimate(true.n_cases, held, n_names, share, error)
 

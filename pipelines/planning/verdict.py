@@ -51,7 +51,12 @@ from tracecloak.schemas.errors import TracecloakError
 Grade = Literal["worth it", "hardly", "no", "depends"]
 
 _HALF = 0.5
-GOOD = {"graph": 1 / 3, "variants": 1 / 2, "tree": 1 / 10, "figures": 1 / 2}
+GOOD: dict[utility.Kind, float] = {
+    "graph": 1 / 3,
+    "variants": 1 / 2,
+    "tree": 1 / 10,
+    "figures": 1 / 2,
+}
 """Up to which shortfall a release is worth it, by what it is judged by."""
 USELESS = {"graph": 0.9, "variants": 0.9, "tree": 1 / 3, "figures": 1.0}
 """From which shortfall on nobody could use it."""
@@ -245,20 +250,10 @@ def advice_on(method: Anonymizer, params: Any, n_cases: int) -> str:
 
 def grade_of(worth: utility.UtilityEstimate) -> Grade:
     """Returns the answer; see the module for the bounds."""
-    noise_share = worth.noise_share
-    if worth.is_useless or worth.refusal:
+    noise = worth.shortfall("tree")
+    if worth.is_useless or worth.refusal or USELESS["tree"] <= noise < math.inf:
         return "no"
-    if noise_share is not None and noise_share >= USELESS["tree"]:
-        return "no"
-    if worth.errors:
-        return "worth it" if 2 * worth.n_usable >= len(worth.errors) else "hardly"
-    error, share = worth.graph_error, worth.case_share
-    if noise_share is not None:
-        is_good = noise_share <= GOOD["tree"]
-    else:
-        is_good = (error is not None and error <= GOOD["graph"]) or (
-            share is not None and share >= GOOD["variants"]
-        )
+    is_good = any(worth.shortfall(kind) <= most for kind, most in GOOD.items())
     return "worth it" if is_good and _names_share(worth) >= _HALF else "hardly"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
@@ -243,49 +243,28 @@ def verify(path: str, key: str | None = None) -> Verification:
     ]
     if not valid:
         reason = f"{MANIFEST_NAME} cannot be relied on."
-        findings += [Finding(check, "not applicable", reason) for check in _OF_MANIFEST]
+        findings += [Finding(check, "not applicable", reason) for check in (*_OF_EVERY, *_OF_DATA)]
         return Verification(folder.path, tuple(findings), None)
     [release] = valid
-    files = _finding("files", release.check_files)
-    findings += [files, _finding("leftovers", partial(check_leftovers, release))]
-    changed = "The files are not those that were released."
-    for check, does in _checks_of_files(release).items():
-        if files.state == "failed" and check not in ("method", "budget"):
-            findings.append(Finding(check, "not applicable", changed))
+    checks = {name: partial(check, release) for name, check in _OF_EVERY.items()}
+    if release.is_stream:
+        checks["data"] = partial(check_steps, release)
+    else:
+        contents = Contents(release)
+        checks |= {name: partial(check, contents) for name, check in _OF_DATA.items()}
+    is_changed = False
+    for name, does in checks.items():
+        if is_changed and name not in ("leftovers", "method", "budget"):
+            changed = "The files are not those that were released."
+            findings.append(Finding(name, "not applicable", changed))
         else:
-            findings.append(_finding(check, does))
+            findings.append(_finding(name, does))
+        is_changed |= name == "files" and findings[-1].state == "failed"
     warning = ""
     with contextlib.suppress(Exception):  # made to break readers, which checks have found
         warning = caution(release.manifest.guarantee)
     sentence = release.body["guarantee"]["sentence"]
     return Verification(folder.path, tuple(findings), sentence, warning, release)
-
-
-_OF_MANIFEST = (
-    *("files", "leftovers", "statement", "copies", "method", "budget"),
-    *("data", "forms", "numbers", "property", "pictures", "page"),
-)
-
-
-def _checks_of_files(release: Received) -> dict[str, Callable[[], str]]:
-    promise_checks: dict[str, Callable[[], str]] = {
-        "statement": partial(promise.check_statement, release),
-        "copies": partial(promise.check_copies, release),
-        "method": partial(promise.check_method, release),
-        "budget": partial(promise.check_budget, release),
-    }
-    if release.is_stream:
-        return {**promise_checks, "data": partial(check_steps, release)}
-    contents = Contents(release)
-    return {
-        **promise_checks,
-        "data": contents.check_readable,
-        "forms": contents.check_forms,
-        "numbers": contents.check_numbers,
-        "property": contents.check_property,
-        "pictures": partial(check_pictures, contents),
-        "page": partial(check_page, contents),
-    }
 
 
 _NOT_CHECKED = (
@@ -375,6 +354,24 @@ def check_leftovers(received: Received) -> str:
     return "The folder holds nothing else."
 
 
+# The checks of a release whose manifest is valid, by their names, in their order: of a stream, too,
+# and of files with data.
+_OF_EVERY: Mapping[str, Callable[[Received], str]] = {
+    "files": Received.check_files,
+    "leftovers": check_leftovers,
+    "statement": promise.check_statement,
+    "copies": promise.check_copies,
+    "method": promise.check_method,
+    "budget": promise.check_budget,
+}
+_OF_DATA: Mapping[str, Callable[[Contents], str]] = {
+    "data": Contents.check_readable,
+    "forms": Contents.check_forms,
+    "numbers": Contents.check_numbers,
+    "property": Contents.check_property,
+    "pictures": check_pictures,
+    "page": check_page,
+}
 _LONGEST_TEXT = 1200
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -158,6 +159,16 @@ class VariantHistogram(OfArrays):
         from tracecloak.schemas.arrays.sequences import PrefixLevels  # which few releases need
 
         return PrefixLevels.of(self.offsets, self.codes)
+
+    def named(self, vocabulary: ActivityVocabulary) -> dict[tuple[str, ...], int]:
+        """Returns the cases of each variant by its names."""
+        labels, ends = vocabulary.labels, pairwise(self.offsets.tolist())
+        words = [labels[code] for code in self.codes.tolist()]
+        return dict(zip((tuple(words[a:b]) for a, b in ends), self.counts.tolist(), strict=True))
+
+    def is_in(self, other: VariantHistogram) -> np.ndarray:
+        """Returns bool[n_variants], whether another one in the same codes has each."""
+        return np.asarray(pc.is_in(self.sequences, value_set=other.sequences), bool)
 
     def find(self, traces: TraceBatch) -> np.ndarray:
         """Returns int64[n_cases], the variant number of each case, or -1 where it is not here."""

@@ -22,6 +22,7 @@ import numpy as np
 
 from tests.real_logs.ways_by_cell import LOGS
 from tests.support.real_logs import public_log
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.planning.utility import ends_at, estimate_utility_of_log
 from tracecloak.schemas.events.traces import TraceBatch
@@ -30,7 +31,8 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 ALL_LOGS = (*LOGS, "bpic13_open.xes.gz", "bpic20_prepaid.xes.gz", "insurance_claims.csv.gz")
 NAMES, EPSILONS = ("private-dfg", "auto-variants", "private-log"), ("0.5", "1", "4")
 _LENGTHS = (2, 3, 5, 10, 15, 20, 25, 30, 40, 50, 75, 100, 150, 200)
-_KEYS = range(100, 105)  # others than those of the synthetic logs
+# Others than those of the synthetic logs.
+_KEYS = [ReleaseKey(number.to_bytes(32, "big")) for number in range(100, 105)]
 LABELS = ("public", "number")
 
 

@@ -16,22 +16,11 @@ from tracecloak.examination.measure.intervals import (
     CHAINS,
     Chain,
     bootstrap,
-    interval_coverage,
     interval_figures,
-    interval_width,
     noise_half_width,
     public_words,
 )
 from tracecloak.schemas.statistics.variants import DirectlyFollows
-
-
-def test_coverage_and_width_by_hand() -> None:
-    truth, lows, highs = np.array([5, 0, 9, 3]), np.array([4, 1, 9, 0]), np.array([6, 4, 9, 2])
-    assert interval_coverage(truth, lows, highs) == 0.5
-    assert interval_width(lows, highs, 1.0) == pytest.approx((2 + 3 + 0 + 2) / 4 / 2)
-    nothing = np.zeros(0, np.int64)
-    assert interval_coverage(nothing, nothing, nothing) is None
-    assert interval_width(nothing, nothing, 1.0) is None
 
 
 def test_intervals_of_a_graph_by_hand() -> None:
@@ -44,6 +33,11 @@ def test_intervals_of_a_graph_by_hand() -> None:
     found = interval_figures(truth, released, *ends, half_width=2.0)
     assert found == {"interval_coverage": 1.0, "interval_width": pytest.approx(0.75)}
     assert interval_figures(truth, released, *ends, half_width=None)["interval_width"] is None
+    missed = interval_figures(truth, released, np.array([6, 1]), ends[1], half_width=2.0)
+    assert missed["interval_coverage"] == 0
+    nothing = DirectlyFollows.merge(())
+    known = interval_figures(truth, nothing, nothing.counts, nothing.counts, half_width=2.0)
+    assert set(known.values()) == {None}
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from tests.support.releasing import (
 )
 from tests.support.tiers import each_row, few_examples
 from tests.support.ways_by_cell import recorded
+from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.demo.hospital import ACTIVITIES, hospital_log
 from tracecloak.pipelines.configuration.config import ReleaseConfig
@@ -97,7 +98,9 @@ def test_the_error_of_a_graph_is_in_the_range() -> None:
     params = method.Params(epsilon="1", vocabulary=tuple(sorted(ACTIVITIES)))
     n_variants = VariantHistogram.from_traces(log).n_variants
     errors = [
-        utility.estimate_utility_of_log(method, params, log, run).graph_error
+        utility.estimate_utility_of_log(
+            method, params, log, ReleaseKey(bytes([run] * 32))
+        ).graph_error
         for run in range(100, 105)
     ]
     best, worst = utility.ends_at(method, params, 2000, n_variants)
