@@ -134,6 +134,7 @@ setup(
         "tracecloak.transforms.pages": ["templates/*.j2", "static/*", "vendor/*"],
         "tracecloak.transforms.publish": ["templates/*.j2"],
         "tracecloak.pipelines.embedded": ["*.yaml"],
+        "tracecloak.pipelines.commands": ["flags.json"],
         "tracecloak.pipelines.planning": ["*.j2"],
         "tracecloak.pipelines.runners": ["*.txt"],
         "tracecloak.pipelines.screen": ["templates/*.j2"],

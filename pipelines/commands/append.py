@@ -6,19 +6,14 @@ import argparse
 from collections.abc import Sequence
 from dataclasses import asdict
 
+from tracecloak.pipelines.commands.flags import add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the release and the table."""
-    parser.add_argument("release", metavar="RELEASE", help="folder of a release that has a log")
-    parser.add_argument(
-        "--table",
-        required=True,
-        help="delta:PATH or iceberg:CATALOG.TABLE, which gets the rows of the log in one commit, "
-        "once, however often this is run; it is made where there is none",
-    )
+    add_table_flags(parser, __package__, "append")
 
 
 def run(given: Given) -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
+from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tracecloak.pipelines.screen.results import Form, Result
+from tracecloak.pipelines.commands.table import COMMANDS
+from tracecloak.pipelines.screen.results import Form
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.formats.registry import FILE_KEYS
 
@@ -105,17 +107,6 @@ def add_release_flags(
             _add_field(method_flags, name, field, partial(parameter_help, name, field))
 
 
-def add_lineage(parser: argparse.ArgumentParser) -> None:
-    """Adds where events of lineage go, which is not a key of a configuration."""
-    parser.add_argument(
-        "--lineage",
-        type=_lineage,
-        help="where OpenLineage's events of the run go: a file, to which each is added as a line "
-        "of JSON, or the http or https address that takes them, such as "
-        "http://marquez:5000/api/v1/lineage; by default nowhere",
-    )
-
-
 def _lineage(to: str) -> str:
     from tracecloak.pipelines.outcomes.lineage import check_lineage
 
@@ -162,34 +153,44 @@ def _add_field(
     parser.add_argument(f"--{name}", action=_FieldFlag, write=write, choices=choices, **switch)
 
 
-_KINDS = {"int": int, "float": float}
+_KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "lineage": _lineage}
+_HERE = "tracecloak.pipelines.commands"
+
+
+@cache
+def table_of(package: str) -> dict[str, Any]:
+    """Returns what `flags.json` of a package of commands says of their flags, by section."""
+    text = (resources.files(package) / "flags.json").read_text(encoding="utf-8")
+    table: dict[str, Any] = json.loads(text)
+    return table
 
 
 def add_table_flags(
-    parser: argparse.ArgumentParser, package: str, *sections: str, **words: Any
+    parser: argparse._ActionsContainer, package: str, *sections: str, **words: Any
 ) -> None:
-    """Adds the flags that `flags.toml` of a package of commands lists, section by section.
+    """Adds the flags that `flags.json` of a package of commands lists, section by section.
 
     Args:
-        parser: Of a command or an action.
+        parser: Of a command or an action, or a group of it.
         package: The package.
         sections: Names of sections, in the order of the help.
         words: What stands in braces in the texts.
     """
-    import tomllib
-    from importlib import resources
-
-    table = tomllib.loads((resources.files(package) / "flags.toml").read_text(encoding="utf-8"))
+    table = table_of(package)
     for name, given in (row for section in sections for row in table[section].items()):
-        more = {**given, "help": given["help"].format(**words)}
-        if "type" in more:
-            more["type"] = _KINDS[more["type"]]
-        if more.pop("is_switch", False):
-            more |= {"action": "store_true", "default": None}
-        if name.isupper():
-            parser.add_argument(name.lower(), metavar=name, **more)
-        else:
-            parser.add_argument(f"--{name}", **more)
+        _add_row(parser, name, {**given, "help": given["help"].format(**words)})
+
+
+def _add_row(parser: argparse._ActionsContainer, name: str, more: dict[str, Any]) -> None:
+    """Adds a flag of a table; a name in capitals is no flag but what follows the command."""
+    if "type" in more:
+        more["type"] = _KINDS[more["type"]]
+    if more.pop("is_switch", False):
+        more |= {"action": "store_true", "default": None}
+    if name.isupper():
+        parser.add_argument(name.lower(), metavar=name, **more)
+    else:
+        parser.add_argument(f"--{name}", **more)
 
 
 def refuse_parameters_of_others(
@@ -234,13 +235,7 @@ def add_reading_flags(parser: argparse.ArgumentParser) -> None:
             add_flag(parser, name, field.description, **REPEATED[name])
         else:
             _add_field(parser, name, field)
-    parser.add_argument(
-        "--where",
-        action="append",
-        help="row filter 'column = value', 'column ^= prefix' or 'column >= bound', as also with "
-        ">, <= and <; columns that folders such as day=2026-11-01 give are known before a file is "
-        "opened; may be repeated, as a value can have commas; by default all records are read",
-    )
+    add_table_flags(parser, _HERE, "where")
 
 
 def add_log_flags(parser: argparse.ArgumentParser, log_help: str) -> None:
@@ -250,44 +245,28 @@ def add_log_flags(parser: argparse.ArgumentParser, log_help: str) -> None:
         parser: Of the command.
         log_help: Help of the flag `--log`.
     """
-    parser.add_argument("--log", help=log_help)
-    parser.add_argument(
-        "--config",
-        help="configuration of the release, whose keys say what the flags do not of where its log "
-        "is and how it is read; by default none",
-    )
+    add_table_flags(parser, _HERE, "log", log_help=log_help)
     add_reading_flags(parser)
 
 
 def add_form_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags that say how a result is shown."""
-    parser.add_argument(
-        "--quiet",
-        action="store_true",
-        default=None,
-        help="show nothing but errors; the exit code says how it ended",
-    )
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        default=None,
-        help="print the result as JSON; everything else goes to standard error",
-    )
+    add_table_flags(parser, _HERE, "form")
 
 
-@dataclasses.dataclass(frozen=True)
-class Action:
-    """What a command can do.
+def add_table_actions(parser: argparse.ArgumentParser, command: str) -> None:
+    """Adds the actions of a command that `flags.json` lists, each with its own flags.
 
-    Attributes:
-        help: What it does, in a line.
-        run: Does it with the flags that were given, and returns the result.
-        flags: Its arguments, each with its options for argparse.
+    Flags of several actions are described once; an action has what differs in it.
     """
-
-    help: str
-    run: Callable[[Mapping[str, Any]], Result]
-    flags: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    table = table_of(_HERE)[command]
+    texts = {name: action["help"] for name, action in table["actions"].items()}
+    for name, action_parser in add_actions(parser, texts):
+        flags = table["actions"][name]["flags"] | {flag: {} for flag in table["of_all"]}
+        for flag, changes in flags.items():
+            _add_row(action_parser, flag, {**table["flags"].get(flag, {}), **changes})
+        if name in COMMANDS[command].config_actions:
+            action_parser.usage = f"tracecloak {command} {name} [CONFIG] [FLAG ...]"
 
 
 def add_actions(

@@ -1,16 +1,16 @@
 """`tracecloak key`: fresh keys, and another key that encrypts those of a key store.
 
-One action, one entry of `ACTIONS`: its help, its flags, and what it does.
+One action, one entry of `ACTIONS`, with its flags in `flags.json`.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tracecloak.pipelines.commands.flags import Action, add_actions
+from tracecloak.pipelines.commands.flags import add_table_actions
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 
@@ -19,14 +19,12 @@ Flags = Mapping[str, Any]
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the actions, each with its own flags."""
-    for name, action_parser in add_actions(parser, {n: a.help for n, a in ACTIONS.items()}):
-        for flag, options in ACTIONS[name].flags.items():
-            action_parser.add_argument(flag, **options)
+    add_table_actions(parser, "key")
 
 
 def run(given: Given) -> int:
     """Does what is asked for."""
-    show(ACTIONS[given.flags["action"]].run(given.flags), given.form)
+    show(ACTIONS[given.flags["action"]](given.flags), given.form)
     return 0
 
 
@@ -70,40 +68,8 @@ def _rewrap(flags: Flags) -> Result:
     return Result((), {"encrypted_anew": n_wrapped}, [sentence])
 
 
-_NEW = "it must not exist"
-ACTIONS: Mapping[str, Action] = {
-    "make": Action(
-        "make a release key for pipelines of your own",
-        _make,
-        {"--output": {"required": True, "help": f"file to write; {_NEW}"}},
-    ),
-    "make-pair": Action(
-        "make a pair of keys that signs releases (ed25519): a private and a public one",
-        _make_pair,
-        {
-            "--output": {
-                "required": True,
-                "help": f"file of the private key, which only its owner reads; {_NEW}",
-            },
-            "--public": {"help": "file of the public key; by default that name with .pub"},
-        },
-    ),
-    "rewrap": Action(
-        "encrypt the keys of a key store by another key; if it was cut off, run it again",
-        _rewrap,
-        {
-            "--key_store": {
-                "help": "folder of keys and receipts, or URL of their database; by default "
-                "TRACECLOAK_KEY_STORE or one in the home folder"
-            },
-            "--from": {
-                "required": True,
-                "help": "where the key is that encrypts them: file:PATH, env:NAME or command:WORDS",
-            },
-            "--to": {
-                "required": True,
-                "help": "where the key is that shall encrypt them from now on, in the same form",
-            },
-        },
-    ),
+ACTIONS: Mapping[str, Callable[[Flags], Result]] = {
+    "make": _make,
+    "make-pair": _make_pair,
+    "rewrap": _rewrap,
 }

@@ -1,7 +1,6 @@
 """`tracecloak ledger`: what is read of the ledger of privacy budgets, and what an officer writes.
 
-One action, one entry of `ACTIONS`: its help, the flags it has beside those that say where the
-ledger is, and what it does. Flags are described once, in `_FLAGS`. Actions on a whole ledger take a
+One action, one entry of `ACTIONS`, with its flags in `flags.json`. Actions on a whole ledger take a
 configuration, of a release or of a stream, and then mean its ledger and its key store.
 """
 
@@ -11,7 +10,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tracecloak.pipelines.commands.flags import Action, add_actions
+from tracecloak.pipelines.commands.flags import add_table_actions
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import TracecloakError, UsageError
@@ -25,62 +24,11 @@ Flags = Mapping[str, Any]
 
 _PLACES = ("ledger", "key_store", "key_encryption_key")
 _SIGNED = ("by", "reason")
-_FLAGS: Mapping[str, Mapping[str, Any]] = {
-    "ledger": {
-        "help": "SQLAlchemy URL, or env:NAME or file:PATH; by default the file in the key store"
-    },
-    "key_store": {
-        "help": "folder of keys and receipts, and of that file; by default TRACECLOAK_KEY_STORE or "
-        "one in the home folder"
-    },
-    "key_encryption_key": {
-        "help": "where the key is that encrypts those in it: file:PATH, env:NAME or command:WORDS; "
-        "by default TRACECLOAK_KEY_ENCRYPTION_KEY"
-    },
-    "accounts": {
-        "help": "YAML file with caps that hold beside those of the ledger; by default only those do"
-    },
-    "account": {"help": "this account only; by default all"},
-    "epsilon": {"required": True, "help": "cap on the sum of epsilons, a decimal, or none"},
-    "delta": {"required": True, "help": "cap on the sum of deltas, a decimal, or none"},
-    "unit": {
-        "required": True,
-        "choices": ["case", "individual", "event"],
-        "help": "whom the caps protect",
-    },
-    "max_cases": {
-        "type": int,
-        "help": "public bound on the number of cases of the data set, which bounds delta; by "
-        "default there is none",
-    },
-    "note": {"help": "what else to note beside it; by default nothing"},
-    "output": {"required": True, "help": "folder of all releases that it lies in"},
-    "release_id": {"required": True, "help": "name of the release"},
-    "by": {"required": True, "help": "who does this, for the record"},
-    "reason": {"required": True, "help": "why, for the record"},
-    "before": {"help": "noted before this day, as 2026-12-31; by default whenever"},
-    "backup": {"required": True, "help": "file that `tracecloak ledger backup` made"},
-    "book": {"help": "folder of earlier versions' unit files; by default that in the key store"},
-    "name": {"help": "its name"},
-}
-
-
-def _flags(*names: str, **changes: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Returns arguments of `_FLAGS` and those of the place, with what differs in them by name."""
-    return {
-        "name" if name == "name" else f"--{name}": {**_FLAGS[name], **changes.get(name, {})}
-        for name in (*names, *_PLACES)
-    }
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the actions, each with its own flags."""
-    for name, action_parser in add_actions(parser, {n: a.help for n, a in ACTIONS.items()}):
-        flags = ACTIONS[name].flags
-        if "name" not in flags:
-            action_parser.usage = f"tracecloak ledger {name} [CONFIG] [FLAG ...]"
-        for flag, options in flags.items():
-            action_parser.add_argument(flag, **options)
+    add_table_actions(parser, "ledger")
 
 
 def run(given: Given) -> int:
@@ -95,7 +43,7 @@ def run(given: Given) -> int:
             if not isinstance(value, str):
                 raise UsageError(f"{name}: expected text in {given.config}, got {value!r}")
         flags = named | flags
-    result = ACTIONS[action].run(flags)
+    result = ACTIONS[action](flags)
     if action == "export" and given.form == "json":  # its lines are JSON already
         show(result, "table")
     else:
@@ -281,64 +229,20 @@ def _erase(flags: Flags) -> Result:
     return Result((), {"releases": n}, [f"erased what was noted of the cases of {n} releases"])
 
 
-_RELEASE = ("output", "release_id", *_SIGNED)
-_STREAM = "name of the release; of a stream NAME@EPOCH, once it is stopped"
-ACTIONS: Mapping[str, Action] = {
-    "show": Action(
-        "show what the accounts may spend and spent, on what, and how many more releases fit",
-        _show, _flags("accounts", "account"),
-    ),
-    "verify": Action(
-        "check the chain of entries, and that nothing was forgotten", _verify, _flags()
-    ),
-    "export": Action("print all entries as JSON lines", _export, _flags()),
-    "backup": Action(
-        "write all entries into a file, once their chain is checked",
-        _backup, _flags("output", output={"help": "the file, which is not there yet"}),
-    ),
-    "restore": Action(
-        "make the ledger of a backup where there is none; it pays for nothing until `accept`",
-        _restore, _flags("backup", *_SIGNED),
-    ),
-    "begin": Action("begin a ledger in which nothing is spent", _begin, _flags()),
-    "migrate": Action(
-        "take over what an earlier version left in ledger and key store, once",
-        _migrate, _flags("book"),
-    ),
-    "declare": Action(
-        "declare what an account may spend, in place of what was declared before",
-        _declare, _flags("name", "epsilon", "delta", "unit", "max_cases", "note", *_SIGNED),
-    ),
-    "bind": Action(
-        "bind a data set to one account: releases that name it under another are refused",
-        _bind,
-        _flags("name", "account", *_SIGNED,
-               account={"required": True, "help": "the account that alone pays for its releases"}),
-    ),
-    "list-unfinished": Action(
-        "list the releases that were cut off and wait for a rerun", _list_unfinished, _flags()
-    ),
-    "forfeit": Action(
-        "give up a release that was cut off: it stays spent, and draws nothing any more",
-        _forfeit, _flags(*_RELEASE),
-    ),
-    "withdraw": Action(
-        "take a release back: its files go, and what it spent stays spent",
-        _withdraw, _flags(*_RELEASE, release_id={"help": _STREAM}),
-    ),
-    "list-cases": Action(
-        "list what is noted of the cases that releases read, and who read the same",
-        _list_cases, _flags(),
-    ),
-    "erase": Action(
-        "erase what is noted of cases: all, or that of the releases that the flags name",
-        _erase,
-        _flags(*_RELEASE, "before",
-               output={"required": False, "help": "folder of all releases; by default any"},
-               release_id={"required": False, "help": "name of the release; by default any"}),
-    ),
-    "accept": Action(
-        "say what happened to a ledger or key store that was restored from an old backup",
-        _accept, _flags(*_SIGNED),
-    ),
-}  # fmt: skip
+ACTIONS: Mapping[str, Callable[[Flags], Result]] = {
+    "show": _show,
+    "verify": _verify,
+    "export": _export,
+    "backup": _backup,
+    "restore": _restore,
+    "begin": _begin,
+    "migrate": _migrate,
+    "declare": _declare,
+    "bind": _bind,
+    "list-unfinished": _list_unfinished,
+    "forfeit": _forfeit,
+    "withdraw": _withdraw,
+    "list-cases": _list_cases,
+    "erase": _erase,
+    "accept": _accept,
+}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tracecloak.pipelines.commands.flags import add_flag, add_release_flags
+from tracecloak.pipelines.commands.flags import add_release_flags, add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import UnusableRelease
@@ -14,9 +14,7 @@ from tracecloak.schemas.errors import UnusableRelease
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the configuration and of the method, as `release` has them."""
     parser.usage = "tracecloak plan [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
-    add_flag(parser, "full", "show all of it; by default what matters most", is_switch=True)
-    goals = "'graph within 10 %', 'variants of 60 %', 'tree within 5 %' or 'figures'"
-    add_flag(parser, "for", f"find the least epsilon for {goals}; by default none is looked for")
+    add_table_flags(parser, __package__, "plan")
     add_release_flags(parser, argv, config)
 
 

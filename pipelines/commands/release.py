@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tracecloak.pipelines.commands.flags import add_flag, add_lineage, add_release_flags
+from tracecloak.pipelines.commands.flags import add_release_flags, add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.release_text import (
     left_out_text,
@@ -122,20 +122,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     keep_freed_memory()  # before the flags of a method load Arrow
     parser.usage = "tracecloak release [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
     add_release_flags(parser, argv, config)
-    parser.add_argument(
-        "--metrics",
-        help="file ending in .prom that the run writes at its end, for the textfile collector of "
-        "Prometheus's node exporter: one file for each configuration; by default none",
-    )
-    parser.add_argument(
-        "--metrics_for",
-        choices=("public", "operator"),
-        help="operator: also tell how long the run took, which follows the data, in a file that "
-        "only its owner can read; by default public",
-    )
-    add_lineage(parser)
-    text = "release without a question what can hardly be read; by default a terminal asks"
-    add_flag(parser, "yes", text, is_switch=True)
+    add_table_flags(parser, __package__, "release", "lineage", "release_yes")
 
 
 def run(given: Given) -> int:

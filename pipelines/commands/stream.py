@@ -7,17 +7,12 @@ import contextlib
 import sys
 from collections.abc import Sequence
 
-from tracecloak.pipelines.commands.flags import REPEATED, add_flag, add_lineage
+from tracecloak.pipelines.commands.flags import REPEATED, add_flag, add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 
 _POSITIONS = "positions"
-_OF_POSITIONS = {
-    "to_time": "read on from the first message that brokers stamped then or later, ISO 8601, UTC "
-    "without an offset; by default positions are shown",
-    "by": "who decides that positions are set; by default nobody does",
-    "reason": "why they are set, for the ledger; by default nothing is",
-}
+_OF_POSITIONS = ("to_time", "by", "reason")
 _SWITCHES = ("closed_vocabulary", "new_ledger", "publish_on_drain")
 
 
@@ -30,24 +25,18 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     parser.usage = "tracecloak stream [positions] [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
     if argv[:1] == [_POSITIONS]:
         parser.add_argument("action", choices=[_POSITIONS])
-        for name, text in _OF_POSITIONS.items():
-            parser.add_argument(f"--{name}", help=text)
+        add_table_flags(parser, __package__, "stream_positions")
     for name, text in stream_helps().items():
         add_flag(parser, name, text, name in _SWITCHES)
     fields = parser.add_argument_group("fields of messages, such as payload.after.case_id")
     for name, field in Columns.model_fields.items():
         add_flag(fields, name, key_help(field), **REPEATED.get(name, {}))
-    fields.add_argument(
-        "--where",
-        action="append",
-        help="filter 'field = value', 'field ^= prefix' or 'field >= bound', as also with >, <= "
-        "and <; may be repeated, as a value can have commas; by default all messages are read",
-    )
+    add_table_flags(fields, __package__, "stream_where")
     group = parser.add_argument_group("parameters of one product alone")
     for name, field in further_fields().items():
         text = parameter_help(name, field)
         add_flag(group, name, text.replace("(required)", "(by default none; its product needs it)"))
-    add_lineage(parser)
+    add_table_flags(parser, __package__, "lineage")
 
 
 def run(given: Given) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracecloak.pipelines.commands.flags import file_to_write
+from tracecloak.pipelines.commands.flags import add_table_flags, file_to_write
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import GuaranteeError, UsageError
@@ -23,20 +23,7 @@ _MARKS = {"ok": "ok", "failed": "FAILED", "unsure": "UNSURE", "not applicable": 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the release, the key and the report."""
-    parser.add_argument(
-        "release", metavar="RELEASE", help="folder of a release, or of releases, or of an epoch"
-    )
-    parser.add_argument(
-        "--key",
-        help="public key (PEM file, env:NAME or command:WORDS) of who must have signed; by default "
-        "nobody must, and a signature is checked by the key beside it",
-    )
-    parser.add_argument(
-        "--sign_off",
-        metavar="FILE",
-        help="page of HTML to write, outside of the release: what is released and promised, for a "
-        "privacy officer to print, decide and sign, who needs the release alone; by default none",
-    )
+    add_table_flags(parser, __package__, "verify")
 
 
 def run(given: Given) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from tracecloak.pipelines.commands.flags import add_reading_flags, file_to_write
+from tracecloak.pipelines.commands.flags import add_reading_flags, add_table_flags, file_to_write
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, quantity, show
 from tracecloak.schemas.errors import InputSchemaError
@@ -13,13 +13,9 @@ from tracecloak.schemas.errors import InputSchemaError
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the flags of reading and the flag of the file."""
-    parser.add_argument(
-        "--log", required=True, help="paths or globs of the log, separated by commas"
-    )
+    add_table_flags(parser, __package__, "vocabulary")
     add_reading_flags(parser)
-    parser.add_argument(
-        "--output", help="file to write, for nobody else to read; by default the screen"
-    )
+    add_table_flags(parser, __package__, "vocabulary_output")
 
 
 def run(given: Given) -> int:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tracecloak.pipelines.commands.flags import add_release_flags
+from tracecloak.pipelines.commands.flags import add_release_flags, add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Form, Result, show
 from tracecloak.schemas.errors import UsageError
@@ -22,31 +22,14 @@ _WINDOW_HELP = {"window": "windows that are shown, such as 2026-01..2026-10; by 
                 "have begun, and the next one"}  # fmt: skip
 
 
-_FLAGS = {
-    "quarantine": "leave this file, which cannot be read, out of the windows of --window that have "
-    "claimed no case yet; with --by and --reason. By default a file that cannot be read ends a "
-    "release",
-    "readmit": "read a file again that was to be left out, as it is repaired, in the windows of "
-    "--window that have claimed no case yet; by default what was decided holds",
-    "by": "who decides that a file is left out; by default nobody does",
-    "reason": "why it is left out, for the record; by default nothing is",
-}
+_DECISION = ("quarantine", "readmit", "by", "reason")
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the flags of the configuration and of the method, as `release` has them."""
     parser.usage = "tracecloak windows [CONFIG] [FLAG ...]"
     add_release_flags(parser, argv, config, _WINDOW_HELP)
-    parser.add_argument(
-        "--verify",
-        action="store_true",
-        default=None,
-        help="compare all counted units with what the ledger says of them, and the input of "
-        "released windows with what they were made of, which is told in the operator's folder; by "
-        "default releases compare what they need",
-    )
-    for name, text in _FLAGS.items():
-        parser.add_argument(f"--{name}", help=text)
+    add_table_flags(parser, __package__, "windows")
 
 
 def run(given: Given) -> int:
@@ -63,7 +46,7 @@ def run(given: Given) -> int:
 
     flags = dict(given.flags)
     is_verified = flags.pop("verify", False)
-    decision = {name: flags.pop(name, None) for name in _FLAGS}
+    decision = {name: flags.pop(name, None) for name in _DECISION}
     plan = read_plan(given.config, flags)
     schedule, keys = plan.schedule, plan.keys
     if schedule is None:
