@@ -324,6 +324,7 @@ def test_the_key_of_the_book_is_made_once_and_wrapped_as_the_others(tmp_path: Pa
     keys, path = tmp_path / "keys", tmp_path / "keys" / "book.secret"
     store = KeyStore(keys)
     key = store.own_key("book").resolve().hex()
+    store.write("book.secret", "00" * 32, replaces=False)  # as a process that was a little later
     assert (
         store.own_key("book").resolve().hex() == key != store.own_key("deployment").resolve().hex()
     )

@@ -206,7 +206,7 @@ def test_what_is_given_up_stays_spent_and_leaves_nothing_behind(ward: Ward) -> N
     assert ward.made("r") == 0  # another draw, another payment
     assert ward.actions == ["reserve", "draw", "forfeit", "reserve", "draw", "commit"]
     assert ward.end("forfeit", "r") == 2
-    assert visible(ward.out)
+    assert visible(ward.out) and ward.made("r") == 0
 
 
 @pytest.mark.parametrize("step", ["clear", ".json", ".key"])
