@@ -66,7 +66,7 @@ class KeptSecrets:
             RetryLater: The source of the key does not answer now.
             OSError: The file cannot be read.
         """
-        return self._opened(path, _text(path))
+        return self._opened(path, path.read_text("ascii", "replace"))
 
     def kept(self, secret: bytes) -> str:
         """Returns what is written into a file for a secret of 32 bytes.
@@ -93,7 +93,7 @@ class KeptSecrets:
         some_in_clear = False
         for path in self.paths():
             with contextlib.suppress(FileNotFoundError):  # its release was finished meanwhile
-                text = _text(path)
+                text = path.read_text("ascii", "replace")
                 self._opened(path, text)
                 some_in_clear |= wrapped_by(text) is None
         return some_in_clear and bool(self.reference)
@@ -133,7 +133,7 @@ class KeptSecrets:
         fingerprint = "" if self._key is None else self._key.fingerprint
         secrets, other = {}, None
         for path in self.paths():
-            text = _text(path)
+            text = path.read_text("ascii", "replace")
             wrapping = wrapped_by(text)
             if wrapping is None or wrapping == fingerprint:
                 secret = self._opened(path, text)
@@ -154,7 +154,3 @@ class KeptSecrets:
     def _opened(self, path: Path, text: str) -> bytes:
         # Who reads what is in clear need not ask a service.
         return opened(text, f"file:{path}", None if wrapped_by(text) is None else self._key)
-
-
-def _text(path: Path) -> str:
-    return path.read_text(encoding="ascii", errors="replace")

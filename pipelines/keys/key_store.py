@@ -18,6 +18,7 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, ClassVar, Literal
 
@@ -189,18 +190,16 @@ class KeyStore:
         """Makes what was written last, where the folder is a copy."""
 
     def _make(self) -> None:
-        make_private_folder(self.path)
-        if not self._is_closed:
-            self._is_closed = True
-            self._close_to_others()
-
-    def _close_to_others(self) -> None:
-        """Takes the rights of others from folders that somebody else made.
+        """Makes the folder, and takes the rights of others from folders that somebody else made.
 
         Nobody who uses the store needs them, as its files are for their owner only; so nothing
         stops, and the operator is told. On a volume that belongs to somebody else, as those of
         Kubernetes do, rights cannot be taken: what is made in it is closed all the same.
         """
+        make_private_folder(self.path)
+        if self._is_closed:
+            return
+        self._is_closed = True
         for folder in (self.path, *(self.path / name for name in _FOLDERS)):
             if not folder.exists():
                 continue
@@ -431,7 +430,7 @@ class KeyStore:
             release_id, output, input_fingerprint, config_digest, key.fingerprint, today(),
             origin or Origin(),
         )  # fmt: skip
-        self.note(output, release_id, ".json", receipt.to_json())
+        self.note(output, release_id, ".json", json.dumps(asdict(receipt)))
         return self._reference(name, key.fingerprint)
 
     def note(self, output: str, release_id: str, ending: str, text: str) -> str:

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -98,13 +98,9 @@ class Receipt:
     reserved_on: str
     origin: Origin = Origin()
 
-    def to_json(self) -> str:
-        """Returns the text that `read` reads."""
-        return json.dumps(asdict(self))
-
     @classmethod
     def read(cls, text: str) -> Receipt:
-        """Returns a receipt as it was written.
+        """Returns a receipt, which is written as a JSON object of its attributes.
 
         Raises:
             KeyStoreError: It was written by a later version, or by none.

@@ -7,6 +7,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -293,7 +294,7 @@ def store(tmp_path: Path) -> KeyStore:
     return KeyStore(tmp_path / "store")
 
 
-RECEIPT = json.loads(Receipt("r", "/out", "in", "conf", "k", "2026-11-23").to_json())
+RECEIPT = asdict(Receipt("r", "/out", "in", "conf", "k", "2026-11-23"))
 
 
 UNREADABLE = (
