@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any, Protocol, cast
 
 from tracecloak.pipelines.screen.results import Form
@@ -38,52 +40,10 @@ class CommandEntry:
     config_actions: Sequence[str] = ()
 
 
-_CONFIG, _ACTIONS = {"takes_config": True}, {"has_actions": True}
-_RUN = {"takes_config": True, "takes_beam_flags": True}
-_OF_LEDGER = (
-    *("show", "verify", "export", "backup", "restore", "begin", "migrate"),
-    *("list-unfinished", "forfeit", "withdraw", "list-cases", "erase", "accept"),
-)
-# By layer, name, help and further attributes.
-_ROWS: Sequence[tuple[str, str, str, dict[str, Any]]] = (
-    ("pipelines", "release", "make one release of a log", _RUN),
-    ("pipelines", "plan", "show what a release would read, do, spend and write", _RUN),
-    ("pipelines", "windows",
-     "show the calendar of a schedule: released, due, late, and what it cost", _CONFIG),
-    ("examination", "doctor", "look before the night whether all is there that a run needs", _RUN),
-    ("pipelines", "vocabulary",
-     "list the activities of a log, to read and to declare (for the operator)", {}),
-    ("examination", "profile",
-     "say what a log holds, with settings to paste (for the operator only)", {}),
-    ("examination", "attack",
-     "attack a configuration or finished releases (for the operator only)",
-     {**_ACTIONS, "config_actions": ("config",)}),
-    ("pipelines", "stream", "publish what closes in a stream of events, step by step",
-     {**_RUN, "config_actions": ("positions",)}),
-    ("pipelines", "verify",
-     "check a release that you received: files, promise, data, signature", {}),
-    ("pipelines", "append",
-     "append the log of a finished release to a table of Delta or Iceberg, once", {}),
-    ("examination", "report",
-     "show a release beside its log on a page (for the operator only)", {}),
-    ("examination", "evaluate", "compare a release with its original (for the operator only)", {}),
-    ("examination", "compare",
-     "compare methods at the same true epsilon on logs (for the operator only)", {}),
-    ("examination", "experiment",
-     "run a paper's evaluation on logs (for the operator only)", {}),
-    ("examination", "sample", "write a synthetic hospital log of any size", {}),
-    ("pipelines", "key",
-     "make keys: for pipelines of your own, or to sign; or encrypt kept keys anew", _ACTIONS),
-    ("pipelines", "ledger", "read the ledger of privacy budgets, declare caps, withdraw releases",
-     {**_ACTIONS, "config_actions": _OF_LEDGER}),
-    ("pipelines", "completion",
-     "print a script by which bash, zsh or fish completes what you type", {}),
-    ("examination", "catalogue",
-     "list methods and what they promise, or show one in full", {}),
-)  # fmt: skip
+_ROWS = json.loads((resources.files(__package__) / "commands.json").read_text("utf-8"))
 _OURS = {
-    name: CommandEntry(f"tracecloak.{layer}.commands.{name}", text, **more)
-    for layer, name, text, more in _ROWS
+    name: CommandEntry(f"tracecloak.{row.pop('layer')}.commands.{name}", **row)
+    for name, row in _ROWS.items()
 }
 COMMANDS: Plugins[CommandEntry] = Plugins(
     "command", "tracecloak.commands", _OURS, removed={"mine": ""}, kind=CommandEntry

@@ -7,10 +7,12 @@ public numbers alone.
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import resources
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -117,77 +119,10 @@ def share_text(tally: ReadTally) -> str:
 
 # What also befalls all records of a file that is not what it was taken for.
 _OF_FILES = reasons.NO_CASE, reasons.NO_ACTIVITY, reasons.EMPTY_TIME, reasons.NO_RECORD
-_SOURCE = "correct the source"
-_OFFSETS = "if that is wrong, write stamps with their offset, or correct time_zone"
-_FRACTION = (
-    "that is a number with a fraction, or a floating-point number too large to be exact (above "
-    "2^53, or 2^24 of 32 bits)"
+# What is wrong with records, and the remedy, by the name of the finding.
+_WORDS: Mapping[str, Sequence[str]] = json.loads(
+    (resources.files(__package__) / "findings.json").read_text("utf-8")
 )
-_WORDS = {
-    reasons.NO_CASE: ("no case id", f"{_SOURCE}, or map another column as case_id"),
-    reasons.NO_ACTIVITY: ("no activity", f"{_SOURCE}, or map another column as activity"),
-    reasons.EMPTY_TIME: ("no timestamp", f"{_SOURCE}, or map another column as timestamp"),
-    reasons.NO_RECORD: (
-        "no whole record, as it has too many or too few fields, is too long, or is not written as "
-        "its format and encoding say",
-        f"{_SOURCE}, or of CSV set encoding, such as cp1252, delimiter, quote_char or escape_char",
-    ),
-    reasons.NO_SCALAR: (
-        "a value that is no text, no number and no time, such as a list, a mapping or a period",
-        "convert it, or map another column",
-    ),
-    reasons.OTHER_ACTIVITY: (
-        reasons.OTHER_ACTIVITY,
-        "add it to vocabulary if it is public, or set closed_vocabulary to false",
-    ),
-    reasons.NO_INDIVIDUAL: (
-        "no individual",
-        f"{_SOURCE}, or map another column as individual_id",
-    ),
-    reasons.FRACTION_CASE: (
-        f"case id {_FRACTION}",
-        "write case ids as text or whole numbers, or map another column as case_id",
-    ),
-    reasons.FRACTION_INDIVIDUAL: (
-        f"individual {_FRACTION}",
-        "write individuals as text or whole numbers, or map another column as individual_id",
-    ),
-    reasons.NO_START: (
-        "start time not readable",
-        f"{_SOURCE}: starts are written as timestamps are; or map another "
-        "column as start_timestamp",
-    ),
-    reasons.LATE_START: (
-        "start after the timestamp, which is that of the completion",
-        f"{_SOURCE}, or exchange start_timestamp and timestamp",
-    ),
-    reasons.UNKNOWN_TRANSITION: (
-        "lifecycle transition that is not known to be a start or a completion",
-        "declare it in start_transitions or complete_transitions, or filter it out",
-    ),
-    reasons.OTHER_TRANSITION: (
-        "lifecycle transition other than start and complete, which is no event",
-        "name the transition that is one in where, as lifecycle=..., if that is wrong",
-    ),
-    reasons.FILTERED: ("dropped by a filter", "correct the filter where if that is wrong"),
-    reasons.OUTSIDE: ("time outside the window", "other windows read them"),
-    reasons.SKIPPED_HOUR: (
-        "timestamp in an hour that the clocks of {zone} skip, read as its end",
-        _OFFSETS,
-    ),
-    reasons.REPEATED_HOUR: (
-        "timestamp in an hour that the clocks of {zone} show twice, read as the first",
-        _OFFSETS,
-    ),
-    reasons.POINT_KEY: (
-        "case id written like 5.0, while {n_whole:,} are written like 5",
-        "these are different cases; set whole_numbers to case_id if they are the same",
-    ),
-    reasons.SAME_NAME: (
-        "trace with the name of an earlier one of its file",
-        "their events are read as one case; give each trace a name of its own if they are several",
-    ),
-}
 
 
 def _words(finding: Finding, by_what: dict[str, Finding], source: EventSource) -> tuple[str, str]:
