@@ -51,6 +51,9 @@ _HALF = Fraction(1, 2)
 class StreamParams(RigorousParams, ABC):
     """Parameters of the counts that a stream publishes."""
 
+    pure_views: ClassVar[tuple[View, ...]] = ("window",)
+    """Views that can be published with delta 0."""
+
     view: Literal["window", "total", "sliding"] = "window"
     """window: counts of each step. total: of all steps so far. sliding: of the last sliding_steps
     steps."""
@@ -76,6 +79,8 @@ class StreamParams(RigorousParams, ABC):
             raise ValueError("w_event_steps goes with guarantee w_event, and with no other")
         if self.guarantee == "w_event" and self.max_cases_per_individual is None:
             raise ValueError("guarantee w_event is for individuals: map individual_id")
+        if self.delta == 0 and self.view not in self.pure_views:
+            raise ValueError("delta 0 is only for view window, of dfg and indicators; give more")
         self.check_product()
         if self.view != "window" and self.horizon > MAX_HORIZON:
             raise ValueError(f"horizon must be at most {MAX_HORIZON} steps for sums over steps")
@@ -97,7 +102,6 @@ class StreamParams(RigorousParams, ABC):
             )
         return self
 
-    @abstractmethod
     def check_product(self) -> None:
         """Makes sure that the product can be published with these parameters.
 

@@ -116,8 +116,6 @@ class DfgParams(StreamParams):
 
     def check_product(self) -> None:
         """See `StreamParams`."""
-        if self.delta == 0 and self.view != "window":
-            raise ValueError("delta 0 is only for product dfg with view window; give more")
         if self.delta == 0 and self.l2_clip is not None:
             raise ValueError("l2_clip is for a dfg with delta above 0")
 

@@ -46,8 +46,6 @@ class IndicatorStepParams(RequestedParams, StreamParams):
 
     def check_product(self) -> None:
         """See `StreamParams`."""
-        if self.delta == 0 and self.view != "window":
-            raise ValueError("delta 0 is only for view window; give more")
         for place, indicator in enumerate(self.indicators):
             at = f"indicators.{place}: "
             if indicator.attributes or isinstance(indicator, Working | Workload):

@@ -41,7 +41,7 @@ from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.arrays.sequences import decode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import DERIVED, Figure, ReleasedFigures
-from tracecloak.schemas.published.step import StepRelease
+from tracecloak.schemas.published.step import StepRelease, View
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # Variants of which totals are kept: the first ones that pass the threshold.
@@ -53,10 +53,7 @@ _NO_SEQUENCES = pa.array([], pa.large_binary())
 class VariantParams(StreamParams):
     """Parameters of the variants that a stream publishes."""
 
-    def check_product(self) -> None:
-        """See `StreamParams`."""
-        if self.delta == 0:
-            raise ValueError("delta 0 is only for product dfg with view window; give more")
+    pure_views: ClassVar[tuple[View, ...]] = ()
 
     @property
     def n_cells(self) -> int:

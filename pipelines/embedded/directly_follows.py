@@ -178,8 +178,6 @@ class PublishDirectlyFollows(beam.PTransform):
         plan = self._plan_for_runner(events.pipeline)
         messages = self._messages(events, plan)
         with paid_epoch(plan) as epoch:
-            run.check_decided(epoch)
-            run.warn_without_state(events.pipeline.options, epoch)
             steps = run.build_stream(events.pipeline, messages, epoch)
         if not self._has_rows:
             return steps

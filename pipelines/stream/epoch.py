@@ -133,14 +133,9 @@ def resumed(
 
     first = resolve(begun)
     if begun.horizon != keys.horizon:
-        charged, anew = (
-            f"epsilon {decimal_text(one.epsilon)} with delta {decimal_text(one.delta)}"
-            for one in (first, plan)
-        )
+        charged = f"epsilon {decimal_text(first.epsilon)} with delta {decimal_text(first.delta)}"
         raise refused(
-            f"it is charged {charged} for {begun.horizon:,} steps, and each step promises that. "
-            f"Another epoch of {keys.horizon:,} steps is charged {anew}; a case in both is "
-            "protected with the sum",
+            f"it is charged {charged} for {begun.horizon:,} steps, and each step promises that",
             f"Set horizon to {begun.horizon} again",
         )
     known, names = {*begun.vocabulary, *since}, set(keys.vocabulary)
@@ -198,8 +193,8 @@ class NotedSteps:
         self.gate.ledger().note_step(self.gate.keyed_release, step, sha256)
         self.gate.store().note_step(self.gate.output, self.gate.release_id, step)
 
-    def last(self, ledger: Ledger | None = None) -> int | None:
-        """Returns the last step that the ledger or the key store notes; None: they note none.
+    def last(self, ledger: Ledger | None = None) -> int:
+        """Returns the last step that the ledger or the key store notes; -1: they note none.
 
         Args:
             ledger: The ledger that pays; None: as the gate opens it, which keeps a copy of it.
@@ -212,7 +207,7 @@ class NotedSteps:
         past = ledger.past(is_sound=True)
         decided = past.last_decided(self.gate.keyed_release)
         noted = self.gate.store().last_step(self.gate.output, self.gate.release_id)
-        return max((step for step in (decided, noted) if step is not None), default=None)
+        return max(-1 if step is None else step for step in (decided, noted))
 
 
 def end_epoch(store: KeyStore, output: str, name: str) -> None:
@@ -318,14 +313,14 @@ class Epoch:
         return KeptLogs(self.steps.folder, self.keys[0])
 
     @property
-    def last_published(self) -> int | None:
-        """The last step whose files are there; None: there is no step."""
+    def last_published(self) -> int:
+        """The last step whose files are there; -1: there is no step."""
         keys = self.plan.keys
         place = FileSystems.join(self.plan.folder, f"product={keys.product}", f"view={keys.view}")
         ending = self.plan.product.released.json_ending
         (listing,) = FileSystems.match([FileSystems.join(place, f"step-*{ending}")])
         numbers = (_STEP.search(one.path) for one in listing.metadata_list)
-        return max((int(number[1]) for number in numbers if number is not None), default=None)
+        return max((int(number[1]) for number in numbers if number is not None), default=-1)
 
     @property
     def is_spent(self) -> bool:
@@ -356,10 +351,8 @@ class Epoch:
         Raises:
             TracecloakError: See `NotedSteps`; or what is kept was changed.
         """
-        key, last, last_kept = self.keys[0].resolve(), self.noted.last(), self.steps.last()
-        for step in range(
-            0 if last is None else last + 1, 0 if last_kept is None else last_kept + 1
-        ):
+        key = self.keys[0].resolve()
+        for step in range(self.noted.last() + 1, self.steps.last() + 1):
             if (kept_step := self.steps.of(step, key)) is not None:
                 self.noted.send(kept_step.released)
 
@@ -377,8 +370,8 @@ class Epoch:
         end_epoch(store, *self.plan.place)
         remove_folder(self.steps.folder)
 
-    def last_decided(self, ledger: Ledger | None = None) -> int | None:
-        """Returns the last decided step, by the files, the ledger or the kept steps; None: none is.
+    def last_decided(self, ledger: Ledger | None = None) -> int:
+        """Returns the last decided step, by the files, the ledger or the kept steps; -1: none is.
 
         Args:
             ledger: See `NotedSteps.last`.
@@ -387,8 +380,7 @@ class Epoch:
             LedgerError: The ledger cannot be read.
             KeyStoreError: The key store cannot be read.
         """
-        steps = (self.last_published, self.noted.last(ledger), self.steps.last())
-        return max((step for step in steps if step is not None), default=None)
+        return max(self.last_published, self.noted.last(ledger), self.steps.last())
 
 
 @contextlib.contextmanager

@@ -182,7 +182,7 @@ def opened_state(
     decided = epoch.last_decided(ledger)
     if not store.exists:
         is_over = epoch.last_published == epoch.plan.keys.horizon - 1
-        check_has_decided(str(epoch.state_path), None if is_over else decided, None)
+        check_has_decided(str(epoch.state_path), -1 if is_over else decided, None)
         if stream is None or is_over:
             yield store, None
             return

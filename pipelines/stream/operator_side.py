@@ -264,7 +264,7 @@ def following(epoch: Epoch, standing: StreamStatus) -> Iterator[None]:
         except Exception as error:  # of file systems elsewhere, too
             standing.sink_away = f"the files of the steps cannot be listed: {reason_of(error)}"
         else:
-            standing.step, standing.sink_away = 0 if last is None else last + 1, None
+            standing.step, standing.sink_away = last + 1, None
         standing.turn()
 
     try:

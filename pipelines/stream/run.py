@@ -213,8 +213,6 @@ def run_stream(
         source, own = connected
         check_ready(options)
         with paid_epoch(plan) as epoch:
-            check_decided(epoch)
-            warn_without_state(options, epoch)
             pipeline = beam.Pipeline(options=options)
             others = [beam.ParDo(SendSteps(sink)) for sink in own]
             build_stream(pipeline, source, epoch, [*sinks, *others])
@@ -238,13 +236,21 @@ def build_stream(
 ) -> beam.PCollection:
     """Adds all of a stream to a pipeline; returns the releases, each after its files are there.
 
+    All decided steps are known to be kept then, and those that are kept are noted.
+
     Args:
         pipeline: The pipeline.
         source: What gives the messages, or they themselves; in the global window, each with the
             time of its publishing for its element time. A list has one for each of the inputs.
         epoch: What is published, and where it is written.
         sinks: What takes the releases once they are written.
+
+    Raises:
+        TracecloakError: See `check_kept`.
     """
+    check_kept(epoch)
+    epoch.note_kept()
+    warn_without_state(pipeline.options, epoch)
     plan, config, rule = epoch.plan, epoch.plan.keys, epoch.plan.rule
     noise, identities = epoch.keys
     decoded = _decoded(pipeline, source, epoch)
@@ -419,19 +425,13 @@ def require_update(config: StreamConfig, options: PipelineOptions, is_new: bool)
 def warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
     """Warns of an epoch that goes on without the state of its cases."""
     if epoch.plan.keys.runner == FLINK and not is_restored(options):
-        if epoch.steps.last() is not None:
+        if epoch.steps.last() >= 0:
             _LOG.warning(
                 "steps of this epoch are published, and the stream begins without their state: it "
                 "reads the topic again from its oldest message, and goes on only if the same cases "
                 "close in the same steps. To go on where it was, stop it, and give its last "
                 "checkpoint or savepoint with --savepoint_path"
             )
-
-
-def check_decided(epoch: Epoch) -> None:
-    """Makes sure that all decided steps are kept, see `check_kept`, and notes those that are."""
-    check_kept(epoch)
-    epoch.note_kept()
 
 
 def check_kept(epoch: Epoch, ledger: Ledger | None = None) -> None:
@@ -450,9 +450,8 @@ def check_kept(epoch: Epoch, ledger: Ledger | None = None) -> None:
             f"this epoch has its state in {epoch.state_path}, which runner {LOCAL} goes on with: "
             "name that runner, or begin another epoch, which is another spend"
         )
-    last_kept = epoch.steps.last()
-    next_step = None if last_kept is None else last_kept + 1
-    check_has_decided(epoch.steps.folder, epoch.last_decided(ledger), next_step)
+    next_step = epoch.steps.last() + 1
+    check_has_decided(epoch.steps.folder, epoch.last_decided(ledger), next_step or None)
 
 
 def _following(epoch: Epoch, standing: StreamStatus) -> AbstractContextManager[None]:

@@ -72,28 +72,19 @@ _BATCH_MESSAGES = 1 << 14
 _BATCH_BYTES = 16 << 20
 
 
-@dataclass(eq=False, repr=False)
-class DecodeMessages(beam.PTransform):
-    """Decodes messages; returns a dict of PCollections of record batches.
+@beam.ptransform_fn  # type: ignore[untyped-decorator]
+def DecodeMessages(  # noqa: N802  # runners know it by this name
+    messages: beam.PCollection[Message], layout: MessageFormat
+) -> dict[str, beam.PCollection[pa.RecordBatch]]:
+    """Decodes the messages of a bundle together; returns PCollections of record batches.
 
     Takes messages in the global window whose element time is the time of their publishing, as
     `ReadFromPubSub(with_attributes=True)` gives them where it is told no timestamp attribute.
     `events` holds batches of `MessageFormat.schema`, `rejects` those of MESSAGE_REJECT_SCHEMA; the
     element time of a batch is that of its first published message.
     """
-
-    layout: MessageFormat
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def expand(
-        self, messages: beam.PCollection[Message]
-    ) -> dict[str, beam.PCollection[pa.RecordBatch]]:
-        """Decodes the messages of a bundle together."""
-        decode = beam.ParDo(_Decode(self.layout)).with_outputs(REJECTS, main=EVENTS)
-        outputs = messages | "Decode" >> decode
-        return {EVENTS: outputs[EVENTS], REJECTS: outputs[REJECTS]}
+    outputs = messages | "Decode" >> beam.ParDo(_Decode(layout)).with_outputs(REJECTS, main=EVENTS)
+    return {EVENTS: outputs[EVENTS], REJECTS: outputs[REJECTS]}
 
 
 @dataclass(eq=False, repr=False)
@@ -153,8 +144,14 @@ TIMES_AHEAD = "events timed after their publishing"
 _GRAIN_US = 1_000
 
 
-@dataclass(eq=False, repr=False)
-class AssembleCases(beam.PTransform):
+@beam.ptransform_fn  # type: ignore[untyped-decorator]
+def AssembleCases(  # noqa: N802  # runners know it by this name
+    events: beam.PCollection[pa.RecordBatch],
+    rule: ClosingRule,
+    key: KeyReference,
+    horizon: int,
+    n_shards: int = DEFAULT_SHARDS,
+) -> beam.PCollection[tuple[int, TraceBatch]]:
     """Assembles the events of `DecodeMessages` into whole cases.
 
     Returns PCollection[tuple[int, TraceBatch]] of (closing step, cases that close in it), at most
@@ -169,59 +166,41 @@ class AssembleCases(beam.PTransform):
     not jump by more than the rule's `release_delay_us`, and the cases that it passes over are lost.
     Lost cases are not counted later, on any runner.
 
-    Attributes:
+    Args:
+        events: Batches of events.
         rule: When a case closes.
         key: The key of identities. It must stay the same as long as closed cases are remembered,
             over restarts and renewed keys of noise.
         horizon: Number of steps.
         n_shards: Number of shards, each with a state of its own. A change forgets the state.
+
+    Raises:
+        UsageError: The rule's period, delay of release or origin is no whole number of
+            milliseconds, or there is no delay.
     """
-
-    rule: ClosingRule
-    key: KeyReference
-    horizon: int
-    n_shards: int = DEFAULT_SHARDS
-
-    def __post_init__(self) -> None:
-        """Checks the options.
-
-        Raises:
-            UsageError: The rule's period, delay of release or origin is no whole number of
-                milliseconds, or there is no delay.
-        """
-        super().__init__()
-        for name in ("period_us", "release_delay_us", "origin_us"):
-            value = getattr(self.rule, name)
-            if value % _GRAIN_US or (name == "release_delay_us" and value == 0):
-                raise UsageError(
-                    f"{name} must be a multiple of {_GRAIN_US}, got {value}: runners' clocks know "
-                    "milliseconds"
-                )
-
-    def expand(
-        self, events: beam.PCollection[pa.RecordBatch]
-    ) -> beam.PCollection[tuple[int, TraceBatch]]:
-        """Keys the events, assembles them by shard, and puts the cases into windows."""
-        rule = self.rule
-        key = beam.ParDo(_Key(rule, self.key, self.horizon, self.n_shards))
-        keyed = events | "Key" >> key.with_output_types(_KEYED)
-        shards = events.pipeline | "Shards" >> beam.Create(range(self.n_shards))
-        # An element without messages wakes a shard, so that its steps end if none comes.
-        wake = beam.Map(lambda shard: (shard, (0, 0, b""))).with_output_types(_KEYED)
-        together = (keyed, shards | "Awake" >> wake) | "Together" >> beam.Flatten()
-        assemble = beam.ParDo(_Assemble(rule, self.horizon))
-        begin = Timestamp(micros=rule.release_time(0) % rule.period_us)
-        return (
-            together
-            | "Assemble" >> assemble.with_output_types(tuple[int, TraceBatch])
-            | "ByStep"
-            >> beam.WindowInto(
-                FixedWindows(Duration(micros=rule.period_us), begin),
-                trigger=AfterWatermark(),
-                accumulation_mode=AccumulationMode.DISCARDING,
-                allowed_lateness=0,
+    for name in ("period_us", "release_delay_us", "origin_us"):
+        value = getattr(rule, name)
+        if value % _GRAIN_US or (name == "release_delay_us" and value == 0):
+            raise UsageError(
+                f"{name} must be a multiple of {_GRAIN_US}, got {value}: runners' clocks know "
+                "milliseconds"
             )
-        )
+    keyed = events | "Key" >> beam.ParDo(_Key(rule, key, horizon, n_shards)).with_output_types(
+        _KEYED
+    )
+    shards = events.pipeline | "Shards" >> beam.Create(range(n_shards))
+    # An element without messages wakes a shard, so that its steps end if none comes.
+    wake = beam.Map(lambda shard: (shard, (0, 0, b""))).with_output_types(_KEYED)
+    together = (keyed, shards | "Awake" >> wake) | "Together" >> beam.Flatten()
+    assemble = beam.ParDo(_Assemble(rule, horizon)).with_output_types(tuple[int, TraceBatch])
+    begin = Timestamp(micros=rule.release_time(0) % rule.period_us)
+    windows = beam.WindowInto(
+        FixedWindows(Duration(micros=rule.period_us), begin),
+        trigger=AfterWatermark(),
+        accumulation_mode=AccumulationMode.DISCARDING,
+        allowed_lateness=0,
+    )
+    return together | "Assemble" >> assemble | "ByStep" >> windows
 
 
 _KEYED = tuple[int, tuple[int, int, bytes]]
@@ -236,16 +215,13 @@ class _Key(beam.DoFn):
 
     """Gives (shard, (number of messages, first time of publishing, messages))."""
 
-    def __post_init__(self) -> None:
-        self._ahead = Metrics.counter(METRICS, TIMES_AHEAD)
-
     def setup(self) -> None:
         self._identities = Identities(self.key.resolve())
 
     def process(self, events: pa.RecordBatch) -> Iterable[tuple[int, tuple[int, int, bytes]]]:
         within = self._identities.keyed(events, self.rule, self.horizon)
         ahead_us = within.ahead_us
-        self._ahead.inc(int(np.count_nonzero(ahead_us)))
+        Metrics.counter(METRICS, TIMES_AHEAD).inc(int(np.count_nonzero(ahead_us)))
         warn_of_times_ahead(ahead_us)
         for shard, part in within.split(self.n_shards):
             yield shard, (part.n_events, int(part.publish.min()), encode(part))
@@ -270,9 +246,6 @@ class _Assemble(beam.DoFn):
     TIMER = beam.DoFn.TimerParam(TICK)
     OVER = TimerSpec("over", TimeDomain.WATERMARK)
     OVER_TIMER = beam.DoFn.TimerParam(OVER)
-
-    def __post_init__(self) -> None:
-        self._late = Metrics.counter(METRICS, TOO_LATE)
 
     def process(
         self,
@@ -355,7 +328,7 @@ class _Assemble(beam.DoFn):
         opened, waiting, book, timer, counted = state
         before = self._cases(opened, waiting, counted if self.rule.cap is not None else None)
         after, steps, n_late = before.close(moment_us, self.rule, next_step)
-        self._late.inc(n_late)
+        Metrics.counter(METRICS, TOO_LATE).inc(n_late)
         _keep(before, after, opened, waiting)
         if after.counted is not before.counted:
             counted.write(encode(after.counted))
@@ -417,6 +390,7 @@ def _keep(before: PlacedCases, after: PlacedCases, opened: Any, waiting: Any) ->
 
 _LOG = logging.getLogger("tracecloak")
 NOT_PUBLISHED = "cases outside the horizon"
+LATE_STEPS = "steps with cases after they were published"
 
 # The state of a stream is in one place, under this key.
 _ONE = 0
@@ -427,42 +401,37 @@ _MAX_WAIT_SECONDS = 10.0
 _STEP_CODER = TupleCoder([VarIntCoder(), BytesCoder()])
 
 
-@dataclass(eq=False, repr=False)
-class PublishSteps(beam.PTransform):
+@beam.ptransform_fn  # type: ignore[untyped-decorator]
+def PublishSteps(  # noqa: N802  # runners know it by this name
+    closed: beam.PCollection[tuple[int, TraceBatch]],
+    release: ReleaseSteps,
+    awake: Sequence[beam.PCollection[Any]],
+) -> beam.PCollection[Any]:
     """Makes one `Step` of every step of the horizon, in the order of steps.
 
     Takes what `AssembleCases` returns, and gives PCollection[Step] in the global
     window. Cases of steps outside the horizon are not published; a metric counts them, for the
     operator alone.
 
-    Attributes:
+    Args:
+        closed: Cases by step.
         release: Releases each step.
         awake: Collections whose elements show that the stream has begun, such as its batches of
             messages. From the first element, or the first case that closes, on, steps are
             published as they end.
     """
-
-    release: ReleaseSteps
-    awake: Sequence[beam.PCollection[Any]]
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def expand(self, closed: beam.PCollection[tuple[int, TraceBatch]]) -> beam.PCollection[Any]:
-        """Wires counting, the gate and the release."""
-        product = self.release.product
-        count = beam.ParDo(_Count(product, self.release.name, self.release.key))
-        counted = (
-            closed
-            | "Count" >> count.with_output_types(tuple[int, Statistics])
-            | "Merge" >> beam.CombinePerKey(MergeStatisticsFn(kinds_of(product)))
-            | "Gate" >> beam.ParDo(_Gate()).with_output_types(_COUNTS)
-            | "AllSteps" >> beam.WindowInto(GlobalWindows())
-        )
-        begin = beam.Map(lambda _: (_ONE, (0, _NO_COUNTS))).with_output_types(_COUNTS)
-        ticks = [source | f"Awake{i}" >> begin for i, source in enumerate(self.awake)]
-        together = (counted, *ticks) | "Flatten" >> beam.Flatten()
-        return together | "Release" >> beam.ParDo(self.release)
+    count = beam.ParDo(_Count(release.product, release.name, release.key))
+    counted = (
+        closed
+        | "Count" >> count.with_output_types(tuple[int, Statistics])
+        | "Merge" >> beam.CombinePerKey(MergeStatisticsFn(kinds_of(release.product)))
+        | "Gate" >> beam.ParDo(_Gate()).with_output_types(_COUNTS)
+        | "AllSteps" >> beam.WindowInto(GlobalWindows())
+    )
+    begin = beam.Map(lambda _: (_ONE, (0, _NO_COUNTS))).with_output_types(_COUNTS)
+    ticks = [source | f"Awake{i}" >> begin for i, source in enumerate(awake)]
+    together = (counted, *ticks) | "Flatten" >> beam.Flatten()
+    return together | "Release" >> beam.ParDo(release)
 
 
 @dataclass(eq=False, repr=False)
@@ -470,9 +439,6 @@ class _Count(beam.DoFn):
     product: StepProduct
     name: StreamName
     key: KeyReference
-
-    def __post_init__(self) -> None:
-        self._outside = Metrics.counter(METRICS, NOT_PUBLISHED)
 
     def setup(self) -> None:
         self._decider = StepDecider(self.product, self.name, self.key.resolve())
@@ -482,7 +448,7 @@ class _Count(beam.DoFn):
         if 0 <= step < self.product.horizon:
             yield step, self._decider.count(traces)
         else:
-            self._outside.inc(traces.n_cases)
+            Metrics.counter(METRICS, NOT_PUBLISHED).inc(traces.n_cases)
 
 
 class _Gate(beam.DoFn):
@@ -534,9 +500,6 @@ class ReleaseSteps(beam.DoFn):
     TICK = TimerSpec("tick", TimeDomain.WATERMARK)
     TIMER = beam.DoFn.TimerParam(TICK)
 
-    def __post_init__(self) -> None:
-        self._late = Metrics.counter(METRICS, "steps with cases after they were published")
-
     def setup(self) -> None:
         """Reads the key."""
         self._decider = StepDecider(self.product, self.name, self.key.resolve())
@@ -559,7 +522,7 @@ class ReleaseSteps(beam.DoFn):
             if step >= next_step:
                 waiting.add((step, counted))
             else:  # on a runner whose watermark passes its windows; no case may end an epoch
-                self._late.inc()
+                Metrics.counter(METRICS, LATE_STEPS).inc()
         return ()
 
     @on_timer(TICK)  # type: ignore[untyped-decorator]

@@ -40,7 +40,7 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import RetryLater, TracecloakError
 from tracecloak.schemas.published.step import Step
-from tracecloak.schemas.streams.open_cases import CaseEvents, ClosedKeys
+from tracecloak.schemas.streams.open_cases import ClosedKeys
 from tracecloak.transforms.files import make_private_folder, sync_folder
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.stream.sources import MessageBatch, Source
@@ -104,9 +104,9 @@ class LocalState:
         self._key = key.derive(b"stream state")
         self._kind = kind
         self._head: dict[str, Any] = {}
-        # What the file has, by the name of its part; and the messages that are in the journal.
+        # What the file has, by the name of its part, or of its list.
         self._written: dict[str, Any] = {}
-        self._journal: tuple[CaseEvents, ...] = ()
+        self._listed: dict[str, tuple[Any, ...]] = {}
 
     @property
     def exists(self) -> bool:
@@ -131,7 +131,7 @@ class LocalState:
                 "PRIMARY KEY (kind, number)) WITHOUT ROWID"
             )
             self._head = {"version": _VERSION, "source": source, "parts": {}, "unsent": []}
-            self._written, self._journal = {}, ()
+            self._written, self._listed = {}, {}
             self.write(state, {})
         os.replace(fresh, self._path)
         sync_folder(self._path.parent)
@@ -175,7 +175,7 @@ class LocalState:
             "waiting": (state.waiting, waiting),
             **{_CLOSED + name: (run, run) for name, run in state.opened.closed.runs.items()},
         }
-        head, n_journal = self._head, len(self._journal)
+        head = self._head
         with self._committing():
             for one in decided:
                 self._put("unsent", one.step, one.to_kept())
@@ -191,18 +191,14 @@ class LocalState:
             for name in head["parts"].keys() - parts.keys():
                 self._drop(name, 0, _LAST)
                 del head["parts"][name], self._written[name]
-            there = head.get("journal"), self._journal
-            if there != ([0, n_journal], state.pending[:n_journal]):
-                self._drop("journal", 0, _LAST)
-                n_journal = 0
-            lists = (
-                ("past", state.past, head.get("n_past", 0)),
-                ("journal", state.pending, n_journal),
-            )
-            for name, values, n_there in lists:
-                for number in range(n_there, len(values)):
+            for name, values in (("past", state.past), ("journal", state.pending)):
+                there = self._listed.get(name, ())
+                n_kept = len(there) if there == values[: len(there)] else 0
+                if n_kept < len(there):
+                    self._drop(name, 0, _LAST)
+                for number in range(n_kept, len(values)):
                     self._put(name, number, encode(values[number]))
-            self._journal = state.pending
+                self._listed[name] = values
             head |= {
                 "positions": dict(positions),
                 "n_past": len(state.past),
@@ -215,7 +211,7 @@ class LocalState:
 
     def grow(self, kept: Kept, state: StreamState, names: Sequence[str]) -> Kept:
         """Writes the state with the codes of a vocabulary that has grown; returns the content."""
-        self._head |= {"version": _GROWN, "names": list(names), "n_past": 0}
+        self._head |= {"version": _GROWN, "names": list(names)}
         self.write(state, kept.positions)
         return replace(kept, state=state, names=tuple(names))
 
@@ -258,7 +254,8 @@ class LocalState:
             digest=bytes.fromhex(head["digest"]),
             n_late=head["n_late"],
         )
-        self._journal = state.pending
+        # Of an earlier version a journal may begin behind 0: it is written anew.
+        self._listed = {"past": state.past, "journal": (None,) if first else state.pending}
         self._written = {"opened": state.opened, "counted": state.counted}
         self._written |= {_CLOSED + name: run for name, run in state.opened.closed.runs.items()}
         decided = (
@@ -356,18 +353,18 @@ _LAST = (1 << 63) - 1
 _CLOSED = "closed/"
 
 
-def check_has_decided(path: str, decided: int | None, next_step: int | None) -> None:
+def check_has_decided(path: str, decided: int, next_step: int | None) -> None:
     """Makes sure that a state knows of all steps that were decided.
 
     Args:
         path: The state, or another place that must have the steps.
-        decided: The last step that was decided; None: none was.
+        decided: The last step that was decided; -1: none was.
         next_step: The step that the state would publish next; None: there is no state.
 
     Raises:
         TracecloakError: It does not know of them.
     """
-    if decided is None or (next_step is not None and decided < next_step):
+    if decided < (next_step or 0):
         return
     what = "is not there" if next_step is None else f"goes on with step {next_step}"
     raise TracecloakError(

@@ -108,8 +108,8 @@ class KeptSteps:
         write_sealed(*_sealed(self.folder, "step", decided.step, key), decided.to_kept())
         return self.of(decided.step, key) or decided
 
-    def last(self) -> int | None:
-        """Returns the last step that was decided; None: there is none."""
+    def last(self) -> int:
+        """Returns the last step that was decided; -1: there is none."""
         return _last(self.folder, "step")
 
 
@@ -135,7 +135,7 @@ class KeptLogs:
         """
         from tracecloak.transforms.services.kafka_identity import KnownLog
 
-        number = _last(self.folder, "logs") or 0
+        number = max(0, _last(self.folder, "logs"))
         place = _sealed(self.folder, "logs", number, self.key.resolve())
         message = read_sealed(*place, _POSITIONS) or b"{}"
         return number, {name: KnownLog.from_json(log) for name, log in json.loads(message).items()}
@@ -146,10 +146,10 @@ class KeptLogs:
         write_sealed(*_sealed(self.folder, "logs", number, self.key.resolve()), message)
 
 
-def _last(folder: str, kind: str) -> int | None:
+def _last(folder: str, kind: str) -> int:
     (listing,) = FileSystems.match([f"{folder.rstrip('/')}/{kind}-*{_ENDING}"])
     names = (one.path.removesuffix(_ENDING) for one in listing.metadata_list)
-    return max((int(name.rpartition("-")[2]) for name in names), default=None)
+    return max((int(name.rpartition("-")[2]) for name in names), default=-1)
 
 
 def _sealed(folder: str, kind: str, number: int, key: ReleaseKey) -> tuple[str, ReleaseKey, str]:

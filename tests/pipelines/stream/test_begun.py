@@ -187,7 +187,7 @@ def test_another_horizon_is_refused_in_a_run_and_to_doctor(tmp_path: Path) -> No
     config = stream_config(tmp_path)
     begin(config)
     longer = config.model_copy(update={"horizon": 12})
-    said = r"charged epsilon 1 with delta 0.000001 for 6 .* 12 steps is charged epsilon 1"
+    said = r"charged epsilon 1 with delta 0.000001 for 6 steps"
     with pytest.raises(UsageError, match=said):
         run_script(longer, script())
     store = open_store(config)

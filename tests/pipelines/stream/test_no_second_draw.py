@@ -218,7 +218,7 @@ def test_of_two_machines_with_one_key_the_first_decides_a_step(
         run_script(there, others)
     assert steps_of(there) == {}
     # It had looked before the first decided.
-    monkeypatch.setattr("tracecloak.pipelines.stream.epoch.Epoch.last_decided", lambda *_: None)
+    monkeypatch.setattr("tracecloak.pipelines.stream.epoch.Epoch.last_decided", lambda *_: -1)
     with pytest.raises(GuaranteeError, match="was decided before"):
         run_script(there, others)
     assert steps_of(there).items() <= expected.items()
@@ -262,7 +262,7 @@ def test_what_workers_elsewhere_decide_is_noted_while_they_are_at_work(
         calls: list[int | None] = []
         original = NotedSteps.last
 
-        def watched(self: NotedSteps, *_: object) -> int | None:
+        def watched(self: NotedSteps, *_: object) -> int:
             calls.append(original(self))
             if calls[-1] == last:
                 ended.set()

@@ -183,8 +183,9 @@ def test_every_window_fires_once_at_the_watermark() -> None:
     [("period_us", 999), ("period_us", 1_500), ("release_delay_us", 0), ("origin_us", 1_500)],
 )
 def test_what_no_runner_keeps_is_refused(name: str, value: int) -> None:
+    events = beam.Pipeline() | beam.Create([])
     with pytest.raises(UsageError, match=name):
-        AssembleCases(replace(RULE, **{name: value}), KEY, HORIZON)  # type: ignore[arg-type]
+        events | AssembleCases(replace(RULE, **{name: value}), KEY, HORIZON)  # type: ignore[arg-type]
 
 
 def test_no_early_or_late_firing_can_be_had() -> None:
