@@ -19,7 +19,7 @@ from tracecloak.anonymizers.contract.method import (
 )
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey, text_digest
 from tracecloak.schemas.arrays.columnar import digest
-from tracecloak.schemas.arrays.merging import TotalsByThread
+from tracecloak.schemas.arrays.merging import Totals
 from tracecloak.schemas.events.events import CASE_ID, ActivityVocabulary
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch, split_by_shard
 
@@ -288,10 +288,7 @@ def execute(
     for step in steps(run.method, run.params):
         match step.action:
             case "count":
-                counted = TotalsByThread(run.kinds(step.round))
-                for _ in each(partial(_count, counted, run, step.round, known), traces):
-                    pass
-                totals = counted.result()
+                totals = _counted(run, step.round, known, traces, each)
                 if not step.known:
                     digest = totals[INPUT_DIGEST]
                     known = run.known(digest)
@@ -311,10 +308,13 @@ def execute(
     return made, products, known
 
 
-def _count(
-    counted: TotalsByThread, run: MethodRun, name: str, known: Known, batch: TraceBatch
-) -> None:
-    counted.add(run.count(name, batch, known))  # by the thread that counted it
+def _counted(
+    run: MethodRun, name: str, known: Known, traces: Iterable[TraceBatch], each: Each
+) -> dict[str, Any]:
+    counted = Totals(run.kinds(name))
+    for _ in each(lambda batch: counted.add(run.count(name, batch, known)), traces):
+        pass
+    return counted.result()
 
 
 def group_into_traces(

@@ -22,7 +22,7 @@ from tracecloak.anonymizers.contract.case_digests import InputDigest
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.noise.randomness import KeyedBlocks, Randomness, ReleaseKey
 from tracecloak.schemas.arrays.columnar import digest
-from tracecloak.schemas.arrays.merging import Mergeable, Pieces, Statistics
+from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.events import (
     ACTIVITY,
@@ -381,12 +381,8 @@ class StepDecider:
 
     def merge(self, counts: Sequence[Statistics]) -> Statistics:
         """Returns the statistics of all cases of a step."""
-        return Statistics(
-            {
-                name: Pieces(kind, [part.by_name[name] for part in counts]).result()
-                for name, kind in kinds_of(self.product).items()
-            }
-        )
+        kinds = kinds_of(self.product).items()
+        return Statistics({n: kind.merge([one.by_name[n] for one in counts]) for n, kind in kinds})
 
     def decide(self, state: Counts) -> tuple[Counts, DecidedStep]:
         """Returns the state after the next step, and that step with the noise of its counts."""

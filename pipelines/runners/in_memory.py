@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.contract.in_memory import execute
 from tracecloak.pipelines.runners.resources import Block, HeldTraces, Hold, Limits, Workers
-from tracecloak.schemas.arrays.merging import Pieces, TotalsByThread
+from tracecloak.schemas.arrays.merging import Totals
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, ActivityVocabulary, released_schema
 from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.schemas.events.traces import (
@@ -88,7 +88,7 @@ class LogParts:
         Args:
             released: The released cases, and batches without cases that tell its attributes.
         """
-        counts = TotalsByThread(KINDS_OF_LOG_COUNTS)
+        counts = Totals(KINDS_OF_LOG_COUNTS)
         # A log that was made up comes in large batches, and to count one takes ten times its bytes.
         batches = (one for whole in released for one in whole.split(self._limits.batch_bytes))
 
@@ -178,7 +178,7 @@ class EventsByShard:
         self._key = INDIVIDUAL_ID if by_individual else CASE_ID
         self._first: list[pa.RecordBatch] | None = []  # until there are more than a few
         self._shards: dict[int, list[Block[pa.RecordBatch]]] = {}
-        self._names = Pieces(ActivityVocabulary)
+        self._names = Totals({"names": ActivityVocabulary})
         self._lock = threading.Lock()
         self.n_events = self.n_dropped = 0  # events, and duplicates once they are grouped
 
@@ -194,7 +194,7 @@ class EventsByShard:
         events = carried_columns(events, self._by_individual)
         names = ActivityVocabulary.of(events.column(ACTIVITY).dictionary)
         with self._lock:
-            self._names.add(names)
+            self._names.add({"names": names})
             self.n_events += events.num_rows
             new = [events]
             if self._first is not None:
@@ -221,7 +221,7 @@ class EventsByShard:
             TracecloakError: The disk is full.
         """
         cases = HeldTraces(self._hold)
-        self._vocabulary = self._names.result()
+        self._vocabulary = self._names.result()["names"]
         if self._first:
             cases.add(self._sorted(self._first), self._limits.batch_bytes)
             self._first = None
@@ -293,11 +293,12 @@ class InMemoryDriver:
         from tracecloak.anonymizers.contract.case_digests import CountedUnits
 
         assert job.part is not None  # which alone asks for this
-        units = Pieces(CountedUnits)
+        units = Totals({"units": CountedUnits})
         with _means_of(job) as means:
             for batch in _traces(job, job.part.by_individual, means).taken():
-                units.add(job.part.units(batch))
-        return units.result()
+                units.add({"units": job.part.units(batch)})
+        found: CountedUnits = units.result()["units"]
+        return found
 
     def run(self, job: Job) -> None:
         """Makes a release, from its files to its commit."""

@@ -22,7 +22,7 @@ from tracecloak.pipelines.verification.folder import (
 from tracecloak.pipelines.verification.log_forms import PART, LogForm, check_same, forms_of
 from tracecloak.pipelines.verification.promise import BoundedXml
 from tracecloak.pipelines.verification.received import Received
-from tracecloak.schemas.arrays.merging import Pieces
+from tracecloak.schemas.arrays.merging import Totals
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events import events
 from tracecloak.schemas.events.traces import TraceBatch
@@ -155,12 +155,12 @@ class Contents:
     @cached_property
     def counted(self) -> LogCounts:
         """What is counted on the log."""
-        graph, variants, times = Pieces(DirectlyFollows), Pieces(VariantHistogram), Pieces(LogTimes)
+        counted: tuple[Any, ...] = DirectlyFollows, VariantHistogram, LogTimes
+        kinds = dict(zip(("graph", "variants", "times"), counted, strict=True))
+        counts = Totals(kinds)
         for batch in self.traces():
-            graph.add(DirectlyFollows.from_traces(batch))
-            variants.add(VariantHistogram.from_traces(batch))
-            times.add(LogTimes.from_traces(batch))
-        return LogCounts(graph.result(), variants.result(), times.result(), self.vocabulary)
+            counts.add({name: kind.from_traces(batch) for name, kind in kinds.items()})
+        return LogCounts(**counts.result(), names=self.vocabulary)
 
     @cached_property
     def products(self) -> dict[str, ReleasedProduct | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -305,96 +305,48 @@ def _taken(column: Any, rows: np.ndarray) -> Any:
     return column[rows] if isinstance(column, np.ndarray) else column
 
 
-T = TypeVar("T", bound=Mergeable)
+class Totals:
+    """Accumulates pieces of several statistics by name, of several threads side by side.
 
-
-class Pieces(Generic[T]):
-    """Accumulates pieces of one statistic, merging when the unmerged ones outweigh the merged one.
-
-    Memory stays within about twice the merged statistic plus one batch. `add` and `absorb` change
-    this accumulator only; the pieces themselves are shared freely.
+    The pieces of a thread are merged when the unmerged ones outweigh the merged one: memory stays
+    within about twice the merged statistic of each thread, plus one batch. `add` and `absorb`
+    change this accumulator only; the pieces themselves are shared freely.
     """
-
-    __slots__ = ("_kind", "_pieces")
 
     # Below this many elements a merge costs more in calls than it saves in memory.
     _MERGE_ELEMENTS = 1 << 20
 
-    def __init__(self, kind: type[T], pieces: Sequence[T] = ()) -> None:
-        self._kind = kind
-        self._pieces = list(pieces)
-
-    def add(self, piece: T) -> None:
-        """Takes in one more piece."""
-        self._pieces.append(piece)
-        if len(self._pieces) > 1:
-            pending = sum(p.weight for p in self._pieces[1:])
-            if pending > max(self._MERGE_ELEMENTS, self._pieces[0].weight):
-                self.compact()
-
-    def absorb(self, other: Pieces[T]) -> None:
-        """Takes in the pieces of another accumulator, which stays as it is."""
-        for piece in other._pieces:
-            self.add(piece)
-
-    def compact(self) -> None:
-        """Merges what is pending, as before the accumulator travels."""
-        if len(self._pieces) > 1:
-            self._pieces = [self._kind.merge(self._pieces)]
-
-    def result(self) -> T:
-        """Returns the merged statistic; the accumulator can still grow."""
-        self.compact()
-        return self._pieces[0] if self._pieces else self._kind.merge(())
-
-
-class Totals:
-    """Accumulates pieces of several statistics by name."""
-
     def __init__(self, kinds: Mapping[str, type[Any]]) -> None:
         """Begins without a piece, of statistics of these kinds by name."""
-        self._pieces = {name: Pieces(kind) for name, kind in kinds.items()}
+        self._kinds = dict(kinds)
+        self._pieces: dict[tuple[int, str], list[Any]] = {}  # by thread and name
 
     def add(self, by_name: Mapping[str, Any]) -> None:
         """Takes in one more piece of some of the statistics; others do not count."""
-        for name in self._pieces.keys() & by_name.keys():
-            self._pieces[name].add(by_name[name])
+        for name in self._kinds.keys() & by_name.keys():
+            pieces = self._pieces.setdefault((threading.get_ident(), name), [])
+            pieces.append(by_name[name])
+            pending = sum(piece.weight for piece in pieces[1:])
+            if pending > max(self._MERGE_ELEMENTS, pieces[0].weight):
+                pieces[:] = [self._kinds[name].merge(pieces)]
 
     def absorb(self, other: Totals) -> None:
         """Takes in the pieces of another accumulator, which stays as it is."""
-        for name, pieces in other._pieces.items():
-            self._pieces[name].absorb(pieces)
+        for (_, name), pieces in other._pieces.items():
+            for piece in pieces:
+                self.add({name: piece})
 
     def result(self) -> dict[str, Any]:
-        """Returns the merged statistics, by name; the accumulator can still grow."""
-        return {name: pieces.result() for name, pieces in self._pieces.items()}
-
-
-class TotalsByThread:
-    """Accumulates pieces of several statistics; every thread merges those that it adds.
-
-    So what takes longest of merging is done side by side. There is one merged piece of each
-    statistic for every thread that adds some.
-    """
-
-    def __init__(self, kinds: Mapping[str, type[Any]]) -> None:
-        """Begins without a piece, of statistics of these kinds by name."""
-        self._kinds = kinds
-        self._of_threads: dict[int, Totals] = {}
-
-    def add(self, by_name: Mapping[str, Any]) -> None:
-        """Takes in one more piece of some of the statistics, by name."""
-        thread = threading.get_ident()
-        if thread not in self._of_threads:
-            self._of_threads[thread] = Totals(self._kinds)
-        self._of_threads[thread].add(by_name)
-
-    def result(self) -> dict[str, Any]:
-        """Returns the merged statistics, once no thread adds any more; nothing is held then."""
-        merged = Totals(self._kinds)
-        while self._of_threads:
-            merged.absorb(self._of_threads.popitem()[1])
-        return merged.result()
+        """Returns the merged statistics, by name, while no thread adds any; it can still grow."""
+        pieces: dict[str, list[Any]] = {name: [] for name in self._kinds}
+        while self._pieces:
+            (_, name), of_thread = self._pieces.popitem()
+            pieces[name] += of_thread
+        for name, kind in self._kinds.items():
+            if len(pieces[name]) != 1:
+                pieces[name] = [kind.merge(pieces[name])]
+        self._pieces = {(0, name): list(merged) for name, merged in pieces.items()}
+        return {name: merged for name, (merged,) in pieces.items()}
 
 
 @dataclass(frozen=True)

@@ -26,9 +26,8 @@ from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.arrays.merging import (
     CountsByKey,
     OfArrays,
-    Pieces,
     Statistics,
-    TotalsByThread,
+    Totals,
     distinct_counts,
     distinct_places,
     places_among,
@@ -220,7 +219,7 @@ def test_nothing_merged_is_the_statistic_of_an_empty_log(kind):
 @given(
     drawn=partitions(),
     threshold=st.sampled_from([0, 1, 3, 1 << 20]),
-    moves=st.lists(st.sampled_from(["compact", "result", "none"]), min_size=5, max_size=5),
+    moves=st.lists(st.booleans(), min_size=5, max_size=5),
     random=st.randoms(use_true_random=False),
 )
 def test_accumulators_agree_however_they_are_driven(kind, drawn, threshold, moves, random):
@@ -228,33 +227,29 @@ def test_accumulators_agree_however_they_are_driven(kind, drawn, threshold, move
     whole = plain(count(kind, log))
     pieces = [freeze(count(kind, part)) for part in parts]
     before = plain(dict(enumerate(pieces)))
-    with mock.patch.object(Pieces, "_MERGE_ELEMENTS", threshold):
+    with mock.patch.object(Totals, "_MERGE_ELEMENTS", threshold):
         # Fresh ones, each with a piece, moved and absorbed in any order.
-        accumulators = [Pieces(kind) for _ in pieces]
-        for one, piece, move in zip(accumulators, pieces, moves, strict=False):
-            one.add(piece)
-            _move(one, move)
+        accumulators = [Totals({"x": kind}) for _ in pieces]
+        for one, piece, is_merged in zip(accumulators, pieces, moves, strict=False):
+            one.add({"x": piece, "other": piece})
+            if is_merged:
+                one.result()
         random.shuffle(accumulators)
-        total, fed = Pieces(kind), Pieces(kind)
-        for one, piece, move in zip(accumulators, pieces, moves, strict=False):
-            kept = plain(dict(enumerate(one._pieces)))
+        total, fed, none = (Totals({"x": kind}) for _ in range(3))
+        for one, piece, is_merged in zip(accumulators, pieces, moves, strict=False):
+            kept = plain(dict(enumerate(*one._pieces.values())))
             total.absorb(one)
-            assert plain(dict(enumerate(one._pieces))) == kept  # absorbed, not emptied
-            _move(total, move)
+            assert plain(dict(enumerate(*one._pieces.values()))) == kept  # absorbed, not emptied
+            if is_merged:
+                total.result()
             total = pickle.loads(pickle.dumps(total))  # noqa: S301  # our own bytes
-            fed.add(piece)
-        assert plain(total.result()) == plain(fed.result()) == whole
+            fed.add({"x": piece})
+        assert plain(total.result()["x"]) == plain(fed.result()["x"]) == whole
         # Still growing after a result.
-        total.absorb(Pieces(kind, [kind.merge(())]))
-        assert plain(total.result()) == plain(total.result()) == whole
+        none.result()
+        total.absorb(none)
+        assert plain(total.result()["x"]) == plain(total.result()["x"]) == whole
     assert plain(dict(enumerate(pieces))) == before
-
-
-def _move(pieces: Pieces[Any], move: str) -> None:
-    if move == "compact":
-        pieces.compact()
-    elif move == "result":
-        pieces.result()
 
 
 # --- when pieces are merged -----------------------------------------------------------------------
@@ -280,7 +275,7 @@ def names(*values: int) -> Names:
 
 
 def test_threads_together_merge_what_one_merges():
-    pieces = TotalsByThread({"some": Names, "none": Names})
+    pieces = Totals({"some": Names, "none": Names})
     merged_by = set()
 
     def add(number: int) -> None:
@@ -290,13 +285,13 @@ def test_threads_together_merge_what_one_merges():
         merged_by.add(threading.get_ident())
 
     both_are_here = threading.Barrier(2)
-    with mock.patch.object(Pieces, "_MERGE_ELEMENTS", 3), ThreadPoolExecutor(2) as pool:
+    with mock.patch.object(Totals, "_MERGE_ELEMENTS", 3), ThreadPoolExecutor(2) as pool:
         list(pool.map(add, range(2)))
         merged = pieces.result()
     assert len(merged_by) == 2
     assert merged["some"].names == {*range(50), *range(100, 150)}
     assert merged["none"].names == set()
-    assert pieces.result()["some"].names == set()  # it holds nothing any more
+    assert pieces.result() == merged
 
 
 # --- the distinct ones of many integers, against numpy
