@@ -100,6 +100,7 @@ def crowd_sizes(counts: np.ndarray) -> dict[str, int]:
 
 _ROOM = "tracecloak.examination.attack"
 NO_BOUND = "the attack proved no epsilon above 0"
+_CLAIMED = ("kind", "epsilon", "delta", "unit", "adjacency", "claim")
 _ADJACENCY = {"add_remove": "added or removed", "replace_one": "replaced by another"}
 
 
@@ -129,153 +130,48 @@ class PairFinding:
     is_reached: bool
 
 
-@dataclass(frozen=True)
-class AttackReport:
-    """All findings about one configuration; not private.
+def _claim(claimed: Mapping[str, Any]) -> str:
+    """What is claimed, in short."""
+    if claimed["epsilon"] is None:
+        return f"{claimed['kind']}, no finite epsilon per {claimed['unit']}"
+    return (
+        f"{claimed['kind']}, epsilon {claimed['epsilon']:g}, delta {claimed['delta'] or 0:g}, per "
+        f"{claimed['unit']} {_ADJACENCY[claimed['adjacency']]}"
+    )
 
-    Attributes:
-        method: Its name.
-        params: The parameters in effect.
-        guarantee: What is claimed.
-        spends: The parts of the claim.
-        choices: What is chosen on the log and paid for, by the names of the parts.
-        accounted_epsilon: What the parts keep together at the claimed delta, or None.
-        confidence: With which no bound of this report exceeds the truth.
-        pairs: Lower bounds by pairs of logs.
-        canaries: How many coins of how many runs were guessed right, and the lower bound; None if
-            there was no room for any.
-        support: See `support_attack`; None if no variants are released.
-        crowds: See `crowd_sizes`; likewise.
-        n_cases: Of the operator's log.
+
+def _proved(bound: float) -> str:
+    """What the largest lower bound is, in words."""
+    return f"the attack proved at least {bound:.3f}" if bound > 0 else NO_BOUND
+
+
+def texts_of(body: Mapping[str, Any]) -> tuple[list[str], list[Chart], list[str]]:
+    """Returns a report as Markdown, its picture, and the outcome in a few lines.
+
+    Args:
+        body: See `attack`.
     """
-
-    method: str
-    params: dict[str, Any]
-    guarantee: Guarantee
-    spends: tuple[Spend, ...]
-    choices: tuple[str, ...]
-    accounted_epsilon: float | None
-    confidence: float
-    pairs: tuple[PairFinding, ...]
-    canaries: dict[str, float] | None
-    support: dict[str, float] | None
-    crowds: dict[str, int] | None
-    n_cases: int
-
-    @property
-    def audited_epsilon(self) -> float:
-        """The largest lower bound."""
-        bounds = [finding.epsilon for finding in self.pairs]
-        if self.canaries is not None:
-            bounds.append(self.canaries["epsilon"])
-        return max(bounds, default=0.0)
-
-    @property
-    def largest_provable(self) -> float:
-        """The largest bound that releases of the pairs can prove, whatever the method does."""
-        return max((finding.largest_provable for finding in self.pairs), default=0.0)
-
-    @property
-    def ratio(self) -> float | None:
-        """The audited epsilon as a share of the claimed one; None without a finite claim."""
-        claimed = self.guarantee.epsilon
-        return None if claimed is None else self.audited_epsilon / claimed
-
-    @property
-    def refutations(self) -> tuple[str, ...]:
-        """Why the claimed epsilon is false, a sentence each; none if there is no such claim."""
-        claimed = self.guarantee.epsilon
-        if claimed is None:
-            return ()
-        reasons = [
-            f"{finding.what}: {finding.event} proves epsilon >= {finding.epsilon:.3f}"
-            for finding in self.pairs
-            if finding.epsilon > claimed
-        ]
-        if self.canaries is not None and self.canaries["epsilon"] > claimed:
-            reasons.append(f"canaries prove epsilon >= {self.canaries['epsilon']:.3f}")
-        return tuple(reasons)
-
-    @property
-    def is_refuted(self) -> bool:
-        """Whether a method that claims a rigorous guarantee does not keep it."""
-        return self.guarantee.kind == "rigorous" and bool(self.refutations)
-
-    @property
-    def verdict(self) -> str:
-        """The outcome in a sentence."""
-        return " ".join(from_template(_ROOM, "verdict.txt.j2", report=self))
-
-    @property
-    def proved(self) -> str:
-        """What the largest lower bound is, in words."""
-        bound = self.audited_epsilon
-        return f"the attack proved at least {bound:.3f}" if bound > 0 else NO_BOUND
-
-    @property
-    def claim(self) -> str:
-        """What is claimed, in short."""
-        guarantee = self.guarantee
-        if guarantee.epsilon is None:
-            return f"{guarantee.kind}, no finite epsilon per {guarantee.unit}"
-        return (
-            f"{guarantee.kind}, epsilon {guarantee.epsilon:g}, delta {guarantee.delta or 0:g}, per "
-            f"{guarantee.unit} {_ADJACENCY[guarantee.adjacency]}"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the report as JSON values."""
-        claimed = ("kind", "epsilon", "delta", "unit", "adjacency", "claim")
-        return {
-            "warning": INTERNAL,
-            "publishable": False,
-            "verdict": self.verdict,
-            "is_refuted": self.is_refuted,
-            "refutations": list(self.refutations),
-            "method": self.method,
-            "params": self.params,
-            "claimed": {name: getattr(self.guarantee, name) for name in claimed},
-            "accounted_epsilon": self.accounted_epsilon,
-            "audited": {
-                "epsilon": self.audited_epsilon,
-                "ratio_to_claimed": self.ratio,
-                "largest_provable": self.largest_provable,
-                "confidence": self.confidence,
-                "pairs": list(map(asdict, self.pairs)),
-                "canaries": self.canaries,
-            },
-            "log": {"cases": self.n_cases, "support": self.support, "crowd_sizes": self.crowds},
-            "spends": [spend.to_json() for spend in self.spends],
-            "choices_paid_for": list(self.choices),
-        }
-
-    def charts(self) -> list[Chart]:
-        """Returns the picture of the claimed, accounted and measured epsilon."""
-        rows = epsilons_of(self.to_json())
-        title = "What is claimed, accounted for and measured"
-        return [Chart("attack", title, rows)] if rows else []
-
-    def summary_lines(self) -> list[str]:
-        """Returns the outcome in a few lines."""
-        return from_template(_ROOM, "summary.txt.j2", report=self)
-
-    def markdown_lines(self) -> list[str]:
-        """Returns the report as Markdown, line by line."""
-        return from_template(
-            _ROOM,
-            "report.md.j2",
-            report=self,
-            internal=INTERNAL,
-            no_bound=NO_BOUND,
-            joint_sentence=joint_sentence,
-        )
+    given = {
+        "report": body,
+        "claim": _claim(body["claimed"]),
+        "proved": _proved(body["audited"]["epsilon"]),
+        "internal": INTERNAL,
+        "no_bound": NO_BOUND,
+        "joint_sentence": joint_sentence,
+    }
+    rows, title = epsilons_of(body), "What is claimed, accounted for and measured"
+    charts = [Chart("attack", title, rows)] if rows else []
+    lines, summary = (
+        from_template(_ROOM, name, **given) for name in ("report.md.j2", "summary.txt.j2")
+    )
+    return lines, charts, summary
 
 
 def epsilons_of(body: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Returns the claimed, the accounted and the measured epsilon of a report, those there are.
 
     Args:
-        body: See `to_json`.
+        body: See `attack`.
     """
     epsilons = (
         ("claimed", body.get("claimed", {}).get("epsilon")),
@@ -299,7 +195,9 @@ _N_CANARIES = 100
 _N_CANARY_RUNS = 5
 
 
-def attack_configuration(config: ReleaseConfig, n_releases: int = DEFAULT_RELEASES) -> AttackReport:
+def attack_configuration(
+    config: ReleaseConfig, n_releases: int = DEFAULT_RELEASES
+) -> dict[str, Any]:
     """Reads the log of a configuration and audits its method; see `attack`.
 
     Malformed records are left out, as in a release.
@@ -322,7 +220,7 @@ def attack(
     confidence: float = DEFAULT_CONFIDENCE,
     seconds: float = DEFAULT_SECONDS,
     keys: Iterator[ReleaseKey] | None = None,
-) -> AttackReport:
+) -> dict[str, Any]:
     """Audits one configuration, on pairs of logs made up for it and on a log.
 
     Args:
@@ -333,6 +231,17 @@ def attack(
         confidence: Probability at least that no bound exceeds the truth.
         seconds: That the releases of one log may take.
         keys: Fresh ones; by default from the operating system.
+
+    Returns:
+        JSON values, not private. `verdict`: the outcome in a sentence; `is_refuted`: whether a
+        method that claims a rigorous guarantee does not keep it, and `refutations`: why, a sentence
+        each; what is `claimed`; `accounted_epsilon`: what the parts keep together at the claimed
+        delta, or None; `audited`: the largest lower bound of `epsilon`, as a share of the claimed
+        one, the largest that the releases of the pairs can prove, the `confidence` with which no
+        bound exceeds the truth, the bounds by `pairs` (`PairFinding`), and how many coins of how
+        many `canaries` were guessed right; of the operator's `log` its cases, and where variants
+        are released, `support_attack` and `crowd_sizes`; the parts of the claim (`spends`); and
+        what is chosen on the log and paid for.
 
     Raises:
         UsageError: There are fewer than 16 releases, or the log cannot be bounded as the method
@@ -361,31 +270,68 @@ def attack(
             for shows_sums, share in views.items()
         ]
     spends = method.spends(params)
-    rigorous = guarantee.kind == "rigorous"
     last = method.rounds(params)[-1]
     release = None if log is None else releases.Releases(log, method, params, keys).make()
     by_variant = {} if log is None else variant_counts(log, method, params)
     variants = {key[1:]: count for key, count in (release or {}).items() if key[0] == "variant"}
     has_variants = release is not None and ("activities",) not in release  # else it is a graph
     _LOG.info("attack: canaries")
-    return AttackReport(
-        method=method.name,
-        params=params.resolved(),
-        guarantee=guarantee,
-        spends=spends,
-        choices=tuple(_chosen(spends, last)),
-        accounted_epsilon=(
-            composed_epsilon(spends, sum((s.delta for s in spends), Fraction(0)))
-            if rigorous
-            else None
-        ),
-        confidence=confidence,
-        pairs=tuple(findings),
-        canaries=None if log is None else _canaries(log, method, params, delta, each, keys),
-        support=support_attack(by_variant, variants, delta) if has_variants else None,
-        crowds=crowd_sizes(np.array([*variants.values()])) if has_variants else None,
-        n_cases=0 if log is None else log.n_cases,
-    )
+    coins = None if log is None else _canaries(log, method, params, delta, each, keys)
+    of_log = {
+        "cases": 0 if log is None else log.n_cases,
+        "support": support_attack(by_variant, variants, delta) if has_variants else None,
+        "crowd_sizes": crowd_sizes(np.array([*variants.values()])) if has_variants else None,
+    }
+    head = {"method": method.name, "params": params.resolved()}
+    return _body(head, guarantee, spends, last, confidence, findings, coins, of_log)
+
+
+def _body(
+    head: Mapping[str, Any],
+    guarantee: Guarantee,
+    spends: Sequence[Spend],
+    last: str,
+    confidence: float,
+    findings: Sequence[PairFinding],
+    coins: Mapping[str, float] | None,
+    of_log: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The report; see `attack`."""
+    proofs = [(f"{one.what}: {one.event} proves", one.epsilon) for one in findings]
+    if coins is not None:
+        proofs.append(("canaries prove", coins["epsilon"]))
+    audited, claimed = max((bound for _, bound in proofs), default=0.0), guarantee.epsilon
+    refutations = [
+        f"{what} epsilon >= {bound:.3f}"
+        for what, bound in proofs
+        if claimed is not None and bound > claimed
+    ]
+    accounted = None
+    if guarantee.kind == "rigorous":
+        accounted = composed_epsilon(spends, sum((s.delta for s in spends), Fraction(0)))
+    body: dict[str, Any] = {
+        "warning": INTERNAL,
+        "publishable": False,
+        "verdict": "",
+        "is_refuted": guarantee.kind == "rigorous" and bool(refutations),
+        "refutations": refutations,
+        **head,
+        "claimed": {name: getattr(guarantee, name) for name in _CLAIMED},
+        "accounted_epsilon": accounted,
+        "audited": {
+            "epsilon": audited,
+            "ratio_to_claimed": None if claimed is None else audited / claimed,
+            "largest_provable": max((one.largest_provable for one in findings), default=0.0),
+            "confidence": confidence,
+            "pairs": list(map(asdict, findings)),
+            "canaries": coins,
+        },
+        "log": of_log,
+        "spends": [spend.to_json() for spend in spends],
+        "choices_paid_for": list(_chosen(spends, last)),
+    }
+    words = from_template(_ROOM, "verdict.txt.j2", report=body, proved=_proved(audited))
+    return {**body, "verdict": " ".join(words)}
 
 
 def _chosen(spends: Sequence[Spend], last: str) -> Iterator[str]:

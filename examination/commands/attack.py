@@ -6,9 +6,9 @@ For the operator only: what it prints and writes was computed on raw data.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.flags import (
     ORIGINAL_HELP,
@@ -24,9 +24,8 @@ from tracecloak.pipelines.screen.results import Form, Result, show, showing_prog
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 
 if TYPE_CHECKING:
-    from tracecloak.examination.attack.run import AttackReport
-    from tracecloak.examination.linkage.run import LinkageReport
     from tracecloak.pipelines.configuration.config import ReleaseConfig
+    from tracecloak.transforms.pages.page import Chart
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -48,21 +47,22 @@ def run(given: Given) -> int:
 
 
 def _show_report(
-    report: AttackReport | LinkageReport,
-    path: Path,
     form: Form,
-    verdict: str | None = None,
+    path: Path,
+    body: Mapping[str, Any],
+    markdown: Iterable[str],
+    charts: Sequence[Chart],
+    summary: Iterable[str],
     remarks: Sequence[str] = (),
 ) -> None:
     """Writes a report, and shows its summary and its files; the exit code tells what failed."""
     from tracecloak.examination.measure.registry import INTERNAL, write_all
 
-    parts = report.to_json(), report.markdown_lines(), report.charts()
-    paths = list(map(str, write_all(path, *parts)))
-    lines = [*remarks, INTERNAL, *report.summary_lines()]
-    said = {} if verdict is None else {"verdict": verdict}
+    paths = list(map(str, write_all(path, body, markdown, charts)))
+    said = {"verdict": body["verdict"]} if "verdict" in body else {}
     below = [f"report     {' and '.join(paths)}"]
-    show(Result((), {**said, "report": paths}, above=lines, below=below), form)
+    above = [*remarks, INTERNAL, *summary]
+    show(Result((), {**said, "report": paths}, above=above, below=below), form)
 
 
 # --- `tracecloak attack config`: audits what a configuration promises, by many releases of it. ----
@@ -82,7 +82,7 @@ def _audit(given: Given) -> None:
     Raises:
         GuaranteeError: Its claim is refuted.
     """
-    from tracecloak.examination.attack.run import DEFAULT_RELEASES, attack_configuration
+    from tracecloak.examination.attack.run import DEFAULT_RELEASES, attack_configuration, texts_of
     from tracecloak.pipelines.configuration.plan import load
 
     flags = dict(given.flags)
@@ -92,10 +92,10 @@ def _audit(given: Given) -> None:
     # Nothing is released, so it does not matter where to.
     config, remarks = one_window_config(load(given.config, {**flags, "output": "nowhere"}))
     with showing_progress(given.form):
-        report = attack_configuration(config, n_releases)
-    _show_report(report, path, given.form, report.verdict, remarks)
-    if report.is_refuted:
-        raise GuaranteeError(report.verdict)
+        body = attack_configuration(config, n_releases)
+    _show_report(given.form, path, body, *texts_of(body), remarks)
+    if body["is_refuted"]:
+        raise GuaranteeError(body["verdict"])
 
 
 def one_window_config(config: ReleaseConfig) -> tuple[ReleaseConfig, list[str]]:
@@ -162,7 +162,8 @@ def _link(given: Given) -> None:
         logs = linkage.linked(original, releases, list(sensitive))
         attacks = tuple(linkage.link(*logs, randomness, settings))
     report = linkage.LinkageReport(*logs, tuple(sensitive), settings, attacks)
-    _show_report(report, path, given.form)
+    lines, charts = report.markdown_lines(), report.charts()
+    _show_report(given.form, path, report.to_json(), lines, charts, report.summary_lines())
 
 
 def _whole_number(text: str) -> int:

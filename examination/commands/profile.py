@@ -29,7 +29,7 @@ def run(given: Given) -> int:
     Raises:
         UsageError: The file would lie where releases lie.
     """
-    from tracecloak.examination.profile.profile import WARNING, profile, rows_of, yaml_lines
+    from tracecloak.examination.profile.profile import WARNING, profile, rows_of
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.plan import source_of
     from tracecloak.pipelines.screen.results import showing_progress
@@ -45,7 +45,7 @@ def run(given: Given) -> int:
         result = profile(source, max_records)
     body = result.to_json()
     write_private(path, (json.dumps(body, indent=2, ensure_ascii=False) + "\n").encode())
-    pasted = yaml_lines(result)
+    pasted = body["to_paste"].splitlines()
     rows = [
         *rows_of(result, sys.stdout.isatty()),
         ("not private", WARNING),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -278,19 +278,16 @@ def _graph_report(
 ) -> dict[str, Any]:
     """Compares the original's graph with a released one, whose names may be others."""
     edges, names = graph["edges"], graph.get("activities", ())
-    public = _in_names_of(original, names).edges if names else None
+    public = None
+    if names:  # all others are OTHER, or left out
+        traces = original.cases.recode_public(ActivityVocabulary.of(names))
+        public = Side.of(traces.recode(original.vocabulary)).edges
     released_figures = graph_figures(original, ReleasedGraph.from_edges(edges), half_width, public)
     if not edges or not all("low" in edge and "high" in edge for edge in edges):
         released_figures = {n: x for n, x in released_figures.items() if n not in _OF_INTERVALS}
     drawn = Side.of(bootstrap(original.cases))
     lines = [edge_figures(original.edges, side.edges) for side in (drawn, original)]
     return _lined(released_figures, *lines)
-
-
-def _in_names_of(original: Side, activities: Sequence[str]) -> Side:
-    """The log as a graph over some activities counts it: all others are OTHER, or left out."""
-    traces = original.cases.recode_public(ActivityVocabulary.of(activities))
-    return Side.of(traces.recode(original.vocabulary))
 
 
 def _tree_report(original: Side, text: str) -> dict[str, Any]:

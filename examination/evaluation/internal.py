@@ -186,7 +186,11 @@ def internal_report(
     linkages: list[Linkage] = []
     if has_linkage and released is not None:
         _LOG.info("looking for cases that are singled out")
-        linkages = _linked(original, released, has_times(manifest.operations))
+        log = LinkedLog("original", original, no_values(original))
+        is_timed = has_times(manifest.operations)
+        after = LinkedLog("released", released, no_values(released), is_timed)
+        randomness = Randomness(ReleaseKey.generate(), "linkage", "", "")
+        linkages = list(link(log, [after], randomness, Settings(sizes=_SIZES)))
     points = risk_curve(manifest, original, curve) if curve else []
     no_times = (
         figures_data.NO_TIMES if shown["variants"] and not has_times(manifest.operations) else ""
@@ -298,13 +302,6 @@ def _shown(
         both = times, LogTimes.from_traces(original)
         shown["times"] = figures_data.times_data(*both, has_starts=has_starts(operations))
     return shown
-
-
-def _linked(original: TraceBatch, released: TraceBatch, is_timed: bool) -> list[Linkage]:
-    log = LinkedLog("original", original, no_values(original))
-    release = LinkedLog("released", released, no_values(released), is_timed)
-    randomness = Randomness(ReleaseKey.generate(), "linkage", "", "")
-    return list(link(log, [release], randomness, Settings(sizes=_SIZES)))
 
 
 def _sizes(manifest: ReleaseManifest, report: dict[str, Any]) -> list[tuple[str, str, str]]:

@@ -26,7 +26,7 @@ from tracecloak.anonymizers.amun.params import (
 )
 from tracecloak.anonymizers.amun.params import Released as ReleasedByAmun
 from tracecloak.anonymizers.contract.counters import Batch
-from tracecloak.anonymizers.contract.in_memory import MethodRun, execute
+from tracecloak.anonymizers.contract.in_memory import Known, MethodRun, execute
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, ReleaseKey
 from tracecloak.examination.comparison.contenders import Released
 from tracecloak.examination.comparison.original import Side, measured
@@ -66,10 +66,7 @@ def of_log(traces: TraceBatch, params: AmunParams) -> float:
         traces: The log; not empty.
         params: Amun's, in the mode sampling.
     """
-    key = ReleaseKey.generate()
-    run = MethodRun(Amun(), params, key, "experiment", "")
-    decisions: Mapping[str, Any] = execute(run, [traces])[2].decisions
-    epsilons, counts = _epsilons_of(traces, decisions, params)
+    _, epsilons, counts = _decided(traces, params, ReleaseKey.generate())
     return float((epsilons * counts).sum() / counts.sum())
 
 
@@ -86,10 +83,8 @@ def released_epsilon(traces: TraceBatch, params: AmunParams) -> float:
     """
     means = []
     for number in range(N_RELEASES):
-        key = ReleaseKey(bytes([number]) * KEY_BYTES)
-        known = execute(MethodRun(Amun(), params, key, "experiment", ""), [traces])[2]
+        known, epsilons, _ = _decided(traces, params, ReleaseKey(bytes([number]) * KEY_BYTES))
         decisions: Mapping[str, Any] = known.decisions
-        epsilons = _epsilons_of(traces, decisions, params)[0]
         released = ReleasedByAmun.of(Batch(traces, decisions, known.randomness), params)
         _, groups, ticks = ticks_of(released.traces, decisions, params)
         event_epsilons = epsilons[decisions["sampling"].times.find(groups, ticks)]
@@ -100,10 +95,12 @@ def released_epsilon(traces: TraceBatch, params: AmunParams) -> float:
     return float(np.mean(means))
 
 
-def _epsilons_of(
-    traces: TraceBatch, decisions: Mapping[str, Any], params: AmunParams
-) -> tuple[np.ndarray, np.ndarray]:
-    """(float64[n_pairs], int64[n_pairs]): epsilons of the times that were decided, and how many."""
+def _decided(
+    traces: TraceBatch, params: AmunParams, key: ReleaseKey
+) -> tuple[Known, np.ndarray, np.ndarray]:
+    """What is decided under a key; float64[n_pairs] and int64[n_pairs], the times' epsilons."""
+    known = execute(MethodRun(Amun(), params, key, "experiment", ""), [traces])[2]
+    decisions: Mapping[str, Any] = known.decisions
     n_groups = decisions["dafsa"].dafsa.n_transitions + 1
     _, groups, ticks = ticks_of(traces, decisions, params)
     table = DurationTable.from_events(groups, ticks)
@@ -116,7 +113,7 @@ def _epsilons_of(
     epsilons = np.full(len(scales), epsilon_of_counts(params.guessing_advantage))
     spread = scales > 0
     epsilons[spread] = widths[spread] / scales[spread]
-    return epsilons, table.counts
+    return known, epsilons, table.counts
 
 
 # --- The evaluation -------------------------------------------------------------------------------

@@ -62,14 +62,16 @@ def next_activity_accuracy(
     before, last, following, weight = _steps(tested, n_names)
     if not weight.sum():
         return None
-    learnt = _steps(trained, n_names)
+    learnt_before, learnt_last, learnt, learnt_weight = _steps(trained, n_names)
     width = n_names + 1
-    pairs = _Best.of(learnt[0] * width + learnt[1], learnt[2], learnt[3], width)
-    single = _Best.of(learnt[1], learnt[2], learnt[3], width)
-    always = _Best.of(np.zeros_like(learnt[1]), learnt[2], learnt[3], width)
-    guesses = pairs.after(before * width + last)
-    guesses = np.where(guesses < 0, single.after(last), guesses)
-    guesses = np.where(guesses < 0, always.after(np.zeros_like(last)), guesses)
+    guesses = np.full(len(last), -1, np.int64)
+    for contexts, asked in (
+        (learnt_before * width + learnt_last, before * width + last),
+        (learnt_last, last),
+        (np.zeros_like(learnt_last), np.zeros_like(last)),
+    ):
+        foretold = _foretold(contexts, learnt, learnt_weight, width, asked)
+        guesses = np.where(guesses < 0, foretold, guesses)
     return float(weight[guesses == following].sum() / weight.sum())
 
 
@@ -91,30 +93,23 @@ def _steps(
     return before, codes, following, np.repeat(log.counts, np.diff(log.offsets))
 
 
-@dataclass(frozen=True, eq=False)
-class _Best:
-    """What followed most often after each context; of equals the smallest code."""
+def _foretold(
+    contexts: np.ndarray, following: np.ndarray, weight: np.ndarray, width: int, asked: np.ndarray
+) -> np.ndarray:
+    """int64[n], what followed most often after each context that is asked for; -1 of a new one.
 
-    contexts: np.ndarray
-    following: np.ndarray
-
-    @classmethod
-    def of(
-        cls, contexts: np.ndarray, following: np.ndarray, weight: np.ndarray, width: int
-    ) -> _Best:
-        keys, totals = sum_by_key(contexts * width + following, weight)
-        keys, totals = keys[totals > 0], totals[totals > 0]
-        order = np.lexsort((keys, -totals, keys // width))
-        contexts_of = keys[order] // width
-        first = np.flatnonzero(np.diff(contexts_of, prepend=-1))
-        return cls(contexts_of[first], keys[order][first] % width)
-
-    def after(self, contexts: np.ndarray) -> np.ndarray:
-        """int64[n], what is foretold; -1 where the context was not seen."""
-        if not len(self.contexts):
-            return np.full(len(contexts), -1, np.int64)
-        place = np.minimum(np.searchsorted(self.contexts, contexts), len(self.contexts) - 1)
-        return np.where(self.contexts[place] == contexts, self.following[place], -1)
+    Of what followed as often it is the smallest code.
+    """
+    keys, totals = sum_by_key(contexts * width + following, weight)
+    keys, totals = keys[totals > 0], totals[totals > 0]
+    order = np.lexsort((keys, -totals, keys // width))
+    known = keys[order] // width
+    first = np.flatnonzero(np.diff(known, prepend=-1))
+    known, best = known[first], keys[order][first] % width
+    if not len(known):
+        return np.full(len(asked), -1, np.int64)
+    place = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+    return np.where(known[place] == asked, best[place], -1)
 
 
 # --- How well a released log or graph keeps what analysts look at: distances of distributions. ----

@@ -292,8 +292,3 @@ def rows_of(profile: Profile, names_ids: bool) -> Iterator[tuple[str, str]]:
     for line in from_template(__package__, "rows.txt.j2", **given, **words):
         what, _, text = line.partition(": ")
         yield what, text
-
-
-def yaml_lines(profile: Profile) -> list[str]:
-    """Returns the suggested keys as lines of a configuration file; none where there are none."""
-    return as_yaml(profile.suggestions).splitlines()
