@@ -3,16 +3,13 @@
 --
 --   psql DATABASE -v pipeline=NAME -v officer=NAME -f ledger_roles.sql
 --
--- The pipeline can reserve, claim, draw, commit and void, note steps of streams, and read all. It can neither change nor
--- remove an entry, nor write one that is the privacy officer's: caps, data sets, what was given up,
--- taken back, restored or accepted. The officer can append those, too. Nobody but the owner can do more, so no
--- job and no officer should log in as the owner.
+-- The pipeline can reserve, claim, draw, commit and void, note steps of streams and what follows from
+-- all entries, and read all. It can neither change nor remove an entry, nor write one that is the
+-- privacy officer's: caps, data sets, what was given up, taken back, restored or accepted. The officer can append those, too.
+-- Nobody but the owner can do more, so no job and no officer should log in as the owner.
 --
--- Where this ran before releases had windows, or before streams noted their steps, the pipeline may
--- not claim, or note a step, yet. Run instead:
---
---   ALTER POLICY pipeline_pays ON tracecloak_ledger
---     WITH CHECK (action IN ('reserve', 'claim', 'draw', 'commit', 'void', 'step'));
+-- Where this ran for an earlier version, `tracecloak ledger migrate` lets both write what that version
+-- did not.
 --
 -- What windows counted is beside the ledger: the pipeline adds to it, both read it, and nobody changes or removes
 -- any of it.
@@ -29,13 +26,16 @@ ALTER TABLE tracecloak_ledger ENABLE ROW LEVEL SECURITY;
 CREATE POLICY all_read ON tracecloak_ledger FOR SELECT
   TO :"pipeline", :"officer" USING (true);
 CREATE POLICY pipeline_pays ON tracecloak_ledger FOR INSERT
-  TO :"pipeline" WITH CHECK (action IN ('reserve', 'claim', 'draw', 'commit', 'void', 'step'));
+  TO :"pipeline" WITH CHECK (action IN ('reserve', 'claim', 'draw', 'commit', 'void', 'step', 'checkpoint'));
 CREATE POLICY officer_declares ON tracecloak_ledger FOR INSERT
   TO :"officer" WITH CHECK (true);
 
 REVOKE ALL ON tracecloak_units FROM PUBLIC, :"pipeline", :"officer";
 GRANT SELECT, INSERT ON tracecloak_units TO :"pipeline";
 GRANT SELECT ON tracecloak_units TO :"officer";
+
+REVOKE ALL ON tracecloak_windows FROM PUBLIC, :"pipeline", :"officer";
+GRANT SELECT, INSERT ON tracecloak_windows TO :"pipeline", :"officer";
 
 REVOKE ALL ON tracecloak_cases FROM PUBLIC, :"pipeline", :"officer";
 GRANT SELECT, INSERT, DELETE ON tracecloak_cases TO :"pipeline", :"officer";

@@ -162,7 +162,7 @@ def check_budget(setting: Setting) -> Iterator[CheckResult]:
     past = ledger.past()
     caps.check_not_elsewhere(past.states(asked.output, asked.release_id), asked)
     caps.check_caps(past, asked, ledger.accounts.get(account))
-    spent = past.spent(account)
+    spent = past.spent(account, asked.window)
     more = caps.added_by(spent, asked)
     known = account in ledger.accounts or any(e.account == account for e in ledger.entries())
     left = ledger.balance(account) if known else None

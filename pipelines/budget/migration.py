@@ -21,6 +21,7 @@ from tracecloak.pipelines.ledger.unit_files import lacks_units, units_of_files
 if TYPE_CHECKING:
     from tracecloak.pipelines.keys.key_store import KeyStore
     from tracecloak.pipelines.ledger.ledger import Ledger
+    from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
 
 class MigrationStep(NamedTuple):
@@ -32,10 +33,16 @@ class MigrationStep(NamedTuple):
     """
 
     is_due: Callable[[Ledger, KeyStore], bool]
-    run: Callable[[Ledger, KeyStore, Mapping[str, Any]], list[str]]
+    run: Callable[[OfficersLedger, KeyStore, Mapping[str, Any]], list[str]]
 
 
-STEPS: tuple[MigrationStep, ...] = (MigrationStep(lacks_units, units_of_files),)
+STEPS: tuple[MigrationStep, ...] = (
+    MigrationStep(lacks_units, units_of_files),
+    MigrationStep(
+        lambda ledger, store: not ledger.is_migrated,
+        lambda ledger, store, settings: ledger.migrate(),
+    ),
+)
 
 
 def check_migrated(ledger: Ledger, store: KeyStore) -> None:
@@ -50,7 +57,7 @@ def check_migrated(ledger: Ledger, store: KeyStore) -> None:
 
 
 def migrate(
-    store: KeyStore, opened: Callable[[], Ledger], settings: Mapping[str, Any]
+    store: KeyStore, opened: Callable[[], OfficersLedger], settings: Mapping[str, Any]
 ) -> list[str]:
     """Takes over what an earlier version left; returns what was done, a sentence each.
 

@@ -21,13 +21,14 @@ from tracecloak.pipelines.ledger.database import (
     CASES,
     TABLE,
     UNITS,
+    WINDOWS,
     Database,
     LedgerError,
     is_there,
 )
 from tracecloak.pipelines.ledger.entries import NO_COLUMNS, Entry, signed
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.snapshot import problems
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, problems
 from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import (
@@ -275,10 +276,12 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
     database = Database(ledger_url(url, store, makes=True))
     mark = Entry.after(entries[-1], "restore", NO_COLUMNS, details)
     rows = [asdict(entry) for entry in (*entries, mark)]
+    windows = LedgerSnapshot.of(entries).rows
 
     def make(connection: sa.Connection) -> None:
         if not is_there(database, connection):
             TABLE.create(connection)
+            WINDOWS.create(connection)
         elif connection.execute(sa.select(TABLE.c.seq).limit(1)).first() is not None:
             raise UsageError(
                 f"{database.place} has entries, which are not replaced: move that ledger away "
@@ -288,6 +291,8 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
         UNITS.create(connection, checkfirst=True)
         if units:
             connection.execute(sa.insert(UNITS), units)
+        if windows:
+            connection.execute(sa.insert(WINDOWS), windows)
 
     database.make_file()
     database.transact(make, writes=True)

@@ -14,10 +14,10 @@ both numbers bounds each window's loss, so it bounds them all.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracecloak.pipelines.ledger.entries import Charge, Entry, WindowCharge
 
@@ -57,6 +57,16 @@ class Balance:
     is_exceeded: bool
 
 
+# What charges cost together, by coordinate: `n`, how many they are; `n_boundless`, how many of them
+# have no finite epsilon, and add nothing to it; and the sums of epsilon and of delta.
+Total = Mapping[str, Any]
+# By scope and label of the window; what adds up is under empty texts.
+Sums = Mapping[str, Mapping[str, Total]]
+# Of all windows of a scope, those with the largest sums of these count.
+COORDINATES = ("epsilon", "delta")
+_NOTHING = Fraction(0)
+
+
 class Cost(NamedTuple):
     """What a charge costs.
 
@@ -70,33 +80,14 @@ class Cost(NamedTuple):
     delta: Fraction | None
     place: tuple[str, str] = ("", "")
 
-
-class Total(NamedTuple):
-    """What charges of one window cost together.
-
-    Attributes:
-        n: How many there are.
-        n_boundless: How many of them have no finite epsilon, and add nothing to it.
-        epsilon: Sum of the others.
-        delta: Sum of all that have one.
-    """
-
-    n: int = 0
-    n_boundless: int = 0
-    epsilon: Fraction = Fraction(0)
-    delta: Fraction = Fraction(0)
-
-    def plus(self, cost: Cost, sign: int) -> Total:
-        """Returns it with a further charge; sign -1: without one that it has."""
-        n_boundless = self.n_boundless + sign * (cost.epsilon is None)
-        epsilon, delta = cost.epsilon or Fraction(0), cost.delta or Fraction(0)
-        if self.n:  # else the numbers are those of other windows, which `_numbers` looks for
-            epsilon, delta = self.epsilon + sign * epsilon, self.delta + sign * delta
-        return Total(self.n + sign, n_boundless, epsilon, delta)
-
-
-# By scope and label; what adds up is under empty texts.
-Sums = Mapping[str, Mapping[str, Total]]
+    def beside(self, total: Total | None) -> Total:
+        """Returns what it and other charges of the same place cost."""
+        own = {
+            "n": 1, "n_boundless": int(self.epsilon is None),
+            "epsilon": self.epsilon or _NOTHING, "delta": self.delta or _NOTHING,
+        }  # fmt: skip
+        # Few numbers are those of thousands of windows, which `_numbers` makes use of.
+        return own if total is None else {name: total[name] + more for name, more in own.items()}
 
 
 @dataclass(frozen=True)
@@ -174,7 +165,7 @@ def advance(states: dict[Charge, ChargeState], entry: Entry) -> None:
     state.last = entry
     if entry.action == "claim" and state.window is not None:
         state.claimed = entry
-        # A charge that was restored to a ledger may count twice by now; see `recovered_steps`.
+        # 0.1.0 had a charge that was restored to a ledger add up, as it may have counted twice.
         if entry.window is not None and entry.window.adds_up:
             state.window = replace(state.window, adds_up=True)
 
@@ -210,7 +201,7 @@ def balance_of(spent: Spent, name: str, account: Account | None) -> Balance:
     # If no finite epsilon holds, then no delta below 1 holds with a finite epsilon either.
     remaining_delta, is_delta_above = _left(caps[1], None if epsilon is None else delta)
     return Balance(
-        name, epsilon, delta, open_epsilon, open_delta, sum(total.n for total in sums),
+        name, epsilon, delta, open_epsilon, open_delta, sum(total["n"] for total in sums),
         len(spent.still_open), remaining_epsilon, remaining_delta, is_above or is_delta_above,
     )  # fmt: skip
 
@@ -229,21 +220,20 @@ def paid_place(window: WindowCharge | None) -> tuple[str, str]:
     return ("", "") if window is None or window.adds_up else window.place
 
 
-def added(sums: Sums, costs: Iterable[Cost], sign: int = 1) -> Sums:
-    """Returns sums with further charges; sign -1: without charges that they have."""
+def added(sums: Sums, costs: Iterable[Cost]) -> Sums:
+    """Returns sums with further charges."""
     merged = dict(sums)
     for cost in costs:
         scope, label = cost.place
-        labels = dict(merged.get(scope, {}))
-        total = labels.pop(label, Total()).plus(cost, sign)
-        merged[scope] = {**labels, label: total} if total.n else labels
-    return {scope: labels for scope, labels in merged.items() if labels}
+        labels = merged.get(scope, {})
+        merged[scope] = {**labels, label: cost.beside(labels.get(label))}
+    return merged
 
 
 def total_of(sums: Sums) -> tuple[Fraction | None, Fraction]:
     """Returns what charges cost together: (epsilon; None if one of them is not finite, delta)."""
-    (epsilon, delta), windows = _numbers(sums), sums.values()
-    is_finite = not any(total.n_boundless for labels in windows for total in labels.values())
+    epsilon, delta = _numbers(sums)
+    is_finite = not any(total["n_boundless"] for one in sums.values() for total in one.values())
     return epsilon if is_finite else None, delta
 
 
@@ -266,11 +256,36 @@ def increase(before: Sums, further: Iterable[Cost]) -> tuple[Fraction | None, Fr
     return epsilon - less_epsilon if is_finite else None, delta - less_delta
 
 
-def _numbers(sums: Sums) -> tuple[Fraction, Fraction]:
+def _numbers(sums: Sums) -> list[Fraction]:
     """Returns (epsilon, delta) of what is finite: of each scope that of its dearest window."""
-    epsilon = delta = Fraction(0)
-    for labels in sums.values():
-        # Thousands of windows have few numbers, and to compare fractions takes long.
-        epsilon += max({id(total.epsilon): total.epsilon for total in labels.values()}.values())
-        delta += max({id(total.delta): total.delta for total in labels.values()}.values())
-    return epsilon, delta
+    return [
+        sum((largest(name, labels) for labels in sums.values()), Fraction(0))
+        for name in COORDINATES
+    ]
+
+
+def largest(name: str, labels: Mapping[str, Total]) -> Fraction:
+    """Returns the largest of the windows' sums of a coordinate."""
+    # Thousands of windows have few numbers, and to compare fractions takes long.
+    number: Fraction = max({id(total[name]): total[name] for total in labels.values()}.values())
+    return number
+
+
+def dearest(labels: Mapping[str, Total], others: Collection[str]) -> dict[str, Total]:
+    """Returns of the windows of a scope those by which all windows' costs are known, and others.
+
+    Args:
+        labels: What the windows cost, by label.
+        others: Labels of further windows that are wanted.
+
+    Returns:
+        The dearest ones, and under an empty label how many charges the rest has.
+    """
+    kept = labels.keys() & {*others}
+    for name in (*COORDINATES, "n_boundless"):
+        most = largest(name, labels)
+        alike = (one for one, t in labels.items() if t[name] is most or t[name] == most)
+        kept.add(min(filter(None, alike)))
+    n_rest = sum(total["n"] for label, total in labels.items() if label not in kept)
+    rest = {**dict.fromkeys((*COORDINATES, "n_boundless"), 0), "n": n_rest}
+    return {**{label: labels[label] for label in sorted(kept)}, "": rest}

@@ -13,9 +13,6 @@ since. So has a key store that is restored, of its keys and receipts. Each is to
   is restored, or used in two places.
 
 Neither is noticed where both are restored from backups of one moment: keep them apart.
-
-Beside it is what follows from the entries up to one of them (`pipelines.ledger.snapshot`), so that
-a run reads what came since; without that, it reads all.
 """
 
 from __future__ import annotations
@@ -26,20 +23,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import sqlalchemy as sa
+
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.caps import AWAITS, is_awaited
+from tracecloak.pipelines.ledger.database import TABLE
 from tracecloak.pipelines.ledger.entries import Entry
-from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, Reads
 from tracecloak.schemas.errors import UsageError
 
 # What 0.1.0 kept of its ledgers, all entries of each.
 COPIES = "ledgers/*.jsonl"
 _ACCEPT = "`tracecloak ledger accept` records what happened"
-# What follows from the entries is written after so many more.
-_N_ENTRIES = 64
-# What this process knows of ledgers, by the file that has it, and up to which entry it is there.
-_KNOWN: dict[Path, tuple[LedgerSnapshot, int]] = {}
+# What this process knows of ledgers, by the file of the head.
+_KNOWN: dict[Path, LedgerSnapshot] = {}
 
 
 @dataclass(frozen=True)
@@ -61,16 +59,13 @@ class Head:
     declares: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def after(cls, past: LedgerSnapshot, appended: Sequence[Entry] = ()) -> Head:
-        """Returns the head after entries that follow what a ledger said."""
-        accounts = (e for e in (*past.declared, *appended) if e.action == "account")
-        last = next(reversed(appended), past.head)
+    def after(cls, past: LedgerSnapshot) -> Head:
+        """Returns the last entry of what a ledger said."""
+        declares = {e.account: e.unit for e in past.declared if e.action == "account"}
+        last = past.head
         if last is None:
             return cls()
-        return cls(
-            past.first_hash or appended[0].hash, last.seq, last.hash, last.recorded_at,
-            {entry.account: entry.unit for entry in accounts},
-        )  # fmt: skip
+        return cls(past.first_hash, last.seq, last.hash, last.recorded_at, declares)
 
     def is_in(self, past: LedgerSnapshot) -> bool:
         """Returns whether a ledger has the entry."""
@@ -93,20 +88,27 @@ class LedgerCache:
         self._name = f"ledgers/{hashlib.sha256(place.encode()).hexdigest()[:32]}"
         self._path = store.path.absolute() / f"{self._name}.head"
 
-    def known(self) -> LedgerSnapshot:
-        """Returns what this key store knows of the ledger without reading it; maybe nothing.
+    def known(self, reads: Reads) -> LedgerSnapshot:
+        """Returns what is known of the ledger without reading all of it; maybe nothing.
+
+        That is what this process read of it. Else it is the last checkpoint at or before the entry
+        that this key store saw last, if the ledger has that entry: it was checked then.
+
+        Args:
+            reads: Asks the ledger for entries.
 
         Raises:
             KeyStoreError: The key store cannot be read.
         """
-        if self._path not in _KNOWN:
-            past = LedgerSnapshot.read(self.store.read(f"{self._name}.json"))
-            _KNOWN[self._path] = past, past.seq
-        return _KNOWN[self._path][0]
-
-    def forget(self) -> None:
-        """Has the ledger be read from its first entry on next time."""
-        _KNOWN[self._path] = LedgerSnapshot(), 0
+        if self._path in _KNOWN:
+            return _KNOWN[self._path]
+        seen = self.head() or Head()
+        if [entry.hash for entry in reads(TABLE.c.seq == seen.seq)] == [seen.hash]:
+            is_one = TABLE.c.action == "checkpoint", TABLE.c.seq <= seen.seq
+            last = sa.select(sa.func.max(TABLE.c.seq)).where(*is_one).scalar_subquery()
+            for entry in reads(TABLE.c.seq == last):
+                return LedgerSnapshot.at_checkpoint(entry, reads) or LedgerSnapshot()
+        return LedgerSnapshot()
 
     def begin(self, past: LedgerSnapshot) -> None:
         """Notes, before anything is paid, that this key store pays with the ledger.
@@ -122,37 +124,25 @@ class LedgerCache:
         if not self._path.exists() and not self.has_lost_head(past):
             self.store.touch(f"{self._name}.head")
 
-    def keep(self, past: LedgerSnapshot, appended: Sequence[Entry]) -> None:
-        """Takes in what was read of a ledger, and what was appended then.
+    def keep(self, past: LedgerSnapshot) -> None:
+        """Takes in what a ledger says; if it is not sound, nothing is kept.
 
         A ledger that has not what was seen moves no head.
-
-        Args:
-            past: What it said. If it is not sound, nothing is kept.
-            appended: The entries after that.
 
         Raises:
             KeyStoreError: The key store cannot be written.
         """
         if past.faults:
             return
-        now, seen = Head.after(past, appended), self.head()
-        if seen is not None and now.seq > seen.seq and seen.is_in(past):
+        seen = self.head()
+        if seen is not None and past.seq > seen.seq and seen.is_in(past):
             with self.store.locked(f"{self._name}.lock"):
-                if now.seq > (self.head() or seen).seq:
-                    self._note(now)
-        _, n_written = _KNOWN.get(self._path, (past, 0))
-        if past.seq >= n_written + _N_ENTRIES:
-            self._write(past)
-        else:
-            _KNOWN[self._path] = past, n_written
+                if past.seq > (self.head() or seen).seq:
+                    self._note(past)
+        _KNOWN[self._path] = past
 
-    def _note(self, head: Head) -> None:
-        self.store.write(f"{self._name}.head", json.dumps(asdict(head)))
-
-    def _write(self, past: LedgerSnapshot) -> None:
-        self.store.write(f"{self._name}.json", past.to_json())
-        _KNOWN[self._path] = past, past.seq
+    def _note(self, past: LedgerSnapshot) -> None:
+        self.store.write(f"{self._name}.head", json.dumps(asdict(Head.after(past))))
 
     def head(self) -> Head | None:
         """Returns what this key store saw last of the ledger; None: nothing.
@@ -203,21 +193,8 @@ class LedgerCache:
         Raises:
             KeyStoreError: The key store cannot be written.
         """
-        self._note(Head.after(past))
-        self._write(past)
+        self._note(past)
         self.store.next_generation(at_least=self.noted(past))
-
-    def differs_from(self, entries: Sequence[Entry]) -> bool:
-        """Returns whether what is kept as following from entries is anything but what does.
-
-        Args:
-            entries: All entries of the ledger.
-
-        Raises:
-            KeyStoreError: The key store cannot be read.
-        """
-        known = LedgerSnapshot.read(self.store.read(f"{self._name}.json"))
-        return known.to_json() != LedgerSnapshot.of(entries[: known.seq]).to_json()
 
     def complaints(self, past: LedgerSnapshot, heads: Mapping[str, Head]) -> list[str]:
         """Returns what ledger and key store do not agree on, a sentence each.
@@ -301,14 +278,6 @@ def lost_text(place: str, head: Head, is_here: bool = True) -> str:
         f"{place} lacks entry {head.seq} of {head.recorded_at[:19]}Z, which this key store saw in "
         f"{where}: {what}. Nothing is released until the configuration names the newer ledger, or "
         f"{_ACCEPT}"
-    )
-
-
-def differs_text(place: str) -> str:
-    """Returns what to say where a key store knows something else than the ledger says."""
-    return (
-        f"what the key store knows of {place} was changed: it does not follow from the ledger, "
-        f"which is sound. Restore the key store from a backup; if the ledger is right, {_ACCEPT}"
     )
 
 

@@ -364,7 +364,9 @@ def check_caps(past: LedgerSnapshot, reservation: Reservation, in_file: Account 
         )
     for account in (check_declared(declarations, reservation.account), in_file):
         if account is not None:
-            check_affordable(past.spent(reservation.account), reservation, account)
+            check_affordable(
+                past.spent(reservation.account, reservation.window), reservation, account
+            )
 
 
 def added_by(spent: Spent, reservation: Reservation) -> tuple[Fraction | None, Fraction]:

@@ -70,6 +70,16 @@ UNITS = sa.Table(
     sqlite_with_rowid=False,
 )
 
+# What each charge of a window cost and claimed once it was closed, as JSON, by the entry that
+# closed it; it follows from the entries, see `pipelines.ledger.snapshot`.
+WINDOWS = sa.Table(
+    "tracecloak_windows",
+    sa.MetaData(),
+    sa.Column("seq", sa.BigInteger, primary_key=True, autoincrement=False),
+    *required_columns(scope=None, body=None),
+    sa.Index("tracecloak_windows_of_scope", "scope", "seq"),
+)
+
 # Literally, as databases compare it with the condition of the index. Streams have many steps.
 NO_STEP = TABLE.c.action != sa.literal_column("'step'")
 # The entries of one release.
@@ -77,8 +87,6 @@ INDEX = sa.Index(
     "tracecloak_ledger_of_release", TABLE.c.release_id, TABLE.c.output, sqlite_where=NO_STEP,
     postgresql_where=NO_STEP,
 )  # fmt: skip
-
-MAKE_INDEX = sa.schema.CreateIndex(INDEX, if_not_exists=True)
 
 _NAMES = tuple(field.name for field in fields(Entry))
 

@@ -8,7 +8,8 @@ somebody gave it up after that, which leaves it spent. `pipelines.ledger.balance
 `pipelines.ledger.snapshot` says what is wrong, and `pipelines.ledger.ledger` keeps the entries.
 
 An entry `step` changes no charge: it says that a step of a stream is decided, with a digest of what
-it released, before anybody sees a byte of that; see `pipelines.stream.epoch`.
+it released, before anybody sees a byte of that; see `pipelines.stream.epoch`. An entry `checkpoint`
+says what follows from all before it; see `pipelines.ledger.snapshot`.
 
 Each entry holds the SHA-256 of its own columns and of the entry before. So an entry that is
 changed, removed, inserted or moved is noticed. Entries removed from the end, and a chain that was
@@ -58,7 +59,7 @@ def parse_decimal(text: str) -> Fraction:
 
 ActionOnCharge = Literal["reserve", "claim", "draw", "commit", "void", "forfeit", "withdraw"]
 Declaration = Literal["account", "dataset", "accept", "erase", "restore", "positions"]
-Note = Literal["step"]
+Note = Literal["step", "checkpoint"]
 Action = ActionOnCharge | Declaration | Note
 
 Charge = tuple[str | None, ...]

@@ -40,10 +40,9 @@ from tracecloak.pipelines.ledger.caps import (
 )
 from tracecloak.pipelines.ledger.database import (
     CASES,
-    INDEX,
-    MAKE_INDEX,
     TABLE,
     UNITS,
+    WINDOWS,
     Database,
     LedgerError,
     LedgerUnavailable,
@@ -68,6 +67,8 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.ledger.case_registry import Claimed
 
 _LOG = logging.getLogger("tracecloak")
+# A checkpoint is due after so many entries, and is appended together with the last of them.
+_N_ENTRIES = 64
 
 
 class NoLedger(UsageError):  # noqa: N818 - what there is
@@ -86,11 +87,13 @@ class Ledger:
         url: Where it is, with what else the URL has.
         accounts: Caps by account of the accounts file.
         memory: What the key store keeps of it; None: nothing.
+        is_migrated: Whether it has all its tables, as an earlier version does not make them.
     """
 
     # Whether one may be made though accounts are declared in another one that the key store pays
     # with; no configuration of a pipeline says so.
     _may_begin_beside_caps = False
+    is_migrated: bool
 
     def __init__(
         self,
@@ -129,6 +132,9 @@ class Ledger:
             if not self._database.is_missing and self._database.transact(
                 lambda connection: is_there(self._database, connection), writes=False
             ):
+                self.is_migrated = self._database.holds(WINDOWS)
+                if not self.is_migrated and not self._reads(TABLE.c.seq == 1):
+                    self.make_tables()
                 return
         seen = None if self.memory is None else self.memory.head()
         others = [] if self.memory is None else self.memory.others()
@@ -156,15 +162,14 @@ class Ledger:
             )
 
     def make_tables(self) -> None:
-        """Makes the tables, and the index, that are not there.
+        """Makes the tables that are not there.
 
         Raises:
             LedgerError: This user may not.
         """
-        for table in (TABLE, CASES, UNITS):
+        for table in (TABLE, CASES, UNITS, WINDOWS):
             self._database.make(table)
-        with contextlib.suppress(LedgerError):  # of one that its owner made before there was one
-            self._database.transact(lambda one: INDEX.create(one, checkfirst=True), writes=True)
+        self.is_migrated = True
 
     def __repr__(self) -> str:
         return f"Ledger({self.place})"
@@ -443,7 +448,7 @@ class Ledger:
         if is_sound:
             self.check_sound(past)
         if self.memory is not None:
-            self.memory.keep(past, [])
+            self.memory.keep(past)
         return past
 
     def _reads(self, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
@@ -457,14 +462,13 @@ class Ledger:
 
         What is known counts as far as the ledger goes on from it; else all is read.
         """
-        known = LedgerSnapshot() if self.memory is None else self.memory.known()
-        entries = read_entries(connection, TABLE.c.seq >= known.seq)
+        reads = functools.partial(read_entries, connection)
+        known = LedgerSnapshot() if self.memory is None else self.memory.known(reads)
+        entries = reads(TABLE.c.seq >= known.seq)
         if not known.is_in(entries):
-            known = LedgerSnapshot()
-            entries = read_entries(connection)
+            known, entries = LedgerSnapshot(), reads()
         new = [entry for entry in entries if entry.seq > known.seq]
-        past = known.after(new, functools.partial(read_entries, connection))
-        past.ask = lambda asked: connection.execute(asked).all()
+        past = known.after(new, reads, lambda asked: connection.execute(asked).all())
         if self.memory is not None:
             self.memory.begin(past)
         return past
@@ -484,6 +488,11 @@ class Ledger:
             LedgerError: The ledger cannot be read.
         """
         return self._database.transact(read_entries, writes=False)
+
+    def window_rows(self, seq: int) -> list[dict[str, Any]]:
+        """Returns what the table of windows has up to an entry."""
+        asked = sa.select(WINDOWS).where(WINDOWS.c.seq <= seq).order_by(WINDOWS.c.seq)
+        return [dict(row._mapping) for row in self._ask(asked)]
 
     def balance(self, account: str) -> Balance:
         """Returns what an account's charges add up to, and what its caps leave.
@@ -555,23 +564,29 @@ class Ledger:
             past = self._read(connection)
             if is_sound:
                 self.check_sound(past)
-            if not self.is_shared:  # nobody but its owner can make it elsewhere
-                connection.execute(MAKE_INDEX)
-            last, appended = past.head, []
+            last, new = past.head, []
             for action, columns, details in steps(past):
                 last = Entry.after(last, action, columns, details)
-                connection.execute(sa.insert(TABLE).values(asdict(last)))
-                appended.append(last)
-                if units is not None:
-                    connection.execute(sa.insert(UNITS), units(last.seq))
-            return past, appended
+                new.append(last)
+            now = past.after(new, past.reads, past.ask)
+            rows = now.rows
+            if now.n_since_checkpoint >= _N_ENTRIES and new and not now.faults:
+                new.append(Entry.after(last, "checkpoint", NO_COLUMNS, now.checkpoint()))
+                now = now.after(new[-1:], past.reads, past.ask)
+            for entry in new:
+                connection.execute(sa.insert(TABLE).values(asdict(entry)))
+                if units is not None and entry.action != "checkpoint":
+                    connection.execute(sa.insert(UNITS), units(entry.seq))
+            if rows:
+                connection.execute(sa.insert(WINDOWS), rows)
+            return now, new
 
         # The ledger comes first: if a run ends in between, it is ahead of the key store.
-        past, appended = self._database.transact(append, writes=True)
-        past.reads, past.ask = self._reads, self._ask
+        now, appended = self._database.transact(append, writes=True)
+        now.reads, now.ask = self._reads, self._ask
         if self.memory is not None:
-            self.memory.keep(past, appended)
-        return appended
+            self.memory.keep(now)
+        return [entry for entry in appended if entry.action != "checkpoint"]
 
 
 @contextlib.contextmanager

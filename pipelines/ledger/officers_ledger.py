@@ -6,19 +6,21 @@ Nothing is given back: of what a ledger has forgotten the most counts that its c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
+import sqlalchemy as sa
+
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.balance import balance_of
-from tracecloak.pipelines.ledger.cache import differs_text
 from tracecloak.pipelines.ledger.caps import (
     Account,
     check_declared,
     declared_accounts,
     is_awaited,
 )
+from tracecloak.pipelines.ledger.database import CASES, INDEX, TABLE, UNITS, WINDOWS, read_entries
 from tracecloak.pipelines.ledger.entries import (
     NO_COLUMNS,
     Declaration,
@@ -52,6 +54,42 @@ class OfficersLedger(Ledger):
     """A ledger as its officer has it, who declares, ends and accepts; see `Ledger`."""
 
     _may_begin_beside_caps = True
+
+    def migrate(self) -> list[str]:
+        """Makes what an earlier version did not, all or nothing: tables, and the first checkpoint.
+
+        An earlier version finds that checkpoint, which it does not know, and pays nothing more.
+
+        Returns:
+            What was done, a sentence each.
+
+        Raises:
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
+
+        def make(connection: sa.Connection) -> list[str]:
+            whole, done = LedgerSnapshot.of(read_entries(connection)), list[str]()
+            self.check_sound(whole)
+            for table in (CASES, UNITS, WINDOWS):
+                table.create(connection, checkfirst=True)
+            INDEX.create(connection, checkfirst=True)
+            asked = sa.select(WINDOWS).order_by(WINDOWS.c.seq)
+            if [dict(row._mapping) for row in connection.execute(asked)] != whole.rows:
+                connection.execute(sa.delete(WINDOWS))
+                if whole.rows:
+                    connection.execute(sa.insert(WINDOWS), whole.rows)
+                done.append(f"table {WINDOWS.name} has the {len(whole.rows)} charges of windows")
+            if whole.head is not None and whole.seq == whole.n_since_checkpoint:
+                first = Entry.after(whole.head, "checkpoint", NO_COLUMNS, whole.checkpoint())
+                connection.execute(sa.insert(TABLE).values(asdict(first)))
+                done.append(f"entry {first.seq} is the first checkpoint")
+            if connection.dialect.name == "postgresql":
+                _let_write(connection)
+            return done
+
+        done = self._database.transact(make, writes=True)
+        self.is_migrated = True
+        return done
 
     def forfeit(
         self, output: str, release_id: str, key_fingerprint: str, by: str, reason: str
@@ -219,16 +257,11 @@ class OfficersLedger(Ledger):
         nothing = UsageError(f"{self.place} and the key store agree: there is nothing to accept")
         if memory is None:
             raise nothing
-        heads, differs = memory.heads(), memory.differs_from(self.entries())
-        complaints: list[str] = []
-        if differs:
-            memory.forget()
+        heads, complaints = memory.heads(), list[str]()
 
         def steps(past: LedgerSnapshot) -> list[Step]:
             nonlocal complaints
             complaints = memory.complaints(past, heads)
-            if differs and not complaints:
-                complaints = [differs_text(self.place)]
             if not complaints:
                 raise nothing
             ends: dict[str, Any] = {}  # what ends the complaints
@@ -274,3 +307,19 @@ class OfficersLedger(Ledger):
                 )  # fmt: skip
                 steps += [(action, rest.columns(), details) for action in ("reserve", "commit")]
         return steps
+
+
+def _let_write(connection: sa.Connection) -> None:
+    """Has who may write entries on PostgreSQL write the rest; see deploy/ledger_roles.sql."""
+    pipeline = "policyname = 'pipeline_pays'"
+    asked = "SELECT unnest(roles)::text FROM pg_policies WHERE tablename = '{}' AND {}"
+    quote = connection.dialect.identifier_preparer.quote
+    for which in (pipeline, "policyname = 'officer_declares'"):
+        for (role,) in connection.exec_driver_sql(asked.format(TABLE.name, which)).all():
+            tables = f"{WINDOWS.name}, {UNITS.name}"
+            connection.exec_driver_sql(f"GRANT SELECT, INSERT ON {tables} TO {quote(role)}")
+            if which == pipeline:
+                actions = "'reserve', 'claim', 'draw', 'commit', 'void', 'step', 'checkpoint'"
+                connection.exec_driver_sql(
+                    f"ALTER POLICY pipeline_pays ON {TABLE.name} WITH CHECK (action IN ({actions}))"
+                )

@@ -12,10 +12,9 @@ from fractions import Fraction
 from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.ledger.balance import ChargeState, Sums, counting, paid_place
-from tracecloak.pipelines.ledger.cache import differs_text
+from tracecloak.pipelines.ledger.balance import COORDINATES, ChargeState, Sums, counting, paid_place
 from tracecloak.pipelines.ledger.caps import accounts_that_paid, bound_datasets, declared_accounts
-from tracecloak.pipelines.ledger.entries import Entry
+from tracecloak.pipelines.ledger.entries import NOTES, Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.officers_ledger import Accepted
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, problems
@@ -80,14 +79,18 @@ def verify(ledger: Ledger) -> tuple[str, bool]:
     """
     forgotten = ledger.complaints()
     entries = ledger.entries()
-    faults = [*problems(entries), *forgotten]
+    whole = LedgerSnapshot.of(entries)
+    faults = [*whole.faults, *forgotten]
+    if not faults and whole.rows != ledger.window_rows(whole.seq):
+        faults.append(
+            f"the table of windows of {ledger.place} was changed: it does not follow from the "
+            "entries, which are sound. `tracecloak ledger migrate` makes it anew"
+        )
     if not faults:
         from tracecloak.pipelines.ledger.case_registry import CaseRegistryError, units_of
 
         units = units_of(ledger, entries)
         faults = [str(one) for one in units if isinstance(one, CaseRegistryError)]
-    if not faults and ledger.memory is not None and ledger.memory.differs_from(entries):
-        faults.append(differs_text(ledger.place))
     if faults:
         return "".join(f"{problem}\n" for problem in faults), False
     if not entries:
@@ -224,18 +227,20 @@ def scopes_of(sums: Sums) -> list[dict[str, Any]]:
     for scope, totals in sums.items():
         if not scope:
             continue
-        boundless = [label for label, total in totals.items() if total.n_boundless]
-        dearest = boundless[0] if boundless else max(totals, key=lambda one: totals[one].epsilon)
-        by_delta = max(totals, key=lambda label: totals[label].delta)
-        delta = totals[by_delta].delta
+        boundless = [label for label, total in totals.items() if total["n_boundless"]]
+        dearest, by_delta = (
+            max(totals, key=lambda label: totals[label][name]) for name in COORDINATES
+        )
+        dearest = boundless[0] if boundless else dearest
+        delta = totals[by_delta]["delta"]
         scopes.append({
             "scope": scope,
             "n_windows": len(totals),
-            "n_releases": sum(total.n for total in totals.values()),
-            "epsilon": None if boundless else totals[dearest].epsilon,
+            "n_releases": sum(total["n"] for total in totals.values()),
+            "epsilon": None if boundless else totals[dearest]["epsilon"],
             "epsilon_window": dearest,
             "delta": delta,
-            "delta_window": dearest if totals[dearest].delta == delta else by_delta,
+            "delta_window": dearest if totals[dearest]["delta"] == delta else by_delta,
         })  # fmt: skip
     return scopes
 
@@ -296,8 +301,8 @@ def _entries_text(entries: Sequence[Entry]) -> str:
 
 def _last_steps(entries: Sequence[Entry]) -> list[Entry]:
     """Returns the entries, of the steps of an epoch only the last: there are thousands."""
-    last = {entry.keyed_release: entry.seq for entry in entries if entry.decided is not None}
-    return [e for e in entries if e.decided is None or e.seq == last[e.keyed_release]]
+    last = {entry.keyed_release: entry.seq for entry in entries if entry.action in NOTES}
+    return [e for e in entries if e.action not in NOTES or e.seq == last[e.keyed_release]]
 
 
 def _numbers(entry: Entry) -> tuple[str, str]:

@@ -1,9 +1,15 @@
 """Whether a ledger is sound, and what it said up to an entry: a fold over its entries.
 
 Each entry follows the one before, and says what a ledger writes. What follows from all that were
-read is kept in this process and, from time to time, beside the keys: sums, caps, what windows
-claimed. So a release reads and checks the entries that came since, however long the ledger is, and
-asks the ledger itself for the entries of single releases.
+read is kept in this process: sums, caps, what windows claimed. After so many entries it is written
+into the ledger, as an entry `checkpoint`. A key store knows the last entry that it saw; a release
+takes the last checkpoint before that one, checks the entries that came since, and compares each
+further checkpoint with what follows from them, however long the ledger is. It asks the ledger
+itself for the entries of single releases. Only a key store that saw nothing reads all.
+
+A checkpoint is small. Of the windows of a scope it has the dearest, and a digest of all; what each
+cost is in a table beside the ledger, which is read and compared with the digest where a window of
+that scope is charged.
 
 Nobody who writes the ledger alone can change what was folded. Entries of a release that are read
 again must have their hashes, and its open charges must end with the entries that were seen.
@@ -13,10 +19,11 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hashlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict
-from functools import lru_cache
+from functools import lru_cache, reduce
+from itertools import chain
 from typing import Any, NamedTuple, get_args
 
 import sqlalchemy as sa
@@ -26,24 +33,23 @@ from tracecloak.pipelines.ledger.balance import (
     ChargeState,
     Cost,
     Spent,
-    Total,
-    added,
     advance,
     charge_states,
-    paid_place,
+    dearest,
 )
-from tracecloak.pipelines.ledger.database import NO_STEP, TABLE, LedgerError
+from tracecloak.pipelines.ledger.database import NO_STEP, TABLE, WINDOWS, LedgerError
 from tracecloak.pipelines.ledger.entries import (
     ACTIONS,
     DECLARATIONS,
     FIRST_HASH,
-    NOTES,
     OPEN,
     UNDRAWN,
     Action,
     Charge,
     Entry,
     KeyedRelease,
+    WindowCharge,
+    canonical_json,
     parse_decimal,
 )
 from tracecloak.schemas.errors import UsageError
@@ -89,9 +95,9 @@ def _odd_columns(entry: Entry) -> dict[str, bool]:
         found["delta is missing"] = entry.epsilon is not None and entry.delta is None
         found["units is not a SHA-256"] = entry.action == "claim" and entry.units_sha256 is None
         found["window is not valid"] = "window" in entry.facts and entry.window is None
-    elif entry.action in NOTES:
+    elif entry.action == "step":
         found["step or sha256 is not valid"] = entry.decided is None
-    else:
+    elif entry.action in DECLARATIONS:
         known = {"unit": _KNOWN["unit"]} if entry.action == "account" else {}
         found |= {f"{name} is missing": name not in entry.facts for name in ("by", "reason")}
     for name, values in known.items():
@@ -112,25 +118,59 @@ def _odd_decimal(text: str | None) -> str:
 
 # --- What a ledger said up to an entry. -----------------------------------------------------------
 
-# Reads entries of the ledger that satisfy conditions, in their order.
+# Reads entries of the ledger that satisfy conditions, in their order; and rows of any table.
 Reads = Callable[..., Sequence[Entry]]
 Asks = Callable[[sa.Select[Any]], Sequence[Any]]
-# Raised with what a snapshot has as JSON: that of another version is read as none.
-_VERSION = 2
+# Of what a checkpoint says: one of another version is no checkpoint.
+_VERSION = 1
 # Names in one query.
 _N_NAMES = 500
+_CHANGED = (
+    "the ledger does not say what tracecloak wrote ({}); see `tracecloak ledger verify`, and "
+    "restore a backup"
+)
 
 
-class OfWindow(NamedTuple):
-    """A charge of a window: the window's label, its last entry, its claim, and the claim's SHA-256.
+class KnownCharge(NamedTuple):
+    """What is known of a charge that counts: what it costs, its window, its last entry, its claim.
 
-    The last two are None before it has claimed.
+    Scope and label are empty where it is of no window.
     """
 
+    account: str
+    epsilon: str | None
+    delta: str | None
+    scope: str
     label: str
+    adds_up: bool
     last: int
+    hash: str
     claim: int | None
-    sha256: str | None
+    units: str | None
+
+    @classmethod
+    def of(cls, state: ChargeState) -> KnownCharge:
+        """Returns what its entries say."""
+        last, window, claim = state.last, state.window, state.claim
+        return cls(
+            last.account, last.epsilon, last.delta,
+            *(("", "", False) if window is None else (*window.place, window.adds_up)),
+            last.seq, last.hash,
+            *((None, None) if claim is None else (claim.seq, claim.units_sha256)),
+        )  # fmt: skip
+
+    @property
+    def cost(self) -> Cost:
+        """What it costs.
+
+        Raises:
+            UsageError: A number is no decimal.
+        """
+        epsilon, delta = self.epsilon, self.delta
+        place = ("", "") if self.adds_up else (self.scope, self.label)
+        if epsilon is None:
+            return Cost(None, None, place)
+        return Cost(parse_decimal(epsilon), delta and parse_decimal(delta), place)  # type: ignore
 
 
 class LedgerSnapshot:
@@ -140,8 +180,9 @@ class LedgerSnapshot:
         head: The last entry; None: there is none.
         faults: What is wrong with the ledger, a sentence each.
         declared: What people declared: accounts, data sets, what was lost, what was erased.
+        rows: What the entries that were read last add to the table of windows.
         reads: Asks the ledger for single entries.
-        ask: Asks the database of the ledger for rows of a table.
+        ask: Asks its database for rows of a table.
     """
 
     def __init__(self) -> None:
@@ -149,25 +190,76 @@ class LedgerSnapshot:
         self.head: Entry | None = None
         self.faults: list[str] = []
         self.declared: list[Entry] = []
+        self.rows: list[dict[str, Any]] = []
         self.reads: Reads = lambda *_: ()
         self.ask: Asks = lambda _: ()
         # What follows from the entries, as JSON has it but for its fractions.
         self._state: dict[str, Any] = {
             "version": _VERSION,
             "first_hash": "",
+            "checkpoint": 0,  # number of the last entry that is one
             "stores": {},  # number of the last reservation of each key store
             "kinds": {},  # how many charges count, by account, then by unit and adjacency
             "closed": {},  # what those cost that count for ever, by account, as `balance.Sums`
-            "open": {},  # release: {seq of last entry: (its hash, account, cost)} of the others
-            "windows": {},  # scope: {seq of reservation: `OfWindow`}
+            "open": {},  # release: {seq of reservation: `KnownCharge`} of the others
+            "scopes": {},  # scope: digest of the rows of the table of windows
+            "windows": {},  # scope whose rows were read: {seq of reservation: `KnownCharge`}
             "steps": {},  # epoch: (last step that is decided, its SHA-256)
         }
+        # The parts of the state that no other snapshot has.
+        self._owned: set[tuple[str, ...]] = set()
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> LedgerSnapshot:
         """Returns what all entries of a ledger say, sound or not."""
         past = cls()
-        return past.after(entries, past.reads)
+        return past.after(entries, past.reads, past.ask)
+
+    @classmethod
+    def at_checkpoint(cls, entry: Entry, reads: Reads) -> LedgerSnapshot | None:
+        """Returns what a ledger said up to a checkpoint; None: it is none of this version."""
+        past, state = cls(), entry.facts
+        if state.get("version") != _VERSION or entry.hash != entry.digest():
+            return None
+        declared = state.pop("declared")
+        past.declared = _of_numbers(reads, [seq for seq, _ in declared])
+        if declared != [[e.seq, e.digest()] for e in past.declared]:
+            return None
+        for of_account in state["closed"].values():
+            for labels in of_account.values():
+                for label, total in labels.items():
+                    labels[label] = {
+                        name: parse_decimal(number) if isinstance(number, str) else number
+                        for name, number in total.items()
+                    }
+        for ends in state["open"].values():
+            ends.update({seq: KnownCharge(*known) for seq, known in ends.items()})
+        past.head, past._state = entry, {**state, "checkpoint": entry.seq, "windows": {}}
+        return past
+
+    def checkpoint(self) -> dict[str, Any]:
+        """Returns the details of an entry that says what follows from all before it.
+
+        Of the windows of a scope it has the dearest, and those with charges that are open; what the
+        others cost is in the table of windows, whose digest it has.
+        """
+        opened = self._open()
+        closed = {
+            account: {
+                scope: dearest(labels, {one.label for one in opened if one.scope == scope})
+                if scope
+                else labels
+                for scope, labels in sums.items()
+            }
+            for account, sums in self._state["closed"].items()
+        }
+        state = {name: part for name, part in self._state.items() if name != "windows"}
+        return {**state, "closed": closed, "declared": [(e.seq, e.hash) for e in self.declared]}
+
+    @property
+    def n_since_checkpoint(self) -> int:
+        """How many entries came since the last checkpoint."""
+        return self.seq - int(self._state["checkpoint"])
 
     @property
     def seq(self) -> int:
@@ -184,16 +276,18 @@ class LedgerSnapshot:
         at = next((entry for entry in entries if entry.seq == self.seq), None)
         return at == self.head and (at is None or at.hash == at.digest())
 
-    def after(self, new: Sequence[Entry], reads: Reads) -> LedgerSnapshot:
+    def after(self, new: Sequence[Entry], reads: Reads, ask: Asks) -> LedgerSnapshot:
         """Returns what the ledger says with entries that follow the head.
 
         Args:
             new: These entries.
             reads: Asks the ledger for single entries.
+            ask: Asks its database for rows of a table.
         """
         past = copy.copy(self)
         past.faults, past.declared, past._state = [*self.faults], [*self.declared], {**self._state}
-        past.reads = reads
+        past.reads, past.ask, past.rows, past._owned = reads, ask, [], set()
+        self._owned.clear()
         rows, changed = past._rows({_release_of(entry) for entry in new if entry.release_id})
         past.faults += changed
         states = charge_states(rows)
@@ -219,6 +313,9 @@ class LedgerSnapshot:
             != (FIRST_HASH if self.head is None else self.head.hash),
             **_odd_columns(entry),
         }
+        if entry.action == "checkpoint" and entry.facts.get("version") == _VERSION:
+            is_right = entry.details == canonical_json(self.checkpoint())
+            found["it does not follow from all entries before it"] = not is_right
         if entry.decided is not None:
             step, _ = entry.decided
             found["step without commit"] = entry.keyed_release not in committed
@@ -240,11 +337,8 @@ class LedgerSnapshot:
         """Adds what follows from the entry after the head, whatever it is."""
         if self.head is None:
             self._state["first_hash"] = entry.hash
-        self.head = entry
         if entry.is_of_charge:
-            self._count(states.get(entry.charge), -1)
-            advance(states, entry)
-            self._count(states[entry.charge], 1)
+            self._charge(entry, states)
             generation = entry.facts.get("generation") if entry.action == "reserve" else None
             if type(generation) is int:
                 store, stores = str(entry.facts.get("store")), self._own("stores")
@@ -254,42 +348,81 @@ class LedgerSnapshot:
             steps[epoch] = max(tuple(steps.get(epoch, entry.decided)), entry.decided)
         elif entry.action in DECLARATIONS:
             self.declared.append(entry)
+        elif entry.action == "checkpoint":
+            self._state["checkpoint"] = entry.seq
+        self.head = entry
 
-    def _count(self, state: ChargeState | None, sign: int) -> None:
-        """Adds a charge as it is, or takes it away as it was."""
-        if state is None:
-            return
-        last, claim, place = state.last, state.claim, paid_place(state.window)
-        if state.window is not None:
-            rows = self._own("windows", state.window.scope)
-            rows.pop(key := str(state.reserved.seq), None)
-            if sign > 0:
-                claimed = (None, None) if claim is None else (claim.seq, claim.units_sha256)
-                rows[key] = OfWindow(state.window.label, last.seq, *claimed)
-        kinds, kind = self._own("kinds", last.account), f"{last.unit} {last.adjacency}"
-        if last.action == "void":
-            return
-        kinds[kind] = kinds.get(kind, 0) + sign
-        if last.is_open:
-            opened, release = self._own("open"), _name(_release_of(last))
-            ends = {
-                seq: end for seq, end in opened.pop(release, {}).items() if seq != str(last.seq)
-            }
-            if sign > 0:
-                end = last.hash, last.account, last.epsilon, last.delta, *place
-                ends[str(last.seq)] = end
-            if ends:
-                opened[release] = ends
-        else:
-            with contextlib.suppress(UsageError):  # of a number that no ledger wrote
-                closed = self._own("closed")
-                closed[last.account] = added(closed.get(last.account, {}), [state.cost], sign)
+    def _charge(self, entry: Entry, states: dict[Charge, ChargeState]) -> None:
+        """Takes in an entry on a charge."""
+        before, release = states.get(entry.charge), _name(_release_of(entry))
+        was = None if before is None else before.last.action
+        opened = self._own("open")
+        ends = {**opened.pop(release, {})}
+        if before is not None:
+            ends.pop(str(before.reserved.seq), None)
+        advance(states, entry)
+        state = states[entry.charge]
+        known, key = KnownCharge.of(state), str(state.reserved.seq)
+        kinds, kind = self._own("kinds", entry.account), f"{entry.unit} {entry.adjacency}"
+        kinds[kind] = kinds.get(kind, 0) + (entry.action != "void") - (was not in (None, "void"))
+        if known.scope:
+            self._charges(known.scope)
+        if entry.is_open:
+            ends[key] = known
+        elif entry.action != "void":
+            if was is None or was in (*OPEN, "void"):
+                self._add(known)
+            if known.scope:
+                self._own("windows", known.scope)[key] = known
+                scopes, body = self._own("scopes"), canonical_json((key, *known))
+                scopes[known.scope] = _chained(scopes.get(known.scope, ""), body)
+                self.rows.append({"seq": entry.seq, "scope": known.scope, "body": body})
+        if ends:
+            opened[release] = ends
+
+    def _add(self, known: KnownCharge) -> None:
+        """Adds what a charge costs that counts for ever."""
+        with contextlib.suppress(UsageError):  # of a number that no ledger wrote
+            scope, label = (cost := known.cost).place
+            labels = self._own("closed", known.account, scope)
+            labels[label] = cost.beside(labels.get(label))
+
+    def _charges(self, scope: str) -> Mapping[str, KnownCharge]:
+        """Returns the charges of the windows of a scope that count for ever, which it reads once.
+
+        Raises:
+            LedgerError: They are not as they were seen.
+        """
+        if scope not in self._state["windows"]:
+            digest, rows = self._state["scopes"].get(scope, ""), WINDOWS.c
+            asked = sa.select(rows.body).where(rows.scope == scope, rows.seq <= self.seq)
+            bodies = [row[0] for row in self.ask(asked.order_by(rows.seq))] if digest else []
+            charges = {k: KnownCharge(*one) for k, *one in json.loads(f"[{','.join(bodies)}]")}
+            if reduce(_chained, bodies, "") != digest:  # then the entries tell
+                whole = LedgerSnapshot.of(self.reads(TABLE.c.seq <= self.seq))._state
+                if whole["scopes"].get(scope) != digest:
+                    raise LedgerError(_CHANGED.format(f"windows of {scope} are not as they were"))
+                charges = whole["windows"][scope]
+            self._own("windows")[scope] = charges
+            for account in self._state["closed"]:
+                self._own("closed", account).pop(scope, None)
+            for known in charges.values():
+                if not known.adds_up:
+                    self._add(known)
+        windows: Mapping[str, KnownCharge] = self._state["windows"][scope]
+        return windows
+
+    def _open(self) -> list[KnownCharge]:
+        return [known for ends in self._state["open"].values() for known in ends.values()]
 
     def _own(self, *names: str) -> dict[str, Any]:
         """Returns a part of the state that no other snapshot has."""
         part = self._state
-        for name in names:
-            part[name] = part = dict(part.get(name, {}))
+        for n, name in enumerate(names, 1):
+            if name not in part or names[:n] not in self._owned:
+                part[name] = {**part.get(name, {})}
+                self._owned.add(names[:n])
+            part = part[name]
         return part
 
     def _rows(self, releases: Collection[tuple[str, str]]) -> tuple[list[Entry], list[str]]:
@@ -309,11 +442,8 @@ class LedgerSnapshot:
             for entry in rows
             if entry.hash != entry.digest()
         ]
-        seen = {
-            int(seq): end[0]
-            for release in releases
-            for seq, end in self._state["open"].get(_name(release), {}).items()
-        }
+        opened = (self._state["open"].get(_name(release), {}) for release in releases)
+        seen = {known.last: known.hash for known in chain.from_iterable(map(dict.values, opened))}
         ends = {s.last.seq: s.last.hash for s in charge_states(rows).values() if s.last.is_open}
         odd = sorted({seq for seq, _ in seen.items() ^ ends.items()})
         return rows, changed + [f"entry {seq}: it is not as it was seen" for seq in odd]
@@ -338,10 +468,7 @@ class LedgerSnapshot:
         """
         rows, changed = self._rows({(output, release_id)})
         if changed:
-            raise LedgerError(
-                f"the ledger does not say what tracecloak wrote ({changed[0]}); see `tracecloak "
-                "ledger verify`, and restore a backup"
-            )
+            raise LedgerError(_CHANGED.format(changed[0]))
         return rows
 
     def states(
@@ -379,67 +506,53 @@ class LedgerSnapshot:
         """Returns the names of all accounts that a charge or a declaration names, in order."""
         return sorted({*self._state["kinds"], *(e.account for e in self.declared if e.account)})
 
+    def _of_scope(self, scope: str) -> list[KnownCharge]:
+        """Returns the charges of windows of a scope that count, those that are open last."""
+        return [*self._charges(scope).values(), *(k for k in self._open() if k.scope == scope)]
+
     def claims(self, scope: str) -> list[tuple[str, int, str]]:
         """Returns what the windows of a scope claimed: (label, number of the entry, SHA-256)."""
-        rows = self._state["windows"].get(scope, {}).values()
-        return [(label, seq, sha256) for label, _, seq, sha256 in rows if sha256 is not None]
+        known = self._of_scope(scope)
+        claims = [(k.label, k.claim, k.units) for k in known if k.claim is not None and k.units]
+        return sorted(claims, key=lambda claim: claim[1])
 
     def charged(self, scope: str) -> list[tuple[str, Entry]]:
-        """Returns (label of the window, last entry) of each charge in a scope, in their order."""
-        labels = {row[1]: row[0] for row in self._state["windows"].get(scope, {}).values()}
-        seqs = list(labels)
-        entries: list[Entry] = []
-        for at in range(0, len(seqs), _N_NAMES):
-            entries += self.reads(TABLE.c.seq.in_(seqs[at : at + _N_NAMES]))
-        return [(labels[entry.seq], entry) for entry in entries]
+        """Returns (label of the window, last entry) of each charge in a scope that counts."""
+        labels = {known.last: known.label for known in self._of_scope(scope)}
+        return [(labels[entry.seq], entry) for entry in _of_numbers(self.reads, [*labels])]
 
     def other_claims(self, scope: str, digits: str) -> str | None:
         """Returns another scope with claims whose name begins with the same; None: none has."""
-        others = (s for s in self._state["windows"] if s.startswith(digits) and s != scope)
-        return next((other for other in others if self.claims(other)), None)
+        scopes = {*self._state["scopes"], *(known.scope for known in self._open())} - {scope}
+        alike = (other for other in sorted(scopes) if other.startswith(digits))
+        return next((other for other in alike if self.claims(other)), None)
 
-    def spent(self, account: str) -> Spent:
+    def spent(self, account: str, window: WindowCharge | None = None) -> Spent:
         """Returns what the charges of an account cost.
+
+        Args:
+            account: Its name.
+            window: In which more is to be charged; None: in any that has charges that are open.
 
         Raises:
             UsageError: A number in the ledger is no decimal.
         """
-        still_open = [
-            Cost(epsilon and parse_decimal(epsilon), delta and parse_decimal(delta), (scope, label))
-            for ends in self._state["open"].values()
-            for _, payer, epsilon, delta, scope, label in ends.values()
-            if payer == account
-        ]
+        if window is not None:
+            self._charges(window.scope)
+        still_open = tuple(known.cost for known in self._open() if known.account == account)
         kinds = self._state["kinds"].get(account, {})
         counting = frozenset(tuple(kind.split()) for kind, n in kinds.items() if n)
-        return Spent(self._state["closed"].get(account, {}), tuple(still_open), counting)
+        return Spent(self._state["closed"].get(account, {}), still_open, counting)
 
-    def to_json(self) -> str:
-        """Returns what a sound ledger said as the text that `read` reads; numbers are exact."""
-        entries = {
-            "head": None if self.head is None else asdict(self.head),
-            "declared": [asdict(entry) for entry in self.declared],
-        }
-        return json.dumps({**self._state, **entries}, default=decimal_text)
 
-    @classmethod
-    def read(cls, text: str | None) -> LedgerSnapshot:
-        """Returns what `to_json` wrote; nothing was seen where another version did, or nobody."""
-        past = cls()
-        try:
-            state = json.loads(text or "{}")
-            if state["version"] == _VERSION:
-                head, declared = state.pop("head"), state.pop("declared")
-                for sums in state["closed"].values():
-                    for labels in sums.values():
-                        for label, (n, n_boundless, *numbers) in labels.items():
-                            labels[label] = Total(n, n_boundless, *map(parse_decimal, numbers))
-                past.head = None if head is None else Entry(**head)
-                past.declared = [Entry(**entry) for entry in declared]
-                past._state = state
-        except (ValueError, TypeError, KeyError, AttributeError, UsageError):
-            return cls()
-        return past
+def _of_numbers(reads: Reads, numbers: Sequence[int]) -> list[Entry]:
+    """Returns the entries with these numbers, however many."""
+    pieces = (numbers[at : at + _N_NAMES] for at in range(0, len(numbers), _N_NAMES))
+    return [entry for piece in pieces for entry in reads(TABLE.c.seq.in_(piece))]
+
+
+def _chained(digest: str, body: str) -> str:
+    return hashlib.sha256(f"{digest}{body}".encode()).hexdigest()
 
 
 def _release_of(entry: Entry) -> tuple[str, str]:

@@ -51,6 +51,7 @@ def make_past(folder: Path, n_windows: int, n_cases: int) -> None:
     with sa.create_engine(url).begin() as connection:
         for at in range(0, len(entries), _PIECE):
             connection.execute(sa.insert(TABLE), entries[at : at + _PIECE])
+    Ledger(url).migrate()
 
 
 def release(folder: Path, number: int, n_cases: int) -> None:

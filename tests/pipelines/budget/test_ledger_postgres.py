@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import threading
 import time
@@ -31,7 +32,8 @@ from tracecloak.pipelines.ledger.database import (
 )
 from tracecloak.pipelines.ledger.noted_cases import NotedCases, erase, note_cases
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.schemas.errors import BudgetExhausted
+from tracecloak.pipelines.ledger.reading import verify
+from tracecloak.schemas.errors import BudgetExhausted, UsageError
 from tracecloak.transforms.batch.job import SketchFile, WrittenSketch
 from tracecloak.transforms.keys.wrapping import KeyReference
 
@@ -165,15 +167,33 @@ def test_a_pipeline_notes_cases_and_erases_only_those_whose_day_has_passed(
     assert cases.all() == [] and faults(officer) == []
 
 
-def test_an_index_that_only_the_owner_can_make_is_missed_by_nobody(
+def test_the_owner_migrates_and_both_logins_go_on(
     url: str, roles: dict[str, str], tmp_path: Path
 ) -> None:
-    execute(url, "DROP INDEX tracecloak_ledger_of_release")
-    for number, login in enumerate((roles["officer"], url)):
-        ledger = officers_ledger(KeyStore(tmp_path / "keys"), login, new=True)
-        ledger.reserve(reservation(number))
-        indexes = sa.inspect(sa.create_engine(url, poolclass=sa.NullPool)).get_indexes(TABLE.name)
-        assert len(indexes) == number
+    """Catches a pipeline whose login may not write what this version writes beside its entries."""
+    Ledger(roles["pipeline"]).reserve(of_window(0, "w0"))
+    execute(
+        url,
+        "DROP INDEX tracecloak_ledger_of_release",
+        "DROP TABLE tracecloak_windows",
+        "ALTER POLICY pipeline_pays ON tracecloak_ledger WITH CHECK (action <> 'checkpoint')",
+    )
+    keys = KeyStore(tmp_path / "keys")
+    for login, refusal in ((roles["officer"], "gives this user no permission"), (url, "")):
+        with pytest.raises(UsageError, match="`tracecloak ledger migrate`"):
+            officers_ledger(keys, login)
+        ledger = officers_ledger(keys, login, is_migrated=False)
+        with pytest.raises(LedgerError, match=refusal) if refusal else contextlib.nullcontext():
+            ledger.migrate()
+    assert sa.inspect(sa.create_engine(url, poolclass=sa.NullPool)).get_indexes(TABLE.name)
+    pipeline = officers_ledger(keys, roles["pipeline"])
+    for number in range(1, 66):
+        pipeline.reserve(reservation(number, "0"))
+    pipeline.commit("/out", "r0", "k")
+    officers_ledger(keys, roles["officer"]).withdraw("/out", "r0", "the officer", "a name")
+    told, is_sound = verify(pipeline)
+    assert is_sound, told
+    assert [e.action for e in pipeline.entries()].count("checkpoint") == 2
 
 
 def test_a_table_of_cases_that_only_the_owner_can_make_is_told(

@@ -18,6 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.pipelines.budget.test_windows import WAYS, Drawn, asked, chained
+from tests.support.books import of_window
 from tests.support.ledgers import account, execute, faults, reservation, windowed
 from tests.support.postgres import database, server
 from tests.support.releasing import as_typed, small_release, tracecloak
@@ -26,8 +27,8 @@ from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import balance, reading
 from tracecloak.pipelines.ledger import ledger as ledger_module
 from tracecloak.pipelines.ledger.cache import _KNOWN, LedgerCache
-from tracecloak.pipelines.ledger.database import TABLE, LedgerError, read_entries
-from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
+from tracecloak.pipelines.ledger.database import TABLE, WINDOWS, LedgerError, read_entries
+from tracecloak.pipelines.ledger.entries import NO_COLUMNS, Entry, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
@@ -270,7 +271,7 @@ def test_a_copy_of_0_1_0_is_taken_over_and_a_line_that_was_cut_off_is_none(world
         head.unlink()
         copy.write_text("".join(lines[:n_lines]) + lines[2][:40])
         if is_noticed:
-            execute(world.file, "DELETE FROM tracecloak_ledger WHERE seq = 3")
+            execute(world.file, "DELETE FROM tracecloak_ledger WHERE seq >= 3")
         with pytest.raises(UsageError, match="`tracecloak ledger migrate`"):
             world.as_another_process().reserve(reservation(4))
         where = ("--ledger", world.url, "--key_store", world.folder / "keys")
@@ -436,11 +437,11 @@ _CLOSED = (Fraction(1), Fraction(0), WindowCharge("s", "1"), WAYS[3])
 _OPEN = (Fraction(1), Fraction(0), WindowCharge("s", "1"), WAYS[0])
 
 
-@example([_CLOSED, _OPEN], [1])
-@example([_CLOSED], [])
-@given(st.lists(asked, max_size=6), st.lists(st.integers(0, 30), max_size=3))
+@example([_CLOSED, _OPEN], [1], True)
+@example([_CLOSED], [], True)
+@given(st.lists(asked, max_size=6), st.lists(st.integers(0, 30), max_size=3), st.booleans())
 def test_it_says_what_all_entries_say_in_whatever_pieces_they_came(
-    drawn: list[Drawn], cuts: list[int]
+    drawn: list[Drawn], cuts: list[int], is_resumed: bool
 ) -> None:
     steps = []
     for number, (epsilon, delta, window, way) in enumerate(drawn):
@@ -453,28 +454,47 @@ def test_it_says_what_all_entries_say_in_whatever_pieces_they_came(
     ends = sorted(min(cut, len(entries)) for cut in cuts)
     with sa.create_engine("sqlite://").begin() as connection:
         TABLE.create(connection)
-        if entries:
-            connection.execute(sa.insert(TABLE), [asdict(entry) for entry in entries])
-        reads, past = partial(read_entries, connection), LedgerSnapshot()
+        WINDOWS.create(connection)
+        reads = partial(read_entries, connection)
+        past: LedgerSnapshot | None = LedgerSnapshot()
+        written: list[Entry] = []
         for begin, end in zip([0, *ends], [*ends, len(entries)], strict=True):
-            past = LedgerSnapshot.read(past.to_json()).after(entries[begin:end], reads)
+            if past is not None and past.head is not None and is_resumed:
+                past = LedgerSnapshot.at_checkpoint(past.head, reads)
+            assert past is not None
+            for entry in entries[begin:end]:
+                last = written[-1] if written else None
+                written.append(Entry.after(last, entry.action, asdict(entry), entry.facts))
+                past = past.after(
+                    written[-1:], reads, lambda asked: connection.execute(asked).all()
+                )
+                connection.execute(sa.insert(TABLE), [asdict(written[-1])])
+                if past.rows:
+                    connection.execute(sa.insert(WINDOWS), past.rows)
+            if past.head is None:
+                continue
+            written.append(Entry.after(past.head, "checkpoint", NO_COLUMNS, past.checkpoint()))
+            past = past.after(written[-1:], reads, past.ask)
+            connection.execute(sa.insert(TABLE), [asdict(written[-1])])
             assert past.faults == []
-        assert past.entries() == entries
-        assert past.to_json() == LedgerSnapshot.of(entries).to_json()
+        whole = LedgerSnapshot.of(written)
+        assert whole.faults == [] and past.entries() == written
         expected = balance.balance_of(each_by_itself(entries), "a", account())
         assert balance.balance_of(past.spent("a"), "a", account()) == expected
         assert past.spent("a").kinds == each_by_itself(entries).kinds
         for _, _, window, _ in drawn:  # one more of a window that is there
             more = balance.Cost(Fraction(3), Fraction(0), balance.paid_place(window))
-            whole, short = each_by_itself(entries), past.spent("a")
+            every, short = each_by_itself(entries), past.spent("a", window)
             assert balance.balance_of(
                 replace(short, still_open=(*short.still_open, more)), "a", None
-            ) == balance.balance_of(replace(whole, still_open=(*whole.still_open, more)), "a", None)
-        last, of_windows = balance.charges(entries), windowed(entries)
+            ) == balance.balance_of(replace(every, still_open=(*every.still_open, more)), "a", None)
+        last_ones, of_windows = balance.charges(written), windowed(written)
         for scope in ("s", "t"):
             own = {c: one for c, one in of_windows.items() if one.window.scope == scope}
             assert sorted((label, e.seq) for label, e in past.charged(scope)) == sorted(
-                (one.window.label, last[charge].seq) for charge, one in own.items()
+                (one.window.label, last_ones[charge].seq)
+                for charge, one in own.items()
+                if one.last.action != "void"
             )
             assert sorted(past.claims(scope)) == sorted(
                 (one.window.label, one.claim.seq, one.claim.units_sha256)
@@ -587,15 +607,65 @@ def test_a_key_store_that_lost_what_it_saw_says_so_until_it_is_accepted(paid: Wo
     paid.opened().reserve(reservation(5))
 
 
-def test_what_follows_from_something_else_is_told(paid: World) -> None:
-    for number in range(4, 70):
-        paid.opened().reserve(reservation(number, "0"))
-    path = paid.copy.with_suffix(".json")
-    path.write_text(path.read_text().replace('"0.1"', '"0"'))
-    assert paid.as_another_process().complaints() == []
-    told, is_sound = reading.verify(paid.opened())
-    assert not is_sound and "what the key store knows of ledger" in told and "accept" in told
-    paid.opened().accept(*OFFICER)
-    assert reading.verify(paid.as_another_process())[1]
-    path.write_text('{"version": 7}')
-    assert spent(paid.as_another_process()) == Fraction("0.4") and reading.verify(paid.opened())[1]
+@pytest.fixture
+def checkpointed(world: World) -> World:
+    """A world with two windows, of which one was released twice, before a checkpoint."""
+    for number in range(3):
+        world.opened().reserve(of_window(number, f"w{number % 2}"))
+        world.opened().commit("/out", f"r{number}", "k")
+    for number in range(3, 70):
+        world.opened().reserve(reservation(number, "0"))
+    assert [e.seq for e in world.opened().entries() if e.action == "checkpoint"] == [65]
+    return world
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["DELETE FROM tracecloak_windows WHERE seq = 6",
+     """UPDATE tracecloak_windows SET body = replace(body, '"0.1"', '"0.01"')"""],
+)  # fmt: skip
+def test_a_table_of_windows_that_was_changed_is_never_believed(
+    checkpointed: World, change: str
+) -> None:
+    execute(checkpointed.file, change)
+    told, is_sound = reading.verify(checkpointed.as_another_process())
+    assert not is_sound and "table of windows" in told and "ledger migrate" in told
+    checkpointed.as_another_process().reserve(of_window(70, "w0"))
+    assert spent(checkpointed.as_another_process()) == Fraction("0.3")
+    where = ("--ledger", checkpointed.url, "--key_store", checkpointed.folder / "keys")
+    assert as_typed("ledger", "migrate", *where) == 0
+    assert reading.verify(checkpointed.opened())[1]
+    execute(checkpointed.file, change, "UPDATE tracecloak_ledger SET epsilon = '0' WHERE seq = 1")
+    with pytest.raises(LedgerError, match="are not as they were"):
+        checkpointed.as_another_process().past().claims(of_window(0, "w0").window.scope)
+
+
+def test_a_checkpoint_that_does_not_follow_stops_releases(checkpointed: World) -> None:
+    """Catches sums that a login of the pipeline lies about, and nobody checks."""
+    *_, last = checkpointed.opened().entries()
+    facts = checkpointed.opened().past().checkpoint()
+    for closed, is_right in (({}, False), (facts["closed"], True)):
+        lie = Entry.after(last, "checkpoint", NO_COLUMNS, {**facts, "closed": closed})
+        with sa.create_engine(checkpointed.url).begin() as connection:
+            connection.execute(sa.insert(TABLE).values(asdict(lie)))
+        for name in ("keys", "others"):
+            _KNOWN.clear()
+            assert bool(checkpointed.opened(name).past().faults) != is_right
+        if not is_right:
+            with pytest.raises(LedgerError, match="does not follow from all entries"):
+                checkpointed.opened().reserve(reservation(71, "0"))
+            execute(checkpointed.file, f"DELETE FROM tracecloak_ledger WHERE seq = {lie.seq}")
+
+
+def test_an_earlier_version_refuses_a_migrated_ledger(world: World) -> None:
+    """It takes an action that it does not know for a change: migrating writes a checkpoint."""
+    world.opened().reserve(of_window(0, "w0"))
+    world.opened().commit("/out", "r0", "k")
+    execute(world.file, "DROP TABLE tracecloak_windows")
+    where = ("--ledger", world.url, "--key_store", world.folder / "keys")
+    assert as_typed("ledger", "show", *where) == 2
+    for n_entries in (3, 3):
+        assert as_typed("ledger", "migrate", *where) == 0
+        assert len(world.opened().entries()) == n_entries
+    assert reading.verify(world.opened())[1] and spent(world.opened()) == Fraction("0.1")
+    assert world.opened().entries()[-1].action == "checkpoint"
