@@ -11,7 +11,8 @@ __getattr__, __dir__, __all__ = offered(
     globals(),
     {
         "anonymizers.accounting.calibration": "laplace_interval laplace_scale",
-        "anonymizers.accounting.composition": "Spend gaussian_scale",
+        "anonymizers.accounting.composition": "Spend",
+        "anonymizers.accounting.joint": "gaussian_scale",
         "anonymizers.accounting.sensitivity": "Sensitivity of_one_cell",
         "anonymizers.contract.bounding": "ContributionBounds",
         "anonymizers.contract.counters": "CollectNames CountVariants",

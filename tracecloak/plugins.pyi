@@ -2,7 +2,7 @@
 from tracecloak.anonymizers.accounting.calibration import laplace_interval as laplace_interval
 from tracecloak.anonymizers.accounting.calibration import laplace_scale as laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend as Spend
-from tracecloak.anonymizers.accounting.composition import gaussian_scale as gaussian_scale
+from tracecloak.anonymizers.accounting.joint import gaussian_scale as gaussian_scale
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity as Sensitivity
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell as of_one_cell
 from tracecloak.anonymizers.contract.bounding import ContributionBounds as ContributionBounds

@@ -6,15 +6,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, Literal, Self
 
 import numpy as np
 
-from tracecloak.anonymizers.accounting import calibration
 from tracecloak.anonymizers.accounting.calibration import check_epsilon
 from tracecloak.anonymizers.accounting.intervals import Interval
-from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.schemas.errors import UsageError
 
 # --- The scale of discrete Gaussian noise that keeps an epsilon and a delta by itself. ------------
@@ -68,67 +65,6 @@ def continuous_deviation(sigma: Fraction) -> Fraction:
     variance = sigma**2 - ROUNDING_DEVIATION**2
     unit = 10**12
     return Fraction(math.isqrt(math.floor(variance * unit**2)), unit)
-
-
-@lru_cache(maxsize=256)
-def _deviation_of_one(epsilon: Fraction, delta: Fraction) -> Fraction:
-    """A standard deviation that keeps (epsilon, delta) at L2 sensitivity 1, at most 1e-9 over."""
-
-    def is_enough(deviation: Fraction) -> bool:
-        return gaussian_delta(deviation, epsilon).is_at_most(delta) is True
-
-    def seems_enough(deviation: Fraction) -> bool:
-        return rough_gaussian_delta(float(deviation), float(epsilon)) <= float(delta)
-
-    return calibration.proven_deviation(is_enough, seems_enough)
-
-
-def gaussian_scale(
-    epsilon: Fraction | int, delta: Fraction | int, sensitivity: Sensitivity
-) -> tuple[int, int]:
-    """Returns the parameter sigma of discrete Gaussian noise on integers, in any dimension.
-
-    The noise N_Z(sigma^2) has P(x) proportional to exp(-x^2 / (2 sigma^2)) on the integers and is
-    drawn for each of at most 10^9 coordinates (Canonne, Kamath, Steinke 2020).
-
-    Proof. Let rho_r(x) = exp(-x^2 / (2 r^2)), sigma^2 = s^2 + r^2 and r = 2. Post-process the
-    continuous Gaussian mechanism of deviation s, coordinate by coordinate: from its output u draw
-    the integer y with probability rho_r(y - u) / rho_r(Z - u). By Poisson's formula rho_r(Z - u) =
-    r sqrt(2 pi) (1 + 2 sum_{i>=1} exp(-2 pi^2 r^2 i^2) cos(2 pi i u)), within a factor 1 +- h of
-    r sqrt(2 pi), with h < 2.01 exp(-2 pi^2 r^2) < 1.1e-34 (regularity of discrete Gaussians:
-    Micciancio and Regev 2007; Genise, Micciancio, Peikert, Walter 2020). The convolution of both
-    densities is the Gaussian of variance sigma^2, so y has probability N(y - f; sigma^2) up to a
-    factor in [1 / (1 + h), 1 / (1 - h)] around the exact value f, and the discrete Gaussian
-    N(y - f; sigma^2) up to a factor in [1 / (1 + h), 1]. Their log ratio is at most eta =
-    2 artanh(h) < 3e-34 per coordinate, d eta < 3e-25 in d <= 10^9 coordinates. If the continuous
-    mechanism is (epsilon - 2 d eta, delta e^(-d eta))-DP, the discrete one is (epsilon, delta)-DP.
-    s comes from `gaussian_delta`, evaluated in enclosures.
-
-    Args:
-        epsilon: At least 10^-9.
-        delta: In (0, 1/2].
-        sensitivity: Whose L2 norm bounds what one unit changes, in lattice units; the counts that
-            it changes are whole numbers.
-
-    Returns:
-        (numerator, denominator): sigma, rounded up to 8 digits. It is sqrt(s^2 + 4): less than
-        1.00001 times s from s = 500 on, but a third more than one count needs at sensitivity 1 and
-        epsilon 2.
-
-    Raises:
-        UsageError: A parameter is out of range, or sigma would be 2^50 or more.
-    """
-    epsilon, delta = calibration.check_epsilon(epsilon), calibration.check_delta(delta)
-    if epsilon < calibration.LEAST_EPSILON:
-        raise UsageError(f"epsilon of Gaussian noise must be at least 1e-9, got {epsilon}")
-    one = _deviation_of_one(epsilon - COORDINATES_LOSS, delta * (1 - COORDINATES_LOSS))
-    try:
-        return calibration.rounded_root((one * sensitivity.l2) ** 2 + ROUNDING_DEVIATION**2)
-    except UsageError:
-        raise UsageError(
-            f"sensitivity {sensitivity.l2} needs noise of scale 2^50 or more at epsilon {epsilon}: "
-            "use a coarser lattice or raise epsilon"
-        ) from None
 
 
 # --- The series by which sums over steps are measured with little noise. --------------------------

@@ -51,6 +51,15 @@ class Counted:
         return self.function(Batch(traces, decisions, randomness), *self.given)
 
 
+def _of_traces(batch: Batch, of: Callable[..., Mergeable], *given: Any) -> Mergeable:
+    return of(batch.traces, *given)
+
+
+def from_traces(kind: Any, *given: Any) -> Counted:
+    """Returns the counter that makes a statistic of traces by its `from_traces`."""
+    return Counted(kind, _of_traces, (kind.from_traces, *given))
+
+
 @dataclass(frozen=True)
 class CountVariants:
     """Cases by variant."""

@@ -83,15 +83,3 @@ def draw_laplace(stream: CellStream, numerator: int, denominator: int) -> np.nda
 def draw_gaussian(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
     """Returns int64[n], discrete Gaussian noise of a sigma; see `samplers.discrete_gaussian`."""
     return stream.noise.gaussian(stream, numerator, denominator)
-
-
-def select(
-    stream: CellStream,
-    scores: np.ndarray,
-    epsilon: Fraction,
-    sensitivity: Fraction,
-    *,
-    monotone: bool = False,
-) -> int:
-    """Returns a position of nearly the highest score; see `samplers.permute_and_flip`."""
-    return stream.noise.select(stream, scores, epsilon, sensitivity, monotone=monotone)

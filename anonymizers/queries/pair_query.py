@@ -14,7 +14,7 @@ from pydantic import Field
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_directly_follows
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.counters import Batch, CollectNames, Counted
+from tracecloak.anonymizers.contract.counters import CollectNames, from_traces
 from tracecloak.anonymizers.contract.method import NamesParams
 from tracecloak.anonymizers.contract.sentences import sentence, told
 from tracecloak.anonymizers.noise.drawing import draw_laplace
@@ -215,13 +215,9 @@ class PairQueryParams(NamesParams):
         return epsilon + min(self.max_pairs, n_distinct) * _LN_2
 
 
-def _pairs(batch: Batch) -> DirectlyFollows:
-    return DirectlyFollows.from_traces(batch.traces)
-
-
 def pairs_and_names() -> dict[str, contract.Counter]:
     """Returns the counters: occurrences of directly-follows pairs, and the names."""
-    return {"pairs": Counted(DirectlyFollows, _pairs), "names": CollectNames()}
+    return {"pairs": from_traces(DirectlyFollows), "names": CollectNames()}
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ from pydantic import Field
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.contract.counters import Batch, Counted
+from tracecloak.anonymizers.contract.counters import from_traces
 from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.noise import published
@@ -221,11 +221,6 @@ class SapaParams(pair_query.PairQueryParams):
         return drawable(laplace_scale(Fraction(self.epsilon) / 2, of_one_cell(self.max_units)))
 
 
-def _distances(batch: Batch, max_distance: int) -> KFollows:
-    """Which activities come after which within so many steps."""
-    return KFollows.from_traces(batch.traces, max_distance)
-
-
 def exponential_query(
     pairs: pair_query.PairCounts,
     distances: KFollows,
@@ -296,7 +291,7 @@ class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
         """Returns the one part: the counts of pairs, from which cases are played out."""
         counters, others = pair_query.pairs_and_names(), 0.0
         if params.query == "exponential":
-            counters["distances"] = Counted(KFollows, _distances, (params.k_follows,))
+            counters["distances"] = from_traces(KFollows, params.k_follows)
             numerator, denominator = params.choice_scale
             others = 1 / math.expm1(denominator / numerator)
         does = told("pair-query", "played", params, others=others)

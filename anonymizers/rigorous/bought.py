@@ -17,7 +17,7 @@ from tracecloak.anonymizers.accounting.composition import decimal_text, square_r
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import distinct_activities
-from tracecloak.anonymizers.contract.counters import Batch, Counted
+from tracecloak.anonymizers.contract.counters import Batch, Counted, from_traces
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
@@ -224,11 +224,7 @@ class LengthDecision(contract.Decision):
     max_trace_length: int
 
 
-def _lengths_of_cases(batch: Batch) -> TraceLengths:
-    return TraceLengths.from_traces(batch.traces)
-
-
-LENGTHS_OF_CASES = Counted(TraceLengths, _lengths_of_cases)
+LENGTHS_OF_CASES = from_traces(TraceLengths)
 """Cases by number of events."""
 
 

@@ -138,7 +138,6 @@ def clip_part(
     share: Fraction,
     rank: Callable[[Given], float],
     max_units: int,
-    units: int = UNITS,
 ) -> Part:
     """Returns the part that buys the norm to which cases are scaled down.
 
@@ -147,7 +146,6 @@ def clip_part(
         share: See `Sums`.
         rank: How many cases shall exceed it, see `bought.rank_of_clip`.
         max_units: Cases of one unit.
-        units: Lattice steps of one occurrence.
     """
 
     def decide(given: Given) -> ClipDecision:
@@ -155,7 +153,7 @@ def clip_part(
         cases = counted.histogram(len(norm_grid()))
         allowance = given.means["clip"]
         square = choose_clip(cases, allowance, rank(given), max_units, given.randomness, "clip")
-        return ClipDecision(math.isqrt(square * units**2))
+        return ClipDecision(math.isqrt(square * UNITS**2))
 
     needs, counters = (ranks_need("clip", share, max_units),), {"norms": norms}
     return Part("clip", needs, lambda means: CLIP_SENTENCE, decide, counters, "clip", chosen="clip")

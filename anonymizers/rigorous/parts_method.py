@@ -19,11 +19,10 @@ import pyarrow as pa
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.noise.drawing import select
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
-from tracecloak.anonymizers.rigorous.budget import Allowances, Budget, Choice, Need, Sums, budget_of
+from tracecloak.anonymizers.rigorous.budget import Allowances, Budget, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.params import DECLARED, guarantee_of
 from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
@@ -464,34 +463,10 @@ def choose_quantile(
     stream = CellStream(randomness, purpose, cell_numbers(np.arange(len(scores))))
     most_lost_of_one = max(q, scale - q) if most_lost is None else scale
     changed = of_count(most_lost_of_one).of_cases(max_units)
-    place = select(stream, scores, epsilon, Fraction(changed.linf))
+    place = stream.noise.select(stream, scores, epsilon, Fraction(changed.linf))
     if place < len(reached):
         return place
     return 0 if (shift or 0) < 0 else len(reached) - 1
-
-
-def choice_part(
-    name: str,
-    sentence: str,
-    decide: Callable[[Given], Any],
-    counters: Mapping[str, contract.Counter],
-    share: Fraction,
-    round_name: str = "",
-) -> Part:
-    """Returns a part that chooses something without a delta.
-
-    Args:
-        name: What is chosen; the name of its round too, unless one is given.
-        sentence: What it does.
-        decide: Chooses.
-        counters: What is counted for it.
-        share: Of epsilon.
-        round_name: Where it is chosen.
-    """
-    needs, chosen = (Choice(name, share),), name.replace("_", " ")
-    return Part(
-        name, needs, lambda means: sentence, decide, counters, round_name or name, chosen=chosen
-    )
 
 
 # --- What releases of several windows cost together, where individuals are the unit. --------------

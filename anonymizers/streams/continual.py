@@ -30,7 +30,8 @@ from fractions import Fraction
 import numpy as np
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale, stability_threshold
-from tracecloak.anonymizers.accounting.composition import Mechanism, Spend, gaussian_scale
+from tracecloak.anonymizers.accounting.composition import Mechanism, Spend
+from tracecloak.anonymizers.accounting.joint import gaussian_scale
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_one_cell
 from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness

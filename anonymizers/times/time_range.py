@@ -20,11 +20,11 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.counters import Batch, Counted
-from tracecloak.anonymizers.noise.drawing import select
+from tracecloak.anonymizers.contract.counters import from_traces
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part, choice_part, choose_quantile
+from tracecloak.anonymizers.rigorous.budget import Choice
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, choose_quantile
 from tracecloak.schemas.arrays.merging import CountsByKey, distinct_counts, sum_groups
 from tracecloak.schemas.calendar.local_time import DAY_US, LocalClock, date_of, day_start_us
 from tracecloak.schemas.calendar.working_time import Granularity, TimeGrid
@@ -193,11 +193,6 @@ class CaseMonths(CountsByKey):
         return np.cumsum(change)[:n_windows]
 
 
-def count_months(batch: Batch, time_zone: str) -> CaseMonths:
-    """Cases by the months in which they begin and end."""
-    return CaseMonths.from_traces(batch.traces, time_zone)
-
-
 def choose_time_range(
     counted: CaseMonths,
     epsilon: Fraction,
@@ -235,8 +230,8 @@ def choose_time_range(
     length = _LENGTHS[chosen]
     scores = counted.within(length)
     stream = CellStream(randomness, f"{TIME_RANGE} place", cell_numbers(np.arange(len(scores))))
-    changed = of_one_cell(max_units)  # of the cases in a window
-    place = select(stream, scores, epsilon - own, Fraction(changed.linf), monotone=True)
+    changed = Fraction(of_one_cell(max_units).linf)  # of the cases in a window
+    place = stream.noise.select(stream, scores, epsilon - own, changed, monotone=True)
     begin = place * -(-length // _PLACES)
     margin = -(-length * (_WIDENED - 1) // 2)
     first, last = max(begin - margin, 0), min(begin + length + margin, N_MONTHS)
@@ -283,6 +278,12 @@ def time_range_part(
         epsilon = given.means[TIME_RANGE].epsilon
         return choose_time_range(counted, epsilon, max_units, calendar, given.randomness)
 
-    sentence = "chooses a range of months around most cases, and half of it more"
-    counters = {"months": Counted(CaseMonths, count_months, (time_zone,))}
-    return choice_part(TIME_RANGE, sentence, decide, counters, _EPSILON_SHARE, round_name)
+    return Part(
+        TIME_RANGE,
+        (Choice(TIME_RANGE, _EPSILON_SHARE),),
+        lambda means: "chooses a range of months around most cases, and half of it more",
+        decide,
+        {"months": from_traces(CaseMonths, time_zone)},
+        round_name,
+        chosen="time range",
+    )

@@ -22,7 +22,7 @@ from tracecloak.anonymizers.accounting import sensitivity
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.noise.drawing import draw_laplace, select
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
@@ -402,8 +402,9 @@ def _selection(params: ProcessTreeParams) -> BudgetPart:
         trees = list(dict.fromkeys([normalise(flower(names)), *made]))
         scores = [score_sum(tree, names, variants, FITNESS_POWER) for tree in trees]
         cells = cell_numbers(np.arange(len(trees)))
-        chosen = select(
-            CellStream(given.randomness, "process-tree/selection", cells),
+        stream = CellStream(given.randomness, "process-tree/selection", cells)
+        chosen = stream.noise.select(
+            stream,
             np.array(scores, np.int64),
             given.means["selection"].epsilon,
             Fraction(sensitivity.of_count(UNITS).of_cases(params.max_units).linf),

@@ -26,6 +26,7 @@ import yaml
 
 from tests.golden.releases import HEADER, example_config
 from tests.support.both_neighbours import Claim, Compared, First, Forced, compared, drawn_by
+from tests.support.coupled_noise import Coupled
 from tests.support.examples import examples_of, options
 from tests.support.local_streams import run_script
 from tests.support.releasing import fix_key, tracecloak
@@ -35,7 +36,7 @@ from tracecloak.anonymizers.accounting import composed
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.graphs import graph_kinds
 from tracecloak.anonymizers.logs.params import GENERATORS
-from tracecloak.anonymizers.noise.drawing import draw_laplace, select
+from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.registry import METHODS
@@ -49,7 +50,6 @@ from tracecloak.anonymizers.times.time_range import (
     TimeRange,
     TimeRangeDecision,
 )
-from tracecloak.anonymizers.trees import process_tree
 from tracecloak.anonymizers.variants import method
 from tracecloak.anonymizers.variants.method import (
     VariantHistogramMethod,
@@ -607,11 +607,13 @@ def noise_that_is_drawn_and_left_out(patch: pytest.MonkeyPatch) -> None:
 
 @control("process-tree", 0, "usual", "process-tree/selection: the unit moves the scores by")
 def a_choice_for_half_of_what_moves(patch: pytest.MonkeyPatch) -> None:
+    real = Coupled.select
+
     def half(*given: Any, **named: Any) -> int:
         *others, epsilon, sensitivity = given
-        return select(*others, epsilon / 2, sensitivity / 2, **named)
+        return real(*others, epsilon / 2, sensitivity / 2, **named)
 
-    patch.setattr(process_tree, "select", half)
+    patch.setattr(Coupled, "select", half)
 
 
 @control("private-log", 0, "long before all others", "exit code 6")

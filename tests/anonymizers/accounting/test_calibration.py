@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.privacy_loss import ONE, discrete_gaussian
-from tracecloak.anonymizers.accounting import calibration
-from tracecloak.anonymizers.accounting import composition as scales
+from tracecloak.anonymizers.accounting import calibration, joint
 from tracecloak.anonymizers.accounting.calibration import (
     exact,
     gaussian_threshold,
@@ -24,6 +23,7 @@ from tracecloak.anonymizers.accounting.calibration import (
     truncated_noise_bound,
 )
 from tracecloak.anonymizers.accounting.composition import (
+    COORDINATES_LOSS,
     gaussian_delta,
 )
 from tracecloak.anonymizers.accounting.intervals import Interval, is_proven
@@ -154,13 +154,13 @@ E1, D6 = Fraction(1), MILLIONTH
 @pytest.mark.parametrize("error", [-1e-3, -1e-10, 1e-10, 1e-3])
 def test_floats_that_err_change_no_scale(error: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Catches a scale that is taken from floats without its proof, too small by a thousandth."""
-    rough = scales.rough_gaussian_delta
-    monkeypatch.setattr(scales, "rough_gaussian_delta", lambda s, e: rough(s * (1 + error), e))
+    rough, left = joint.rough_gaussian_delta, 1 - COORDINATES_LOSS
+    monkeypatch.setattr(joint, "rough_gaussian_delta", lambda s, e: rough(s * (1 + error), e))
 
     def is_enough(deviation: Fraction) -> bool:
-        return gaussian_delta(deviation, E1).is_at_most(D6) is True
+        return gaussian_delta(deviation, E1 - COORDINATES_LOSS).is_at_most(D6 * left) is True
 
-    found = scales._deviation_of_one.__wrapped__(E1, D6)
+    found = joint.joint_deviation.__wrapped__(E1, D6)
     assert found == calibration._bisected(is_enough)[1]
 
 

@@ -27,12 +27,13 @@ from tracecloak.anonymizers.accounting.calibration import (
     truncated_noise_bound,
 )
 from tracecloak.anonymizers.accounting.composed import is_accounted_for
-from tracecloak.anonymizers.accounting.composition import Spend, gaussian_scale
+from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import (
     Situation,
     Unseen,
     block_scale,
+    gaussian_scale,
     joint_delta,
     joint_deviation,
     losses_of,

@@ -30,7 +30,6 @@ from tracecloak.anonymizers.accounting.composition import (
     Block,
     Spend,
     gaussian_delta,
-    gaussian_scale,
 )
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.rigorous.budget import UNITS
@@ -152,7 +151,7 @@ def test_a_large_delta_beside_a_small_epsilon_does_not_divide() -> None:
         part = of_blocks(epsilon, delta)
         alone = Spend(
             *("sums", "discrete_gaussian", part.epsilon, part.delta),
-            *(gaussian_scale(part.epsilon, part.delta, of_count(UNITS)), Fraction(UNITS)),
+            *(joint.gaussian_scale(part.epsilon, part.delta, of_count(UNITS)), Fraction(UNITS)),
         )
         assert composed.divides_by_case([part]) == composed.divides_by_case([alone]) == divides
         deviation = joint.joint_deviation(part.epsilon, part.delta)

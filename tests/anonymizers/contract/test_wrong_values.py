@@ -29,10 +29,14 @@ from tracecloak.anonymizers.accounting.composition import (
     Spend,
     Way,
     decimal_text,
-    gaussian_scale,
 )
 from tracecloak.anonymizers.accounting.intervals import Interval, smallest
-from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
+from tracecloak.anonymizers.accounting.joint import (
+    Unseen,
+    block_scale,
+    gaussian_scale,
+    joint_deviation,
+)
 from tracecloak.anonymizers.accounting.sensitivity import (
     Sensitivity,
     of_clipped,

@@ -19,6 +19,7 @@ from tests.support.logs import Event, trace_batch
 from tests.support.timed_logs import LITTLE, given_of, variants_of
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.logs.params import PrivateLogParams
+from tracecloak.anonymizers.noise.drawing import EXACT
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.times import time_range
 from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, Detail, times_by
@@ -133,7 +134,7 @@ class Seen:
             return 0
 
         monkeypatch.setattr(time_range, "choose_quantile", quantile)
-        monkeypatch.setattr(time_range, "select", flip)
+        monkeypatch.setattr(EXACT, "select", flip)
 
 
 @pytest.mark.parametrize("length", [0, 3, 9, 17])
