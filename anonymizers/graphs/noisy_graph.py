@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -212,19 +212,20 @@ class NoisyCells:
 
     @classmethod
     def measured(
-        cls,
-        cells: np.ndarray,
-        noisy: np.ndarray,
-        noise: SumNoise,
-        beyond: float = 0.0,
-        clip: float = 1.0,
-        lost: float | None = None,
+        cls, cells: np.ndarray, noisy: np.ndarray, noise: SumNoise, *clipped: Any
     ) -> NoisyCells:
-        """Returns sums that were measured one by one, given in lattice steps."""
+        """Returns sums that were measured one by one, given in lattice steps.
+
+        Args:
+            cells: The domain.
+            noisy: int64[n], the sums.
+            noise: Of each.
+            clipped: `beyond`, `clip` and `lost`, as far as cases were clipped.
+        """
         # A release must not fail because its noise was large, so the values are cut off.
         values = np.minimum(noisy / noise.units, MAX_COUNT)
         scales = np.full(len(cells), noise.width / noise.units)
-        return cls(cells, values, scales, noise, beyond, clip, lost)
+        return cls(cells, values, scales, noise, *clipped)
 
     def over_bins(self, n_bins: int) -> NoisyCells:
         """Returns the sums over the duration bins of each pair.

@@ -314,13 +314,12 @@ def edges_part(params: PrivateDfgParams) -> Part:
 
     def sentence(means: Allowances) -> str:
         noise = means["edges"].noise(params.sensitivity(clip or UNITS), params.units)
-        kind = "discrete Laplace" if noise.is_laplace else "discrete Gaussian"
-        scale = f"{noise.width / noise.units:.1f}"
+        scaled = f"discrete {noise.kind} noise of scale {noise.width / noise.units:.1f}"
         if clip is None:
-            return f"{kind} noise of scale {scale} times the bought clip on every possible pair"
+            return f"{scaled} times the bought clip on every possible pair"
         return (
-            f"{kind} noise of scale {scale} occurrences on every possible pair; expect each count "
-            f"within {noise.half_width} of the sum (95 %)"
+            f"{scaled} occurrences on every possible pair; expect each count within "
+            f"{noise.half_width} of the sum (95 %)"
         )
 
     def decide(given: Given) -> graph_kinds.GraphDecision:

@@ -107,6 +107,8 @@ class Indicator(pydantic.BaseModel):
     is_of_all: ClassVar[bool] = True
     """Whether every case has a number of it."""
     unit: ClassVar[str] = SHARE
+    said: ClassVar[str] = ""
+    """Its words, with its parameters in braces."""
     """Of what is released: share, cases, events, occurrences, s for seconds, or that of an
     attribute, which has no name."""
 
@@ -194,7 +196,7 @@ class Indicator(pydantic.BaseModel):
     @property
     def words(self) -> str:
         """What it is, in words, by its own parameters."""
-        raise NotImplementedError
+        return self.said.format(self)
 
     @property
     def title(self) -> str:
@@ -241,12 +243,8 @@ class Cases(Indicator):
     """The number of cases."""
 
     unit: ClassVar[str] = "cases"
+    said: ClassVar[str] = "cases"
     indicator: Literal["cases"]
-
-    @property
-    def words(self) -> str:
-        """See `Indicator`."""
-        return "cases"
 
 
 Moments = Literal["mean", "sum", "median", "histogram"]
@@ -322,13 +320,9 @@ class Timed(Measured):
 class Throughput(Timed):
     """How long cases take, from their first event to their last."""
 
+    said: ClassVar[str] = "{0.of_words} throughput time"
     indicator: Literal["throughput"]
     is_of_all: ClassVar[bool] = True
-
-    @property
-    def words(self) -> str:
-        """See `Indicator`."""
-        return f"{self.of_words} throughput time"
 
 
 class Within(Indicator):
@@ -482,6 +476,7 @@ class Amount(Measured):
     """A numeric attribute of cases."""
 
     unit: ClassVar[str] = ""
+    said: ClassVar[str] = "{0.of_words} {0.attribute}"
     indicator: Literal["amount"]
     attribute: str
     """An attribute of the case, as `case:amount`."""
@@ -498,11 +493,6 @@ class Amount(Measured):
         return self
 
     @property
-    def words(self) -> str:
-        """See `Indicator`."""
-        return f"{self.of_words} {self.attribute}"
-
-    @property
     def attributes(self) -> tuple[str, ...]:
         """See `Indicator`."""
         return (*super().attributes, self.attribute)
@@ -512,6 +502,7 @@ class Workload(Indicator):
     """Events by who does them: a value of an attribute of events."""
 
     unit: ClassVar[str] = "events"
+    said: ClassVar[str] = "events, up to {0.at_most:,} a case"
     indicator: Literal["workload"]
     by: str = "org:resource"
     """The attribute of events, by default org:resource; org:group and org:role are others."""
@@ -527,11 +518,6 @@ class Workload(Indicator):
     def is_by_steps(self) -> bool:
         """See `Indicator`: a case has several, which are no activities."""
         return True
-
-    @property
-    def words(self) -> str:
-        """See `Indicator`."""
-        return f"events, up to {self.at_most:,} a case"
 
 
 def _text_of(given: dict[str, Any]) -> str:

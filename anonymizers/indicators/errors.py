@@ -191,27 +191,6 @@ def least_epsilon(
     return None
 
 
-def target_sentences(params: IndicatorParams) -> tuple[str, ...]:
-    """Returns the least epsilon for the wanted errors, in sentences.
-
-    Raises:
-        UsageError: Noise so wide cannot be drawn.
-    """
-    n_cases = params.n_cases_expected
-    if n_cases is None:
-        return (
-            "Which epsilon the wanted errors need depends on the number of cases: give "
-            "expected_cases.",
-        )
-    missed = [
-        error.figure
-        for error in figure_errors(params, n_cases)
-        if error.wanted is not None and error.half_width > error.wanted
-    ]
-    said = {"missed": missed, "least": least_epsilon(params, n_cases)}
-    return sentences("private-indicators", "targets", params, **said)
-
-
 def _with(params: IndicatorParams, epsilon: float, weights: list[float]) -> IndicatorParams:
     indicators = tuple(
         indicator.model_copy(update={"priority": Decimal(f"{weight:.6g}")})
@@ -276,10 +255,21 @@ class PrivateIndicators(PartsMethod):
 
     def costs(self, params: IndicatorParams) -> tuple[str, ...]:
         """Returns the least epsilon for the errors that are wanted, if any are."""
+        n_cases = params.n_cases_expected
         if all(indicator.wanted_error is None for indicator in params.indicators):
             return ()
-
-        return target_sentences(params)
+        if n_cases is None:
+            return (
+                "Which epsilon the wanted errors need depends on the number of cases: give "
+                "expected_cases.",
+            )
+        missed = [
+            error.figure
+            for error in figure_errors(params, n_cases)
+            if error.wanted is not None and error.half_width > error.wanted
+        ]
+        least = least_epsilon(params, n_cases)
+        return sentences(self.name, "targets", params, missed=missed, least=least)
 
     def known(self, decisions: contract.Decisions) -> Mapping[str, Any]:
         """Returns what the parts of the rounds before decided, by their names."""

@@ -31,7 +31,7 @@ from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, onto_simplex
 from tracecloak.anonymizers.rigorous import bought
 from tracecloak.anonymizers.rigorous.budget import Allowances, Choice, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part, choose_quantile
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, choose_quantile, noisy_part
 from tracecloak.anonymizers.times.time_range import time_range_part
 from tracecloak.schemas.calendar.durations import duration_text
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
@@ -359,28 +359,24 @@ def _change(term: terms.Term) -> str:
 def _sums_part(term: terms.Term, share: Fraction, reality: str, params: IndicatorParams) -> Part:
     need = Sums(term.name, share, terms.unit_sensitivity(term, params.max_units), term.units)
 
-    def sentence(means: Allowances) -> str:
-        noise = noise_of(term, means, params)
-        kind = "Laplace" if noise.is_laplace else "Gaussian"
-        return f"discrete {kind} noise of {_half_width(term, noise)} (95 %) on each number"
+    of = "events" if isinstance(term, terms.EventsOf) else "cases"
+    if isinstance(term, terms.SumOf):
+        of = "occurrences" if isinstance(term.indicator, declared.Frequency) else "times the range"
 
-    def decide(given: Given) -> NoisySums:
+    def decide(given: Given, noise: SumNoise) -> NoisySums:
         known = Known(params, given.decisions)
         sums = cells_of(term, given.statistics[SUMS], params, known)
-        noise = noise_of(term, given.means, params)
         places = np.arange(len(sums))
         return NoisySums(noisy_sums(sums, noise, term.name, places, given.randomness))
 
-    counters = {SUMS: Counted(summands.CellSums, count_sums, (params,))}
-    return Part(term.name, (need,), sentence, decide, counters, SUMS, reality)
-
-
-def _half_width(term: terms.Term, noise: SumNoise) -> str:
-    cases = noise.half_width
-    if isinstance(term, terms.SumOf):
-        of = "occurrences" if isinstance(term.indicator, declared.Frequency) else "times the range"
-        return f"{cases:,} {of}"
-    return f"{cases:,} events" if isinstance(term, terms.EventsOf) else f"{cases:,} cases"
+    return noisy_part(
+        need,
+        {SUMS: Counted(summands.CellSums, count_sums, (params,))},
+        lambda n: f"discrete {n.kind} noise of {n.half_width:,} {of} (95 %) on each number",
+        decide,
+        SUMS,
+        reality,
+    )
 
 
 def _quantiles_part(bins: terms.BinsOf, params: IndicatorParams) -> Part:

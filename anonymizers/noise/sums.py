@@ -52,6 +52,11 @@ class SumNoise:
         """The scale as a number, in lattice steps."""
         return self.scale[0] / self.scale[1]
 
+    @property
+    def kind(self) -> str:
+        """Of which law it is, by name."""
+        return "Laplace" if self.is_laplace else "Gaussian"
+
     def draw(self, stream: CellStream) -> np.ndarray:
         """Returns int64[n], the noise of the cells of a stream, in lattice steps."""
         draw = draw_laplace if self.is_laplace else draw_gaussian

@@ -33,7 +33,7 @@ from tracecloak.schemas.events.declarations import Attribute, Declarations, decl
 from tracecloak.schemas.events.events import EVENT_INDEX, MAX_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published import manifest
-from tracecloak.schemas.published.manifest import Guarantee, Kind
+from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.log_times import cumulated_stamps
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -251,18 +251,6 @@ class PlacesDecision(contract.Decision):
 
 class _Sanitised(RoundsMethod):
     """What `pretsa` and `pretsa-case` share."""
-
-    guarantee_kind: ClassVar[Kind] = "syntactic"
-    log: ClassVar[Literal["transformed"]] = "transformed"
-    operations: ClassVar[tuple[manifest.Operation, ...]] = (
-        manifest.Operation("substitution", "case", "concept:name"),
-        manifest.Operation("substitution", "event", "concept:name"),
-        manifest.Operation("addition", "event", "event"),
-        manifest.Operation("suppression", "event", "event"),
-        manifest.Operation("substitution", "event", "time:timestamp"),
-    )
-    exact_noise: ClassVar[bool] = False
-    verifies: ClassVar[bool] = True
 
     def operations_of(self, params: PretsaCaseParams) -> tuple[manifest.Operation, ...]:
         """Returns what it does to a log; no time remains where neither starts nor durations do."""

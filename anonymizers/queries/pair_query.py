@@ -32,7 +32,7 @@ from tracecloak.anonymizers.rigorous.params import Exact, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMethod
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.manifest import Guarantee, Kind, at_most
+from tracecloak.schemas.published.manifest import Guarantee, at_most
 from tracecloak.schemas.statistics.variants import DirectlyFollows
 
 # --- A published query as a method of parts: as the paper has it, or with an honest budget. -------
@@ -48,8 +48,6 @@ class QueryMethod(PartsMethod):
     Its parameters say by `is_honest` which of the two budgets they have, and by `spending` what
     their needs may spend.
     """
-
-    guarantee_kind: ClassVar[Kind] = "published"
 
     @abstractmethod
     def spends_as_published(self, params: Any) -> tuple[Spend, ...]:

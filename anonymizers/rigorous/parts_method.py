@@ -390,10 +390,9 @@ def counts_part(
     """
 
     def sentence(noise: SumNoise) -> str:
-        kind = "Laplace" if noise.is_laplace else "Gaussian"
         return (
-            f"counts {counted}, and adds discrete {kind} noise to each number; expect each within "
-            f"{noise.half_width:,} of what is counted (95 %)"
+            f"counts {counted}, and adds discrete {noise.kind} noise to each number; expect each "
+            f"within {noise.half_width:,} of what is counted (95 %)"
         )
 
     def decide(given: Given, noise: SumNoise) -> NoisyCounts:

@@ -25,10 +25,10 @@ What the k-anonymity family does with traces: counts them as known, and releases
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +47,7 @@ from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.declarations import Attribute, declared
 from tracecloak.schemas.events.events import MAX_TIME_US
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.manifest import SUPPRESSED_STARTS, Guarantee, Kind, Operation
+from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.statistics.background_knowledge import (
     UNIT_US,
     CaseTable,
@@ -84,18 +84,6 @@ def _known_cases(
 
 class Suppressing(RoundsMethod):
     """What the methods of the family share: it is decided which events go."""
-
-    guarantee_kind: ClassVar[Kind] = "syntactic"
-    log: ClassVar[Literal["transformed"]] = "transformed"
-    operations: ClassVar[tuple[Operation, ...]] = (
-        Operation("suppression", "event", "event"),
-        Operation("suppression", "case", "case"),
-        Operation("generalization", "event", "time:timestamp"),
-        Operation("substitution", "event", "time:timestamp"),
-        SUPPRESSED_STARTS,
-    )
-    exact_noise: ClassVar[bool] = True
-    verifies: ClassVar[bool] = True
 
     def guarantee(self, params: KnowledgeParams) -> Guarantee:
         """Returns the property of the released log."""
@@ -174,7 +162,6 @@ class KAnonymous(Suppressing):
     """What the two baselines share: a variant keeps all of its events, some, or none."""
 
     Params: ClassVar[type[KAnonymousParams]] = KAnonymousParams
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"k": 2},)
 
     def attributes(self, params: KAnonymousParams) -> tuple[Attribute, ...]:
         """Returns the resource, if it is known: it is read and released."""

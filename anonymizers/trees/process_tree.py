@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,7 +32,12 @@ from tracecloak.anonymizers.rigorous.budget import Allowances, Budget, Choice, N
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm_grid, ranks_need
 from tracecloak.anonymizers.rigorous.names import ListedParams, excess_of_names, most_names_of_pairs
 from tracecloak.anonymizers.rigorous.params import Exact
-from tracecloak.anonymizers.rigorous.parts_method import Given, PartsMethod, budget_of_parts
+from tracecloak.anonymizers.rigorous.parts_method import (
+    Given,
+    PartsMethod,
+    budget_of_parts,
+    noisy_part,
+)
 from tracecloak.anonymizers.rigorous.parts_method import Part as BudgetPart
 from tracecloak.anonymizers.trees import cuts
 from tracecloak.anonymizers.trees.fitness import (
@@ -268,16 +274,6 @@ class ProcessTreeParams(ListedParams):
         changed = self.pairs_sensitivity(max_pairs)
         return self.spending.means["pairs"].noise(changed, cuts.PAIR_UNITS)
 
-    @property
-    def fitness_noise(self) -> SumNoise:
-        """The noise on the sums of what fits and what does not, in UNITS of a case.
-
-        Raises:
-            UsageError: Noise so wide cannot be drawn.
-        """
-        changed = sensitivity.of_shares(UNITS, self.max_units)
-        return self.spending.means["fitness"].noise(changed, UNITS)
-
     def sizes(self, n_names: int) -> list[int]:
         """Returns how many pairs the candidates have, ascending and distinct.
 
@@ -354,18 +350,13 @@ def _pairs(params: ProcessTreeParams) -> BudgetPart:
             "every possible pair"
         )
 
-    def decide(given: Given) -> cuts.Relation:
-        variants, n_names = given.statistics["variants"], len(_names(given, params))
-        max_pairs = _counted_pairs(given, params)
-        return noisy_relation(variants, n_names, max_pairs, params, given.randomness)
-
     noise = "discrete Laplace" if params.is_pure else "discrete Gaussian"
     reality = (
         "One case changes the counts of pairs by a vector whose norm is bounded, exactly and in "
         f"integers; exact {noise} noise on every possible pair covers it, and the candidate trees "
         "follow from these counts."
     )
-    return _part(need, sentence, decide, reality)
+    return _part(need, sentence, partial(noisy_relation, params=params), reality)
 
 
 def _ends(params: ProcessTreeParams) -> BudgetPart:
@@ -425,19 +416,15 @@ def _selection(params: ProcessTreeParams) -> BudgetPart:
 
 
 def _fitness(params: ProcessTreeParams) -> BudgetPart:
-    def decide(given: Given) -> tuple[float, float, float] | None:
-        variants, names = given.statistics["variants"], _names(given, params)
-        tree: ProcessTree = given.decisions["selection"]
-        return noisy_fitness(tree, names, variants, params, given.randomness)
-
-    changed = sensitivity.of_shares(UNITS, params.max_units)
-    return _part(
-        Sums("fitness", _FITNESS_SHARE, changed, UNITS),
-        lambda means: (
+    return noisy_part(
+        Sums("fitness", _FITNESS_SHARE, sensitivity.of_shares(UNITS, params.max_units), UNITS),
+        {"variants": bought.VARIANTS_IN_DOMAIN},
+        lambda noise: (
             "says the mean share of a case that fits, out of sums with noise of "
-            f"{params.fitness_noise.width / UNITS:.1f} cases"
+            f"{noise.width / UNITS:.1f} cases"
         ),
-        decide,
+        partial(noisy_fitness, params=params),
+        TREE,
     )
 
 
@@ -452,17 +439,13 @@ def _counted_pairs(given: Given, params: ProcessTreeParams) -> int:
     return int(given.decisions["clip"]) if max_pairs is None else max_pairs
 
 
-def noisy_relation(
-    variants: VariantHistogram,
-    n_names: int,
-    max_pairs: int,
-    params: ProcessTreeParams,
-    randomness: Randomness,
-) -> cuts.Relation:
+def noisy_relation(given: Given, params: ProcessTreeParams) -> cuts.Relation:
     """Returns the noisy counts of all pairs in cases, all but that of start and end."""
+    variants, n_names = given.statistics["variants"], len(_names(given, params))
+    max_pairs = _counted_pairs(given, params)
     exact = cuts.clipped_pairs(variants, n_names, max_pairs, 1 if params.is_pure else 2)
     noise, cells = params.pairs_noise(max_pairs), np.arange(exact.size)
-    noisy = noisy_sums(exact.ravel(), noise, "process-tree/pairs", cells, randomness)
+    noisy = noisy_sums(exact.ravel(), noise, "process-tree/pairs", cells, given.randomness)
     counts = noisy.reshape(exact.shape) // noise.units
     holds = np.ones(exact.shape, bool)
     holds[-1, -1] = False
@@ -470,11 +453,7 @@ def noisy_relation(
 
 
 def noisy_fitness(
-    tree: ProcessTree,
-    names: Sequence[str],
-    variants: VariantHistogram,
-    params: ProcessTreeParams,
-    randomness: Randomness,
+    given: Given, noise: SumNoise, params: ProcessTreeParams
 ) -> tuple[float, float, float] | None:
     """Returns about which share of a case fits on average, from 0 to 1, and its 95 % interval.
 
@@ -482,10 +461,10 @@ def noisy_fitness(
     leaves no cases. What it makes of a share beyond 0 or 1 is cut. The interval is that of the
     quotient to first order (the delta method).
     """
-    fits = fitness_sum(tree, names, variants)
+    variants = given.statistics["variants"]
+    fits = fitness_sum(given.decisions["selection"], _names(given, params), variants)
     sums = np.array([fits, variants.n_cases * UNITS - fits], np.int64)
-    stream = CellStream(randomness, "process-tree/fitness", cell_numbers(np.arange(2)))
-    noise = params.fitness_noise
+    stream = CellStream(given.randomness, "process-tree/fitness", cell_numbers(np.arange(2)))
     fitting, rest = (sums + noise.draw(stream)).tolist()
     if fitting + rest <= 0:
         return None

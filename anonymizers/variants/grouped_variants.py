@@ -351,7 +351,7 @@ class GroupedVariants(joint_variants.JointVariants):
         )
         follows = is_hidden and not measured.cells.has_whole
         chain = group_chain(measured, sums) if follows else measured.chain_alone()
-        drawn = self.drawn(measured, chain, (sums.compared,), domain, randomness)
+        drawn = measured.drawn(chain, (sums.compared,))
         sums.note(drawn, domain, randomness)
         return released(drawn, domain.vocabulary)
 

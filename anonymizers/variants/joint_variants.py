@@ -168,39 +168,7 @@ class JointVariants(VariantGenerator):
         """Returns cases by the weights that were fitted."""
         number = noisy_number(counted, means, domain.max_units, self.name, randomness)
         measured = Measured.of(self.name, counted, number, domain, means, randomness)
-        drawn = self.drawn(measured, measured.chain_alone(), (), domain, randomness)
-        return released(drawn, domain.vocabulary)
-
-    def drawn(
-        self,
-        measured: Measured,
-        chain: markov.Chain | None,
-        beside: Sequence[Callable[[VariantHistogram], Block]],
-        domain: Domain,
-        randomness: Randomness,
-    ) -> VariantHistogram:
-        """Returns cases that agree with what was measured, drawn from walks and seen variants.
-
-        Args:
-            measured: Noisy numbers.
-            chain: Whose walks are proposed; None: there are none.
-            beside: What else proposals are compared with.
-            domain: What is public.
-            randomness: The release's.
-        """
-        proposals, prior = measured.proposals(chain, domain, randomness, self.name)
-        if not len(prior):
-            return VariantHistogram.merge(())
-        # It loads scipy, which takes as long as all else that a plan or a catalogue loads.
-        from tracecloak.anonymizers.variants.reweight import agreeing_weights
-
-        rows, sums, deviations = measured.compared(proposals, beside, domain, randomness)
-        weights = agreeing_weights(rows, sums, deviations, prior, measured.n_cases)
-        drawn = markov.drawn_cases(
-            proposals.sequences, weights, measured.n_cases, randomness, f"{self.name}/draw"
-        )
-        measured.note_arcs(drawn, domain, randomness)
-        return drawn
+        return released(measured.drawn(measured.chain_alone()), domain.vocabulary)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +176,9 @@ class Measured:
     """What is known of the log: noisy numbers.
 
     Attributes:
+        name: Of the generator, with which all purposes of noise begin.
+        domain: What is public.
+        randomness: The release's.
         seen: Variants that passed the threshold, with noisy counts.
         seen_noise: Of these counts.
         cells: Of the chain.
@@ -221,6 +192,9 @@ class Measured:
         n_cases_deviation: Of the noise of that number.
     """
 
+    name: str
+    domain: Domain
+    randomness: Randomness
     seen: VariantHistogram
     seen_noise: SumNoise
     cells: FlowCells
@@ -291,33 +265,47 @@ class Measured:
         weights = 1 / np.array([variance_of(number[1]), variance_of(chain_noise)])
         together = float((np.array([number[0], chain_cases]) * weights).sum() / weights.sum())
         return cls(
-            seen,
-            seen_noise,
-            cells,
-            clip_units,
-            chain,
-            chain_noise,
-            marginals,
-            counts,
-            noise,
-            max(round(together), 1),
-            1 / math.sqrt(weights.sum()),
+            *(name, domain, randomness, seen, seen_noise, cells, clip_units, chain, chain_noise),
+            *(marginals, counts, noise, max(round(together), 1), 1 / math.sqrt(weights.sum())),
         )
+
+    def drawn(
+        self,
+        chain: markov.Chain | None,
+        beside: Sequence[Callable[[VariantHistogram], Block]] = (),
+    ) -> VariantHistogram:
+        """Returns cases that agree with what was measured, drawn from walks and seen variants.
+
+        Args:
+            chain: Whose walks are proposed; None: there are none.
+            beside: What else proposals are compared with.
+        """
+        proposals, prior = self.proposals(chain)
+        if not len(prior):
+            return VariantHistogram.merge(())
+        # It loads scipy, which takes as long as all else that a plan or a catalogue loads.
+        from tracecloak.anonymizers.variants.reweight import agreeing_weights
+
+        rows, sums, deviations = self.compared(proposals, beside)
+        weights = agreeing_weights(rows, sums, deviations, prior, self.n_cases)
+        purpose = f"{self.name}/draw"
+        drawn = markov.drawn_cases(
+            proposals.sequences, weights, self.n_cases, self.randomness, purpose
+        )
+        note_arcs(drawn, self)
+        return drawn
 
     def chain_alone(self) -> markov.Chain | None:
         """Returns the chain by what was measured of activities; None where no case begins."""
         return markov.chain_of(self.chain, self.cells, self.chain_noise, self.known_ends())
 
-    def proposals(
-        self, chain: markov.Chain | None, domain: Domain, randomness: Randomness, name: str
-    ) -> tuple[VariantHistogram, np.ndarray]:
+    def proposals(self, chain: markov.Chain | None) -> tuple[VariantHistogram, np.ndarray]:
         """Returns distinct variants, those seen first, and how many cases each has beforehand."""
         sequences = [self.seen.sequences]
         prior = [self.seen.counts.astype(np.float64)]
         if chain is not None:
-            walks = markov.walks_beside(
-                self.seen, chain, domain.vocabulary, randomness, f"{name}/walk"
-            )
+            own = self.domain.vocabulary, self.randomness, f"{self.name}/walk"
+            walks = markov.walks_beside(self.seen, chain, *own)
             is_within = np.cumsum(np.diff(walks.offsets)) <= _EVENTS
             drawn = walks.counts[is_within].astype(np.float64)
             least = _LEAST_UNSEEN * self.n_cases_deviation
@@ -354,19 +342,8 @@ class Measured:
         arcs[:, n] = np.maximum(arcs[:, n], last.sum(axis=1))
         return markov.KnownEnds(first.sum(axis=1), arcs, occur, n_cases)
 
-    def note_arcs(self, drawn: VariantHistogram, domain: Domain, randomness: Randomness) -> None:
-        """Notes the sums of the chain, as far as drawn cases have its arcs."""
-        clip = self.clip_units / self.chain_noise.units
-        note_arcs(
-            *(drawn, domain.vocabulary, self.chain, self.chain_noise, self.cells, clip), randomness
-        )
-
     def compared(
-        self,
-        proposals: VariantHistogram,
-        beside: Sequence[Callable[[VariantHistogram], Block]],
-        domain: Domain,
-        randomness: Randomness,
+        self, proposals: VariantHistogram, beside: Sequence[Callable[[VariantHistogram], Block]]
     ) -> tuple[sparse.csr_matrix, np.ndarray, np.ndarray]:
         """Returns what proposals add to the cells that any of them reaches, and what is known.
 
@@ -377,9 +354,7 @@ class Measured:
         from scipy import sparse
 
         matrices, sums, deviations = [], [], []
-        for rows, columns, values, known, noise in self._blocks(
-            proposals, beside, domain, randomness
-        ):
+        for rows, columns, values, known, noise in self._blocks(proposals, beside):
             shape = proposals.n_variants, len(known)
             matrices.append(sparse.csr_matrix((values, (rows, columns)), shape=shape))
             # Each block takes several times what is kept of it.
@@ -391,11 +366,7 @@ class Measured:
         return matrix, np.concatenate(sums), np.concatenate(deviations)
 
     def _blocks(
-        self,
-        proposals: VariantHistogram,
-        beside: Sequence[Callable[[VariantHistogram], Block]],
-        domain: Domain,
-        randomness: Randomness,
+        self, proposals: VariantHistogram, beside: Sequence[Callable[[VariantHistogram], Block]]
     ) -> Iterator[Block]:
         """Yields blocks of columns: rows, columns and values of entries, the sums, their noise."""
         flows, units = VariantFlows.from_variants(proposals, self.cells), self.chain_noise.units
@@ -408,7 +379,7 @@ class Measured:
         row, cell = self.marginals.entries(proposals)
         used, place = distinct_places(cell)
         noisy = self.counts[used]
-        note_occurrences(self.marginals, used, noisy, noise, domain.vocabulary, randomness)
+        note_occurrences(self, used, noisy)
         del cell
         yield row, place, np.ones(len(row)), noisy / noise.units, noise
         del row, place

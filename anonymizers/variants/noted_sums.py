@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from functools import partial
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,19 +19,13 @@ from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, note
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published import figures
-from tracecloak.schemas.statistics.variant_flows import FlowCells, MarginalCells
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.variants.joint_variants import Measured
 
-def note_arcs(
-    drawn: VariantHistogram,
-    names: ActivityVocabulary,
-    chain: np.ndarray,
-    noise: SumNoise,
-    cells: FlowCells,
-    clip: float,
-    randomness: Randomness,
-) -> None:
+
+def note_arcs(drawn: VariantHistogram, measured: Measured) -> None:
     """Notes how often arcs are taken, the number of cases, and how cases were clipped.
 
     An arc within a case is counted twice where positions count: over the whole case, and in bins
@@ -38,13 +33,10 @@ def note_arcs(
 
     Args:
         drawn: The variants that are released.
-        names: What their codes mean.
-        chain: int64[n_possible], the noisy sums, in lattice steps.
-        noise: Of each.
-        cells: What they are sums of.
-        clip: The norm that cases were scaled down to.
-        randomness: The release's.
+        measured: What is known of the log.
     """
+    cells, noise, chain = measured.cells, measured.chain_noise, measured.chain
+    names, randomness = measured.domain.vocabulary, measured.randomness
     n, side, n_bins = cells.n_names, cells.side, cells.n_blocks - 2
     dense = np.zeros(cells.size)
     dense[cells.possible] = chain / noise.units
@@ -77,7 +69,7 @@ def note_arcs(
     number = np.array([blocks[0][n, n]])
     note(randomness, figures.CASES, lambda: [("arcs",)], number, noise.deviation)
     _note_totals(names, np.where(is_possible, sums, 0), deviations, randomness)
-    note(randomness, figures.CLIP, lambda: [()], np.array([clip]), 0.0)
+    note(randomness, figures.CLIP, lambda: [()], np.array([measured.clip_units / noise.units]), 0.0)
     if cells.has_whole:  # else an arc counts once, whatever its position
         begins = np.flatnonzero(np.diff(cells.blocks, prepend=-1))[1:]
         note(randomness, figures.POSITION, lambda: [()] * len(begins), begins, 0.0)
@@ -146,25 +138,16 @@ def note_variants(
     note(randomness, figures.VARIANT, variants, seen.counts, noise.deviation)
 
 
-def note_occurrences(
-    cells: MarginalCells,
-    used: np.ndarray,
-    noisy: np.ndarray,
-    noise: SumNoise,
-    names: ActivityVocabulary,
-    randomness: Randomness,
-) -> None:
-    """Notes in how many cases each activity occurs so often.
+def note_occurrences(measured: Measured, used: np.ndarray, noisy: np.ndarray) -> None:
+    """Notes how many cases have an activity how often.
 
     Args:
-        cells: The partitions of the cases.
-        used: int64[n], cells that have noise.
-        noisy: int64[n], cases in each, in lattice steps.
-        noise: Of each.
-        names: What the codes mean.
-        randomness: The release's.
+        measured: What is known of the log.
+        used: int64[n], the cells of the partitions that are looked at.
+        noisy: int64[n], their noisy counts, in lattice steps.
     """
-    activity, least, most = cells.occurrences(used)
+    noise, names = measured.marginals_noise, measured.domain.vocabulary
+    activity, least, most = measured.marginals.occurrences(used)
     is_some = least > 0
     labels = names.names.to_pylist()
 
@@ -175,4 +158,5 @@ def note_occurrences(
             for code, low, high in zip(*columns, strict=True)
         ]
 
-    note(randomness, figures.OCCURRENCES, of, noisy[is_some] / noise.units, noise.deviation)
+    cases = noisy[is_some] / noise.units
+    note(measured.randomness, figures.OCCURRENCES, of, cases, noise.deviation)

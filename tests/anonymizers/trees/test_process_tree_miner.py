@@ -18,8 +18,9 @@ from tests.support.trees import language, mined_tree
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import continuous_deviation
 from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
-from tracecloak.anonymizers.accounting.sensitivity import of_count, of_scaled_pairs
+from tracecloak.anonymizers.accounting.sensitivity import of_count, of_scaled_pairs, of_shares
 from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.rigorous.parts_method import Given
 from tracecloak.anonymizers.trees.cuts import PAIR_UNITS
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
 from tracecloak.anonymizers.trees.process_tree import (
@@ -64,6 +65,11 @@ def mined(counts: dict[Variant, int], params: ProcessTreeParams, keyed: Randomne
     return mined_tree(histogram(counts, params.words.labels), params, keyed)
 
 
+def fitness_noise(params: ProcessTreeParams) -> Any:
+    changed = of_shares(UNITS, params.max_units)
+    return params.spending.means["fitness"].noise(changed, UNITS)
+
+
 def test_the_interval_of_a_fitness_holds_what_there_is_and_half_of_it_seldom() -> None:
     """Over 300 keys, of 300 cases of which about half fit."""
     names = ["A", "B", OTHER]
@@ -72,7 +78,8 @@ def test_the_interval_of_a_fitness_holds_what_there_is_and_half_of_it_seldom() -
     truth = fitness_sum(TREES[1], names, variants) / (300 * UNITS)
     within, narrow = [], []
     for number in range(300):
-        fitness, low, high = noisy_fitness(TREES[1], names, variants, params, randomness(number))
+        given = Given({"variants": variants}, {"selection": TREES[1]}, {}, randomness(number))
+        fitness, low, high = noisy_fitness(given, fitness_noise(params), params)
         within.append(low <= truth <= high)
         narrow.append((fitness + low) / 2 <= truth <= (fitness + high) / 2)
     assert 0.1 < truth < 0.9
@@ -135,13 +142,14 @@ def test_a_unit_moves_pairs_and_fitness_together_no_further_than_the_budget_cove
     """All variants of up to 3 events, and one of more pairs than count; equal cases of a unit."""
     params = params_of(vocabulary=("A", "B"), max_pairs=3, **given)
     names = ["A", "B", OTHER]
-    noises = (params.pairs_noise(3), params.fitness_noise)
+    noises = (params.pairs_noise(3), fitness_noise(params))
 
     def sums(counts: dict[Variant, int], tree: Any) -> list[np.ndarray]:
         variants, noting = histogram(counts, names), MeasureRecorder()
         keyed = randomness().with_noise(noting)
-        noisy_relation(variants, len(names), 3, params, keyed)
-        noisy_fitness(tree, names, variants, params, keyed)
+        known = Given({"variants": variants}, {"selection": tree}, {}, keyed)
+        noisy_relation(known, params)
+        noisy_fitness(known, noises[1], params)
         [(purpose, pairs, told)] = noting.told
         assert (purpose, told) == ("process-tree/pairs", noises[0])
         assert [scale for _, _, scale in noting.draws] == [Fraction(*n.scale) for n in noises]

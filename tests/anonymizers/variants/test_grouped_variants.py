@@ -147,7 +147,7 @@ class _Sums:
         for place in ("variants.joint_variants", "rigorous.clips"):
             monkeypatch.setattr(f"tracecloak.anonymizers.{place}.choose_clip", lambda *_: 4)
         # What is made of the sums does not matter here.
-        monkeypatch.setattr(GroupedVariants, "drawn", lambda *_: VariantHistogram.merge(()))
+        monkeypatch.setattr(Measured, "drawn", lambda *_: VariantHistogram.merge(()))
         monkeypatch.setattr(GroupSums, "note", lambda *_: None)
 
     @staticmethod
