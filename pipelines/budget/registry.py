@@ -184,11 +184,19 @@ class ReleaseRegistry:
         store: Keys and receipts.
         ledger: Who paid.
         folder: Where the release is built and will lie.
+        epoch: Name of the epoch of a stream, whose folder other epochs have as well; empty: it is
+            of a release.
     """
 
     store: KeyStore
     ledger: Ledger
     folder: ReleaseFolder
+    epoch: str = ""
+
+    @property
+    def named(self) -> tuple[str, str]:
+        """The folder of all releases, and the name by which ledger and key store know this one."""
+        return self.folder.output, self.epoch or self.folder.release_id
 
     def look(self) -> ReleaseState:
         """Returns what the release is now.
@@ -197,7 +205,7 @@ class ReleaseRegistry:
             LedgerError: The ledger cannot be read.
             KeyStoreError: The key store cannot be read.
         """
-        named = self.folder.output, self.folder.release_id
+        named = self.named
         receipt = self.store.receipt(*named)
         key = self.store.key_state(receipt)
         fingerprint = None if receipt is None else receipt.key_fingerprint
@@ -227,7 +235,7 @@ class ReleaseRegistry:
         """
         from tracecloak.pipelines.ledger.database import MadeByAnother, place_of
 
-        output, release_id = self.folder.output, self.folder.release_id
+        output, release_id = self.named
         where, state = f"release_id {release_id!r} in {output}", standing.state
         if state == "withdrawn":
             return ReleaseTaken(
@@ -294,12 +302,11 @@ class ReleaseRegistry:
         """
         from tracecloak.pipelines.ledger.database import MadeByAnother
 
-        named = self.folder.output, self.folder.release_id
-        is_new = self.store.unfinished(*named) is None
-        key = self.store.reserve(*named, *digests, origin)
+        is_new = self.store.unfinished(*self.named) is None
+        key = self.store.reserve(*self.named, *digests, origin)
         ends_all: tuple[type[BaseException], ...] = (BaseException,)  # the ledger knows nothing yet
         try:
-            begun = self.store.receipt(*named)
+            begun = self.store.receipt(*self.named)
             assert begun is not None  # it was written
             reservation = asked(key.fingerprint)
             # Refused, nothing is charged or drawn under a new key. With an old one something may
@@ -308,8 +315,9 @@ class ReleaseRegistry:
             self.ledger.reserve(reservation)
         except BaseException as error:
             if is_new and isinstance(error, ends_all):
-                self.store.forget(*named)
-                self.folder.clear()
+                self.store.forget(*self.named)
+                if not self.epoch:
+                    self.folder.clear()
             raise
         return key, begun
 
@@ -343,7 +351,7 @@ class ReleaseRegistry:
             if not self.ledger.void(*self.keyed_release(key_fingerprint)):
                 return False
             self.folder.clear()
-            self.store.forget(self.folder.output, self.folder.release_id)
+            self.store.forget(*self.named)
         except Exception as error:
             from tracecloak.pipelines.runners.failures import reason_of
 
@@ -356,7 +364,7 @@ class ReleaseRegistry:
 
     def keyed_release(self, key_fingerprint: str) -> KeyedRelease:
         """Returns the names by which the ledger knows the release."""
-        return self.folder.output, self.folder.release_id, key_fingerprint
+        return *self.named, key_fingerprint
 
     def charges(self, key_fingerprint: str) -> list[Entry]:
         """Returns the last entries of the release's charges under a key, the latest one last.
@@ -396,7 +404,7 @@ class ReleaseRegistry:
             folder.point_latest()
             self.ledger.commit(*self.keyed_release(key_fingerprint))
             folder.clear()
-            self.store.commit(folder.output, folder.release_id)
+            self.store.commit(*self.named)
         except BaseException as error:  # an interrupt, too: the release is visible
             raise after_release(folder, error) from error
 

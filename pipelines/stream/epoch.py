@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,9 @@ from apache_beam.io.filesystems import FileSystems
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.budget.draw_guard import DrawGuard, draw_guard_of
 from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
-from tracecloak.pipelines.budget.registry import ledger_state
+from tracecloak.pipelines.budget.registry import ReleaseRegistry, ledger_state
 from tracecloak.pipelines.keys.key_store import STREAM_STATE, KeyStore
 from tracecloak.pipelines.keys.receipts import Origin
-from tracecloak.pipelines.ledger.database import MadeByAnother
 from tracecloak.pipelines.ledger.entries import Reservation, reservation_of
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.flags import LOCAL, is_durable
@@ -548,7 +547,7 @@ def _paid(
     """
     place = output, _ = plan.place
     try:
-        plan, is_new = check_goes_on(plan, store, ledger, clock)
+        plan, _ = check_goes_on(plan, store, ledger, clock)
     except BudgetExhausted:
         end_epoch(store, *place)  # who noted its end may have been stopped before this
         raise
@@ -556,18 +555,13 @@ def _paid(
     shared = identities_name(plan)
     with store.alone(output, shared):  # another epoch may begin, which holds another lock
         identities = store.reserve(output, shared, "", "")
-    key = store.reserve(*place, "", plan.digest, _origin(plan))
-    fingerprint = key.resolve().fingerprint
-    try:
-        ledger.reserve(reservation_of_epoch(plan, fingerprint))
-    except (UsageError, BudgetExhausted, MadeByAnother):
-        if is_new:  # nothing was charged to it or drawn with it
-            store.forget(*place)
-        raise
-    ledger.commit(*place, fingerprint)
+    books = ReleaseRegistry(store, ledger, plan.release_folder, plan.name.both)
+    asked = partial(reservation_of_epoch, plan)
+    key, _ = books.reserve(("", plan.digest), _origin(plan), asked)
+    ledger.commit(*place, key.fingerprint)
     if plan.since:
         first = {"vocabulary": plan.begun.vocabulary, "horizon": plan.keys.horizon}
-        note = json.dumps({"key": fingerprint, **first, "since": plan.since})
+        note = json.dumps({"key": key.fingerprint, **first, "since": plan.since})
         store.note(*place, ".names", note)
     return plan, (key, identities)
 
