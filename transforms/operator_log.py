@@ -38,7 +38,11 @@ class _InFolder(logging.Handler):
         line = f"{self.format(record)}\n".encode()
         try:
             if is_on_this_machine(self._folder):
-                _add(Path(self._folder) / _NAME, line)
+                path = Path(self._folder) / _NAME
+                make_private_folder(path.parent)
+                descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+                with os.fdopen(descriptor, "wb") as stream:
+                    stream.write(line)
             else:  # where nothing can be added to a file, each line is one
                 name = hashlib.sha256(line).hexdigest()[:16]
                 write_anew(f"{self._folder.rstrip('/')}/operator-{name}.log", line)
@@ -49,13 +53,6 @@ class _InFolder(logging.Handler):
 # The handlers of threads of this worker that keep their lines now.
 _KEEPING: set[_InFolder] = set()
 _LOCK = threading.Lock()
-
-
-def _add(path: Path, line: bytes) -> None:
-    make_private_folder(path.parent)
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    with os.fdopen(descriptor, "wb") as stream:
-        stream.write(line)
 
 
 @contextlib.contextmanager

@@ -88,11 +88,6 @@ def norm_grid() -> np.ndarray:
     return squares
 
 
-def largest_clip() -> int:
-    """Returns a whole number that no norm of the grid exceeds, in occurrences."""
-    return math.isqrt(int(norm_grid()[-1]) - 1) + 1
-
-
 def choose_clip(
     cases: np.ndarray,
     allowance: Allowance,
@@ -183,7 +178,8 @@ def clipped_need(
     """
     if clip_units is not None:
         return Sums(name, share, changed(clip_units), units)
-    largest = changed(largest_clip() * units)
+    # A whole number that no norm of the grid exceeds, in occurrences.
+    largest = changed((math.isqrt(int(norm_grid()[-1]) - 1) + 1) * units)
     return Sums(name, share, changed(units), units, is_any_clip=True, largest=largest)
 
 

@@ -42,7 +42,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     The documentation says what each means for a scheduler.
     """
     argv = list(sys.argv[1:] if arguments is None else arguments)
-    _filter_log_records("json" if "--json" in argv else "table")
+    # Without what Beam logs when it is imported without all libraries of Google Cloud, and what is
+    # for the operator alone, unless the operator looks at a terminal.
+    handler = logging.StreamHandler()
+    handler.setFormatter(results.EscapingFormatter())
+    handler.addFilter(lambda record: not record.getMessage().startswith(_OF_THE_IMPORT))
+    if not results.is_of_operator("json" if "--json" in argv else "table"):
+        handler.addFilter(results.OperatorLinesFilter())
+    handler.name = "tracecloak"
+    root = logging.getLogger()
+    # That of an earlier command in this process would write each record once more.
+    root.handlers = [*(one for one in root.handlers if one.name != handler.name), handler]
     wants_traceback = "--traceback" in argv
     argv = [argument for argument in argv if argument != "--traceback"]
     try:
@@ -147,22 +157,6 @@ def _refuse_removed(typed: Sequence[str]) -> None:
     for word in (typed[0], " ".join(typed[:2]), *flags):
         if word in REMOVED:
             raise UsageError(f"{word} is gone: {REMOVED[word]}")
-
-
-def _filter_log_records(form: results.Form) -> None:
-    """Drops what Beam logs when it is imported without all libraries of Google Cloud.
-
-    It also drops what is for the operator alone, unless the operator looks at a terminal.
-    """
-    handler = logging.StreamHandler()
-    handler.setFormatter(results.EscapingFormatter())
-    handler.addFilter(lambda record: not record.getMessage().startswith(_OF_THE_IMPORT))
-    if not results.is_of_operator(form):
-        handler.addFilter(results.OperatorLinesFilter())
-    handler.name = "tracecloak"
-    root = logging.getLogger()
-    # That of an earlier command in this process would write each record once more.
-    root.handlers = [*(one for one in root.handlers if one.name != handler.name), handler]
 
 
 class _Help(argparse.HelpFormatter):

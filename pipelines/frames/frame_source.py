@@ -241,7 +241,20 @@ class FrameSource(EventSource):
         no index, type, chunk or category.
         """
         events, _, _ = self._whole()
-        file = SourceFile(0, FRAME, events.num_rows, digest=_digest_of(events))
+        # Dictionaries of `in_order` are sorted and hold just the texts that there are, so their
+        # codes are as canonical as these.
+        digest = hashlib.sha256()
+        for name in events.schema.names:
+            values = events.column(name)
+            digest.update(f"{name} {values.type} {len(values)}\n".encode())
+            if pa.types.is_dictionary(values.type):
+                texts = values.dictionary.to_pylist()
+                digest.update(np.array(list(map(len, texts)), "<i8").tobytes())
+                digest.update("".join(texts).encode())
+                values = values.indices
+            digest.update(np.packbits(np.asarray(pc.is_null(values))).tobytes())
+            digest.update(np.asarray(pc.fill_null(values, 0), "<i8").tobytes())
+        file = SourceFile(0, FRAME, events.num_rows, digest=digest.hexdigest())
         return replace(self, files=(file,))
 
     def columns_of(self, file: SourceFile, checked: Any = None) -> list[str] | None:
@@ -317,23 +330,3 @@ class FrameSource(EventSource):
     def _resolved(self) -> ResolvedColumns:
         # A frame that pm4py has formatted has its names beside the earlier ones.
         return self.mapping.resolve(self.frame.names, xes_names=True)
-
-
-def _digest_of(events: pa.RecordBatch) -> str:
-    """Returns the SHA-256 of events as `in_order` gives them.
-
-    Its dictionaries are sorted and hold just the texts that there are, so their codes are as
-    canonical as these.
-    """
-    digest = hashlib.sha256()
-    for name in events.schema.names:
-        values = events.column(name)
-        digest.update(f"{name} {values.type} {len(values)}\n".encode())
-        if pa.types.is_dictionary(values.type):
-            texts = values.dictionary.to_pylist()
-            digest.update(np.array(list(map(len, texts)), "<i8").tobytes())
-            digest.update("".join(texts).encode())
-            values = values.indices
-        digest.update(np.packbits(np.asarray(pc.is_null(values))).tobytes())
-        digest.update(np.asarray(pc.fill_null(values, 0), "<i8").tobytes())
-    return digest.hexdigest()

@@ -31,7 +31,7 @@ from tracecloak.pipelines.planning.names import names_of
 from tracecloak.pipelines.planning.plan import Plan
 from tracecloak.pipelines.release.opening import books_of, fingerprint_of, open_run
 from tracecloak.pipelines.release.run import make_release
-from tracecloak.pipelines.release.values import STARTING_STATES, Outcome
+from tracecloak.pipelines.release.values import STARTING_STATES
 from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.failures import redact_foreign_errors
 from tracecloak.pipelines.runners.flags import IN_MEMORY
@@ -237,7 +237,20 @@ def release(
                 _LOG.warning("release %s %s; %s", run.books.folder.release_id, takes, left)
             with _operator_alone():
                 outcome = make_release(run)
-        return _released(named, source, outcome, began_s, keys)
+        names = source.names_of(source.files[0], None)
+        columns = {n: c for n, c in names.items() if not n.startswith(ATTRIBUTE_PREFIX)}
+        rows = list(release_rows(named, outcome, time.monotonic() - began_s, is_private=False))
+        # The same words whatever was read: a notebook is shown to others.
+        rows.append(("left out", f"{outcome.dead_letter} says which rows and why, if any"))
+        return Released(
+            Path(outcome.folder.final),
+            outcome.folder.release_id,
+            outcome.was_released_before,
+            tuple(rows),
+            source.frame.like_it,
+            {**columns, **dict(source.mapping.attributes)},
+            {name: value for name, value in keys.items() if name in _OF_EVALUATION},
+        )
 
 
 def plan(
@@ -352,29 +365,6 @@ def _operator_alone() -> Iterator[None]:
         logger.propagate = before
         if screen is not None:
             logger.removeHandler(screen)
-
-
-def _released(
-    plan: ReleasePlan,
-    source: FrameSource,
-    outcome: Outcome,
-    began_s: float,
-    keys: Mapping[str, Any],
-) -> Released[Any]:
-    names = source.names_of(source.files[0], None)
-    columns = {n: c for n, c in names.items() if not n.startswith(ATTRIBUTE_PREFIX)}
-    rows = list(release_rows(plan, outcome, time.monotonic() - began_s, is_private=False))
-    # The same words whatever was read: a notebook is shown to others.
-    rows.append(("left out", f"{outcome.dead_letter} says which rows and why, if any"))
-    return Released(
-        Path(outcome.folder.final),
-        outcome.folder.release_id,
-        outcome.was_released_before,
-        tuple(rows),
-        source.frame.like_it,
-        {**columns, **dict(source.mapping.attributes)},
-        {name: value for name, value in keys.items() if name in _OF_EVALUATION},
-    )
 
 
 # In these states the same command goes on with a release, or finds it.

@@ -245,23 +245,20 @@ def send(event: dict[str, Any], to: str) -> None:
             request = urllib.request.Request(to, data, headers, method="POST")
             urllib.request.build_opener(_NoRedirects).open(request, timeout=_WAITS_S).close()
         else:
-            _append(data + b"\n", to)
+            # A line is added by one call, so that lines of several processes do not mix.
+            line = data + b"\n"
+            descriptor = os.open(to, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+            try:
+                if os.write(descriptor, line) < len(line):
+                    raise OSError("the disk is full")
+            finally:
+                os.close(descriptor)
     except (OSError, ValueError, http.client.HTTPException) as error:
         # A status of HTTP, or a class.
         reason = getattr(error, "code", None) or type(error).__name__
         # What may hold a token is left out.
         place = to.partition("?")[0] if _is_address(to) else to
         _LOG.warning("lineage: %s took no event (%s)", place, reason)
-
-
-def _append(line: bytes, path: str) -> None:
-    """Adds a line by one call, so that lines of several processes do not mix."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        if os.write(descriptor, line) < len(line):
-            raise OSError("the disk is full")
-    finally:
-        os.close(descriptor)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

@@ -148,7 +148,10 @@ def processes(n_variants: int | None, n_cases: int) -> tuple[Process, ...]:
     """
     if n_variants is None:
         return REGULAR, USUAL, VARIABLE
-    exponent = _exponent(n_variants, n_cases)
+    # That by which so many cases have so many variants, 2 at most.
+    grid = range(int(100 * _MOST_REGULAR), 101, -1)  # in hundredths; the smaller, the more variants
+    place = bisect_left(grid, n_variants, key=lambda k: len(_cases_by_rank(k / 100, n_cases)))
+    exponent = grid[min(place, len(grid) - 1)] / 100
     return (Process(exponent, n_variants if exponent == _MOST_REGULAR else None),)
 
 
@@ -394,16 +397,6 @@ def _cases_by_rank(exponent: float, n_cases: int, n_variants: int | None = None)
     ranks = np.searchsorted(below, (np.arange(n_cases) + 0.5) / n_cases)
     counts = np.bincount(ranks[ranks < len(shares)])
     return np.append(counts[counts > 0], np.ones(int((ranks == len(shares)).sum()), np.int64))
-
-
-def _exponent(n_variants: int, n_cases: int) -> float:
-    """Returns the exponent by which so many cases have so many variants, 2 at most.
-
-    What is more regular than that has a bound on its variants.
-    """
-    grid = range(int(100 * _MOST_REGULAR), 101, -1)  # in hundredths; the smaller, the more variants
-    place = bisect_left(grid, n_variants, key=lambda k: len(_cases_by_rank(k / 100, n_cases)))
-    return grid[min(place, len(grid) - 1)] / 100
 
 
 def _variants(n_names: int, max_length: int, counts: np.ndarray) -> list[list[int]]:

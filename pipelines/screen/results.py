@@ -173,10 +173,8 @@ class _LineHandler(logging.Handler):
 class _LogHandler(logging.StreamHandler[TextIO]):
     """Writes lines with their time; of stages that report their progress, one a minute."""
 
-    def __init__(self, stream: TextIO) -> None:
-        super().__init__(stream)
-        self._stage: object = None
-        self._written = 0.0
+    _stage: object = None
+    _written = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
         now, stage = time.monotonic(), getattr(record, "stage", None)
@@ -195,9 +193,7 @@ class OperatorLinesFilter(logging.Filter):
     the same command shows them on a terminal.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._is_told = False
+    _is_told = False
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Returns whether anybody may read a record."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -92,18 +92,16 @@ def whole(chunks: Iterable[Chunk]) -> Iterator[Any]:
         parts[number] = part
         if len(parts) == n_chunks:
             del open_values[name]
-            yield _value(name, [parts[i] for i in range(n_chunks)])
+            # The same one as long as somebody has it.
+            shared = (values[name] for values in [*SHARED.values()] if name in values)
+            value = next(shared, _IN_USE.get(name))
+            if value is None:
+                value = _IN_USE[name] = decode(
+                    unpack(b"".join([parts[i] for i in range(n_chunks)]))
+                )
+            yield value
     if open_values:
         raise ValueError(f"{len(open_values)} values lack chunks: the runner lost some")
-
-
-def _value(name: bytes, parts: Sequence[bytes]) -> Any:
-    """Returns the value of the chunks of a name, the same one as long as somebody has it."""
-    shared = (values[name] for values in [*SHARED.values()] if name in values)
-    value = next(shared, _IN_USE.get(name))
-    if value is None:
-        value = _IN_USE[name] = decode(unpack(b"".join(parts)))
-    return value
 
 
 def only(chunks: Iterable[Chunk]) -> Any:

@@ -271,7 +271,20 @@ def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[Sour
             listing = list_remote_files(pattern)
         if not listing.files and not (may_be_none and _may_be_empty(pattern)):
             raise NoSuchFile(f"No such file: {_no_match_message(pattern, may_be_none)}")
-        around = _tables_around(pattern, listing, looked_into)
+        # Tables that hold the root of a listing, as far as the listing did not see them.
+        is_here = is_on_this_machine(pattern)
+        root = listing.root
+        if is_here:  # of links and of `..` the folder that they lead to
+            root = os.path.realpath(root or ("/" if pattern.startswith("/") else os.curdir))
+        folders = [*([] if listing.is_root_seen else [root]), *parent_folders(root)]
+        new = [folder for folder in folders if folder not in looked_into]
+        if is_here:
+            looked_into.update(_tables_here(new))
+        elif new:
+            from tracecloak.transforms.inputs.remote_files import remote_tables
+
+            looked_into.update(remote_tables(pattern, new))
+        around = [table for folder in folders if (table := looked_into[folder]) is not None]
         check_no_table(pattern, listing.root, listing.files, listing.tables, around)
         listed.update(listing.files)
     return [
@@ -346,31 +359,6 @@ def _listed_here(pattern: str) -> Listing:
             if is_file and not is_skipped(path, folder, pattern):
                 listing.files[path] = Listed(os.path.getsize(path))
     return listing
-
-
-def _tables_around(
-    pattern: str, listing: Listing, looked_into: dict[str, Table | None]
-) -> list[Table]:
-    """Returns the tables that hold the root of a listing, as far as the listing did not see them.
-
-    Args:
-        pattern: The input, for what is said of it.
-        listing: What was found of it.
-        looked_into: What is known of folders from other patterns; what is found is added.
-    """
-    is_here = is_on_this_machine(pattern)
-    root = listing.root
-    if is_here:  # of links and of `..` the folder that they lead to
-        root = os.path.realpath(root or ("/" if pattern.startswith("/") else os.curdir))
-    folders = [*([] if listing.is_root_seen else [root]), *parent_folders(root)]
-    new = [folder for folder in folders if folder not in looked_into]
-    if is_here:
-        looked_into.update(_tables_here(new))
-    elif new:
-        from tracecloak.transforms.inputs.remote_files import remote_tables
-
-        looked_into.update(remote_tables(pattern, new))
-    return [table for folder in folders if (table := looked_into[folder]) is not None]
 
 
 def _tables_here(folders: Sequence[str]) -> dict[str, Table | None]:

@@ -280,7 +280,22 @@ def lay_out(
     """
     backward = _backward_edges(len(boxes), sources, targets, weights, first, last)
     upper, lower = np.where(backward, (targets, sources), (sources, targets))
-    layers = 2 * _layers(len(boxes), upper, lower, weights, first, last)
+    # The layers make edges point downwards and least long in total.
+    n = len(boxes)
+    inner = np.setdiff1d(np.arange(n), [first, last])
+    # Whatever has no edge to them stands between first and last as well.
+    above = np.concatenate([upper, np.full(len(inner), first), inner, [first]])
+    below = np.concatenate([lower, inner, np.full(len(inner), last), [last]])
+    pull = np.zeros(len(above))
+    pull[: len(upper)] = np.sqrt(weights / weights.max(initial=1)) + 0.1
+    difference = _differences([above, below], n)
+    length = np.bincount(below, pull, n) - np.bincount(above, pull, n)
+    length[last] += 1e-3  # of all optima, one that is not stretched
+    solution = linprog(
+        length, A_ub=difference, b_ub=-np.ones(len(above)), bounds=(0, None), method="highs-ds"
+    )
+    # The matrix is that of a network, so a vertex is integral.
+    layers = 2 * np.rint(solution.x).astype(np.int64)
     net = LayeredNet.of(len(boxes), layers, upper, lower, weights)
     order(net)
     left = np.full(net.n, _LANE)
@@ -353,26 +368,6 @@ def _backward_edges(
         elif not reaches[source, target]:
             reaches[reaches[:, source]] |= reaches[target]
     return backward
-
-
-def _layers(
-    n: int, upper: np.ndarray, lower: np.ndarray, weights: np.ndarray, first: int, last: int
-) -> np.ndarray:
-    """int64[n]: layers that make edges point downwards and least long in total."""
-    inner = np.setdiff1d(np.arange(n), [first, last])
-    # Whatever has no edge to them stands between first and last as well.
-    above = np.concatenate([upper, np.full(len(inner), first), inner, [first]])
-    below = np.concatenate([lower, inner, np.full(len(inner), last), [last]])
-    pull = np.zeros(len(above))
-    pull[: len(upper)] = np.sqrt(weights / weights.max(initial=1)) + 0.1
-    difference = _differences([above, below], n)
-    length = np.bincount(below, pull, n) - np.bincount(above, pull, n)
-    length[last] += 1e-3  # of all optima, one that is not stretched
-    solution = linprog(
-        length, A_ub=difference, b_ub=-np.ones(len(above)), bounds=(0, None), method="highs-ds"
-    )
-    # The matrix is that of a network, so a vertex is integral.
-    return np.rint(solution.x).astype(np.int64)
 
 
 def _rows(net: LayeredNet, x: np.ndarray, half: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

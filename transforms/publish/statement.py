@@ -194,7 +194,12 @@ def facts_of(manifest: ReleaseManifest) -> dict[str, Any]:
         "operations": said.get("operations", ""),
         "mechanisms": MECHANISMS,
         "noise_of": noise_of,
-        "params": params_in_words(manifest.params),
+        # Those that are not empty, were given and are not off.
+        "params": [
+            (name, value_in_words(name, value))
+            for name, value in manifest.params.items()
+            if value not in (None, [], {}) and value is not False
+        ],
     }
 
 
@@ -276,15 +281,6 @@ def value_in_words(name: str, value: Any) -> str:
         listed = ", ".join(f"{key}: {value_in_words('', item)}" for key, item in value.items())
         return listed if 0 < len(listed) <= _LONGEST_VALUE else f"{len(value):,} entries"
     return shortened(printable(str(value)), _LONGEST_VALUE)
-
-
-def params_in_words(params: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(name, value) of each parameter that is not empty, was given and is not off."""
-    return [
-        (name, value_in_words(name, value))
-        for name, value in params.items()
-        if value not in (None, [], {}) and value is not False
-    ]
 
 
 _LONGEST_LINE = 300
