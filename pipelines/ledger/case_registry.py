@@ -344,7 +344,7 @@ def _same(past: LedgerSnapshot, scope: str, units: CountedUnits) -> list[tuple[s
         (Label, units) of each claim that has any; by chance with a few others, too.
     """
     labels = {seq: label for label, seq, _ in past.claims(scope)}
-    words = np.unique(units.digests[:, 0]).view(np.int64).tolist() if labels else []
+    words = [*{*units.digests[:, 0].view(np.int64).tolist()}] if labels else []
     found: dict[int, list[tuple[int, bytes]]] = {}
     for at in range(0, len(words), _N_WORDS):
         asked = sa.select(UNITS).where(UNITS.c.word.in_(words[at : at + _N_WORDS]))

@@ -1,12 +1,11 @@
 """What a claim of one more window takes, in the processor's time, by how many came before it.
 
-The past is made up: a ledger and a book as the releases of so many windows leave them. Each claim
+The past is made up: a ledger as the releases of so many windows leave it. Each claim
 is made by a process of its own, as a scheduler starts one a night.
 """
 
 from __future__ import annotations
 
-import hashlib
 import subprocess
 import sys
 import tempfile
@@ -21,8 +20,8 @@ from tests.support.books import book_of, of_window, scope
 from tests.support.ledgers import account
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger.case_registry import file_of
-from tracecloak.pipelines.ledger.database import TABLE
+from tracecloak.pipelines.ledger.case_registry import Claimed
+from tracecloak.pipelines.ledger.database import TABLE, UNITS
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 
@@ -32,30 +31,29 @@ _PIECE = 5_000
 
 
 def make_past(folder: Path, n_windows: int, n_cases: int) -> None:
-    """Makes the ledger and the book of so many windows."""
+    """Makes the ledger of so many windows, with what they counted."""
     url = f"sqlite:///{folder}/ledger.db"
     Ledger(url, {"a": account("100")}, new=True)
-    (folder / "book" / scope()).mkdir(parents=True)
     entries: list[dict[str, object]] = []
     last: Entry | None = None
-    for number in range(n_windows):
-        data = file_of(scope(), f"w{number}", 0, _units(number, n_cases))
-        sha256 = hashlib.sha256(data).hexdigest()
-        (folder / "book" / scope() / f"{sha256}.units").write_bytes(data)
-        asked = of_window(number, f"w{number}")
-        assert asked.window is not None
-        of_actions = {"reserve": asked.window.facts(), "claim": {"units": sha256}}
-        for action in ("reserve", "claim", "draw", "commit"):
-            last = Entry.after(last, action, asked.columns(), of_actions.get(action))
-            entries.append(asdict(last))
     with sa.create_engine(url).begin() as connection:
+        for number in range(n_windows):
+            claimed = Claimed(scope(), f"w{number}", 0, f"{number:032x}", _units(number, n_cases))
+            asked = of_window(number, f"w{number}")
+            assert asked.window is not None
+            of_actions = {"reserve": asked.window.facts(), "claim": {"units": claimed.sha256}}
+            for action in ("reserve", "claim", "draw", "commit"):
+                last = Entry.after(last, action, asked.columns(), of_actions.get(action))
+                entries.append(asdict(last))
+                if action == "claim":
+                    connection.execute(sa.insert(UNITS), claimed.rows(last.seq))
         for at in range(0, len(entries), _PIECE):
             connection.execute(sa.insert(TABLE), entries[at : at + _PIECE])
     Ledger(url).migrate()
 
 
 def release(folder: Path, number: int, n_cases: int) -> None:
-    """Does with ledger and book what a release of one more window does."""
+    """Does with the ledger what a release of one more window does."""
     url = f"sqlite:///{folder}/ledger.db"
     store = KeyStore(folder / "keys")
     ledger = Ledger(url, {"a": account("100")}, store=store)
@@ -90,7 +88,7 @@ def main() -> None:
     for n_windows, n_cases in PASTS:
         with tempfile.TemporaryDirectory() as name:
             make_past(Path(name), n_windows, n_cases)
-            first = seconds(Path(name), n_windows, n_cases)  # which makes the index
+            first = seconds(Path(name), n_windows, n_cases)  # which reads all entries
             took[n_windows] = min(seconds(Path(name), n_windows + n, n_cases) for n in (1, 2, 3))
         print(
             f"{n_windows:6,} windows of {n_cases:5,} cases {took[n_windows]:6.2f} s of the "
