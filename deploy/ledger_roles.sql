@@ -12,7 +12,8 @@
 -- did not.
 --
 -- What windows counted is beside the ledger: the pipeline adds to it, both read it, and nobody changes or removes
--- any of it.
+-- any of it. Where this ran before the ledger had it, run the lines of tracecloak_units below after
+-- `tracecloak ledger migrate`.
 --
 -- Beside the ledger lie sketches of the cases that releases read. Both add and compare them, as who
 -- gives a release up notes what it read; the pipeline erases those whose day has passed, and the

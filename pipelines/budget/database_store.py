@@ -38,7 +38,7 @@ _ROWS = sa.Table(
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("body", sa.LargeBinary, nullable=False),
 )
-# All that a store needs again: no locks, and no index that is made anew of the book.
+# All that a store needs again: no locks.
 _FILES = ("*.secret", "generation", "releases/*.*", "ledgers/*.*")
 # The advisory lock of the database: a number that nobody else takes.
 _LOCK = 0x7472_6163_6B65_7973
@@ -58,9 +58,8 @@ def require_lasting(config: AccountConfig) -> None:
     if config.jobs > 1:
         raise UsageError("key_store is a database, which one process writes: set jobs to 1")
     ledger = referred(config.ledger or "").removeprefix("sqlite:")
-    book = config.book if config.schedule else "gs://"
     # Findings and decisions of the operator are in the folder of worker_keys, too.
-    for name, place in ("ledger", ledger), ("worker_keys", config.worker_keys), ("book", book):
+    for name, place in ("ledger", ledger), ("worker_keys", config.worker_keys):
         if is_on_this_machine(place or ""):
             raise UsageError(
                 f"key_store is a database, for a machine whose disk does not last: {name} must be "

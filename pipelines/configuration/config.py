@@ -415,12 +415,12 @@ class ReleaseConfig(AccountConfig, SourceConfig):
     `due` for all that can be released and are not. A schedule needs it; by default there is
     none."""
     book: str | None = None
-    """Folder of the book of counted units, by which no case counts in two windows; by default one
-    in the key store, which does for runs on this machine. It is never deleted."""
+    """Folder in which 0.1.0 kept what windows counted, for `tracecloak ledger migrate`; by default
+    that in the key store. What windows count is in the ledger's database since."""
     book_key: str | None = None
-    """Key of that book: file:PATH, env:NAME or command:WORDS with 64 hex digits, which is never
-    changed. By default TRACECLOAK_BOOK_KEY, or a key in the key store, which does for runs on this
-    machine."""
+    """Key of the counted units: file:PATH, env:NAME or command:WORDS with 64 hex digits, which is
+    never changed. By default TRACECLOAK_BOOK_KEY, or a key in the key store, which does for runs on
+    this machine."""
     jobs: int = Field(default=1, ge=1, le=64)
     """Windows of a schedule that are released side by side, each in a process of its own; by
     default one after the other."""

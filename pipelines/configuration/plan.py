@@ -64,7 +64,7 @@ class ReleasePlan:
         tables: Those of the inputs that are tables of a lake, see `transforms.lakes.tables`.
         schedule: The windows in which the log is released; None: it is one release.
         window: The one that this release is of; None: it is of none, or of which is open yet.
-        book_key: Where the key of the book of counted units is, as the configuration or the
+        book_key: Where the key of the counted units is, as the configuration or the
             environment names it; None: in the key store.
         windows_add_up: Whether several windows cost an individual their sum, and not what the
             dearest costs.

@@ -45,7 +45,7 @@ _LOG = logging.getLogger("tracecloak")
 _LOCK_SECONDS = 600
 _LOCK_PAUSE_SECONDS = 0.01
 # The folders of a store, which others have no business in.
-_FOLDERS = ("ledgers", "operator", "releases", "units")
+_FOLDERS = ("ledgers", "operator", "releases")
 # What a stream on this machine knows, in the folder of its operator.
 STREAM_STATE = "state.sqlite"
 # Who makes a key, or wraps those that are there, holds it.
