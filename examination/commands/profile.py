@@ -29,7 +29,7 @@ def run(given: Given) -> int:
     Raises:
         UsageError: The file would lie where releases lie.
     """
-    from tracecloak.examination.profile.profile import WARNING, profile, rows_of
+    from tracecloak.examination.profile.profile import WARNING, profile
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.plan import source_of
     from tracecloak.pipelines.screen.results import showing_progress
@@ -42,12 +42,11 @@ def run(given: Given) -> int:
     path = _place(flags.pop("output", None), flags.pop("key_store", None), flags["log"])
     source = source_of(load_log(flags))
     with showing_progress(given.form):
-        result = profile(source, max_records)
-    body = result.to_json()
+        body, found = profile(source, max_records, sys.stdout.isatty())
     write_private(path, (json.dumps(body, indent=2, ensure_ascii=False) + "\n").encode())
     pasted = body["to_paste"].splitlines()
     rows = [
-        *rows_of(result, sys.stdout.isatty()),
+        *found,
         ("not private", WARNING),
         ("all of it", str(path)),
     ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import product
 from typing import Any
 
@@ -22,9 +22,7 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.contract.in_memory import whole_log
 from tracecloak.examination.profile.suggestions import (
     NOT_COVERED,
-    CaseFacts,
     ColumnFacts,
-    Suggestion,
     add_batch,
     as_yaml,
     facts_of,
@@ -47,66 +45,23 @@ from tracecloak.transforms.pages.page import from_template
 from tracecloak.transforms.sources import EventSource, named
 
 _IDS = {CASE_ID: "case id", INDIVIDUAL_ID: "individual"}
+_SHOWN = 10
 WARNING = "computed on the unprotected log: for the operator, not for publication"
 
 
-@dataclass(frozen=True)
-class Profile:
-    """What a log holds.
-
-    Attributes:
-        is_whole: Whether all of it was read.
-        columns: What its columns hold, by their names.
-        reasons: A line for each finding in its records, with the first place and the remedy.
-        tally: The same as numbers.
-        activities: How often each activity occurs.
-        spellings: Names of activities that are another spelling of a more frequent one.
-        misspellings: Pairs of names that differ in one letter.
-        near_ids: By what they identify, ids that differ from a more frequent one in case, blanks
-            and forms of letters alone, with that one. They are the log's own and go to a terminal.
-        cases: What its cases are like.
-        rule: What orders events of a case with equal timestamps.
-        suggestions: Keys of a configuration that it suggests.
-    """
-
-    is_whole: bool
-    columns: dict[str, ColumnFacts]
-    reasons: list[str]
-    tally: ReadTally
-    activities: dict[str, int]
-    spellings: dict[str, str]
-    misspellings: list[tuple[str, str]]
-    near_ids: dict[str, dict[str, str]]
-    cases: CaseFacts
-    rule: str
-    suggestions: list[Suggestion]
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns it as JSON values; names of activities and of columns are the log's own."""
-        return {
-            "publishable": False,
-            "warning": WARNING,
-            "is_whole": self.is_whole,
-            "records": self.tally.to_json(),
-            "columns": [one.to_json() for one in self.columns.values()],
-            "activities": self.activities,
-            "spellings": self.spellings,
-            "misspellings": self.misspellings,
-            "near_ids": {what: len(near) for what, near in self.near_ids.items()},
-            "cases": asdict(self.cases),
-            "tied_events_are_ordered_by": self.rule,
-            "suggestions": list(map(asdict, self.suggestions)),
-            "to_paste": as_yaml(self.suggestions),
-            "note": NOT_COVERED,
-        }
-
-
-def profile(source: EventSource, max_records: int) -> Profile:
+def profile(
+    source: EventSource, max_records: int, names_ids: bool
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
     """Reads a log twice, its columns and its events, and says what it holds.
 
     Args:
         source: The log.
         max_records: As many records are read, from the first file on, and the rest of their batch.
+        names_ids: Whether the rows show ids of cases and individuals, as on a terminal.
+
+    Returns:
+        JSON values, with names of activities and of columns, which are the log's own; and rows for
+        a screen, each of what, and a text.
 
     Raises:
         OtherFormat: No record can be read, as a file is not of its format.
@@ -119,25 +74,37 @@ def profile(source: EventSource, max_records: int) -> Profile:
     events, tally, is_whole = _events(read, max_records)
     if not tally.n_events:
         refuse_unread(tally.found(), read, OtherFormat)
-    traces = whole_log(events)
     counts = _counts(events, ACTIVITY)
     other = spellings(counts)
-    cases = facts_of(events, traces, source.mapping.time_zone)
+    cases = facts_of(events, whole_log(events), source.mapping.time_zone)
     if source.drops_duplicates:
-        tally = tally.with_duplicates(cases.n_duplicates)
-    return Profile(
-        is_whole,
-        columns,
-        list(finding_lines(tally, read)),
-        tally,
-        dict(counts.most_common()),
-        other,
-        misspellings([name for name in counts if name not in other]),
-        {what: spellings(_counts(events, ids), normalized_id) for ids, what in _IDS.items()},
-        cases,
-        source.rule,
-        [*suggest_formats(formats), *suggestions_of(columns, cases, other, names)],
-    )
+        tally = tally.with_duplicates(cases["n_duplicates"])
+    # Ids that differ from a more frequent one in case, blanks and forms of letters alone.
+    near = {what: spellings(_counts(events, ids), normalized_id) for ids, what in _IDS.items()}
+    suggestions = [*suggest_formats(formats), *suggestions_of(columns, cases, other, names)]
+    body = {
+        "publishable": False,
+        "warning": WARNING,
+        "is_whole": is_whole,
+        "records": tally.to_json(),
+        "columns": [one.to_json() for one in columns.values()],
+        "activities": dict(counts.most_common()),
+        "spellings": other,
+        "misspellings": misspellings([name for name in counts if name not in other]),
+        "near_ids": {what: len(ids) for what, ids in near.items()},
+        "cases": cases,
+        "tied_events_are_ordered_by": source.rule,
+        "suggestions": list(map(asdict, suggestions)),
+        "to_paste": as_yaml(suggestions),
+        "note": NOT_COVERED,
+    }
+    reasons = list(finding_lines(tally, read))
+    given = {"profile": body, "columns": columns, "tally": tally, "reasons": reasons, "near": near}
+    words = {"quantity": quantity, "repr": repr, "ascii": ascii, "share": share_text(tally)}
+    how = {"names_ids": names_ids, "shown": _SHOWN}
+    lines = from_template(__package__, "rows.txt.j2", **given, **words, **how)
+    parts = (line.partition(": ") for line in lines)
+    return body, [(what, text) for what, _, text in parts]
 
 
 def _counts(events: list[pa.RecordBatch], column: str) -> Counter[str]:
@@ -275,20 +242,3 @@ def _is_plain(reader: Reader, file: SourceFile, name: str) -> bool:
             return bool(reader.empty(stream, (name,)).num_columns)
         except InputSchemaError:
             return False
-
-
-_SHOWN = 10
-
-
-def rows_of(profile: Profile, names_ids: bool) -> Iterator[tuple[str, str]]:
-    """Yields rows: of what, and the text.
-
-    Args:
-        profile: The profile.
-        names_ids: Whether ids of cases and individuals are shown, as on a terminal.
-    """
-    given = {"profile": profile, "names_ids": names_ids, "shown": _SHOWN}
-    words = {"quantity": quantity, "repr": repr, "ascii": ascii, "share": share_text(profile.tally)}
-    for line in from_template(__package__, "rows.txt.j2", **given, **words):
-        what, _, text = line.partition(": ")
-        yield what, text

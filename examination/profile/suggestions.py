@@ -48,6 +48,9 @@ _PERSON = re.compile(
 )
 _MOST_TRANSITIONS = 16
 
+# What the cases of a log are like; see `facts_of`.
+CaseFacts = dict[str, Any]
+
 
 @dataclass
 class ColumnFacts:
@@ -276,11 +279,11 @@ def suggestions_of(
             {"rename": dict(sorted(spellings.items()))},
             f"Other spellings of more frequent activities: {quantity(len(spellings), 'name')}.",
         )
-    if cases.n_duplicates:
+    if cases["n_duplicates"]:
         yield Suggestion(
             {"drop_duplicates": True},
-            f"{cases.n_duplicates:,} of {cases.n_events:,} events equal an earlier one of their "
-            f"case, in {cases.n_cases_with_duplicates:,} cases.",
+            f"{cases['n_duplicates']:,} of {cases['n_events']:,} events equal an earlier one of "
+            f"their case, in {cases['n_cases_with_duplicates']:,} cases.",
         )
     id_columns = [one.name for one in columns.values() if one.has_numbers_of_two_forms]
     named = [n for n in id_columns if n in mapped.values()]
@@ -340,49 +343,23 @@ def as_yaml(suggestions: list[Suggestion]) -> str:
 _DAY_US = 24 * 3_600_000_000
 
 
-@dataclass(frozen=True)
-class CaseFacts:
-    """What the cases of a log are like.
-
-    Attributes:
-        n_cases: Cases.
-        n_events: Events.
-        n_duplicates: Events that equal an earlier one of their case, in all that is read.
-        n_cases_with_duplicates: Cases that have such events.
-        n_equal_stamps: Events with the time of the event before in their case.
-        n_tied: Events that have case and timestamp in common with one of another activity.
-        n_out_of_order: Records of a case that are earlier than the record before of this case.
-        granularity: The coarsest of `GRID_US` of which all stamps are whole multiples, by the clock
-            of the log's time zone; None: there is none.
-        first_day: The first day with an event, as a date; None: there is none.
-        last_day: The last one.
-        longest_gap_days: The most days after each other without an event, between these.
-        gap_begins: The first of them; None: there is none.
-        median_gap_days: Half of all stretches without an event are no longer.
-    """
-
-    n_cases: int
-    n_events: int
-    n_duplicates: int
-    n_cases_with_duplicates: int
-    n_equal_stamps: int
-    n_tied: int
-    n_out_of_order: int
-    granularity: str | None
-    first_day: str | None
-    last_day: str | None
-    longest_gap_days: int
-    gap_begins: str | None
-    median_gap_days: float
-
-
 def facts_of(events: Sequence[pa.RecordBatch], traces: TraceBatch, time_zone: str) -> CaseFacts:
-    """Returns what the cases are like.
+    """Returns what the cases of a log are like, as JSON values.
 
     Args:
         events: Canonical events, as they were read.
         traces: The same as cases.
         time_zone: Of the log.
+
+    Returns:
+        How many cases and events there are; events that equal an earlier one of their case, in all
+        that is read (`n_duplicates`), and cases that have such; events with the time of the event
+        before in their case (`n_equal_stamps`), or with case and timestamp in common with one of
+        another activity (`n_tied`); and records that are earlier than the one before of their case
+        (`n_out_of_order`). `granularity`: the coarsest of `GRID_US` of which all stamps are whole
+        multiples, by the clock of the log's time zone, or None. The first and the last day with an
+        event, as dates; the most days after each other without an event between these, the first of
+        them, or None, and what half of all such stretches do not exceed.
     """
     duplicates = is_duplicate(traces)
     case_numbers = np.repeat(np.arange(traces.n_cases), traces.lengths)
@@ -391,21 +368,21 @@ def facts_of(events: Sequence[pa.RecordBatch], traces: TraceBatch, time_zone: st
     days = np.unique(local_us // _DAY_US)
     gaps = np.diff(days) - 1
     longest = int(gaps.argmax()) if len(gaps) and gaps.max() else None
-    return CaseFacts(
-        traces.n_cases,
-        traces.n_events,
-        int(duplicates.sum()),
-        len(np.unique(case_numbers[duplicates])),
-        int(((traces.durations == 0) & ~traces.is_first).sum()),
-        int(traces.is_tied.sum()),
-        _out_of_order(events),
-        max(whole, key=GRID_US.__getitem__, default=None) if len(local_us) else None,
-        _date(days[0]) if len(days) else None,
-        _date(days[-1]) if len(days) else None,
-        0 if longest is None else int(gaps[longest]),
-        None if longest is None else _date(days[longest] + 1),
-        float(np.median(gaps[gaps > 0])) if (gaps > 0).any() else 0.0,
-    )
+    return {
+        "n_cases": traces.n_cases,
+        "n_events": traces.n_events,
+        "n_duplicates": int(duplicates.sum()),
+        "n_cases_with_duplicates": len(np.unique(case_numbers[duplicates])),
+        "n_equal_stamps": int(((traces.durations == 0) & ~traces.is_first).sum()),
+        "n_tied": int(traces.is_tied.sum()),
+        "n_out_of_order": _out_of_order(events),
+        "granularity": max(whole, key=GRID_US.__getitem__, default=None) if len(days) else None,
+        "first_day": _date(days[0]) if len(days) else None,
+        "last_day": _date(days[-1]) if len(days) else None,
+        "longest_gap_days": 0 if longest is None else int(gaps[longest]),
+        "gap_begins": None if longest is None else _date(days[longest] + 1),
+        "median_gap_days": float(np.median(gaps[gaps > 0])) if (gaps > 0).any() else 0.0,
+    }
 
 
 def _out_of_order(events: Sequence[pa.RecordBatch]) -> int:
