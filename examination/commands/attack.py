@@ -161,9 +161,8 @@ def _link(given: Given) -> None:
         original = linkage.read_original(source, sensitive)
         logs = linkage.linked(original, releases, list(sensitive))
         attacks = tuple(linkage.link(*logs, randomness, settings))
-    report = linkage.LinkageReport(*logs, tuple(sensitive), settings, attacks)
-    lines, charts = report.markdown_lines(), report.charts()
-    _show_report(given.form, path, report.to_json(), lines, charts, report.summary_lines())
+    report = linkage.report_of(*logs, tuple(sensitive), settings, attacks)
+    _show_report(given.form, path, *report)
 
 
 def _whole_number(text: str) -> int:

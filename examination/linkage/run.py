@@ -231,98 +231,91 @@ def _risk(
 # --- The report of linkage attacks, as JSON and as Markdown: for the operator, not private. ------
 
 
-_HERE = "tracecloak.examination.linkage"
+def report_of(
+    original: knowledge.LinkedLog,
+    releases: Sequence[knowledge.LinkedLog],
+    sensitive: Sequence[str],
+    settings: knowledge.Settings,
+    attacks: Sequence[Linkage],
+) -> tuple[dict[str, Any], list[str], list[Chart], list[str]]:
+    """Returns the report of all attacks on some releases of one log; not private.
 
-
-@dataclass(frozen=True)
-class LinkageReport:
-    """All linkage attacks on some releases of one log; not private.
-
-    Attributes:
+    Args:
         original: The log of the victims.
         releases: The released logs.
         sensitive: Names of the sensitive attributes.
         settings: How the attacks were made.
         attacks: What they found.
+
+    Returns:
+        JSON values; Markdown, line by line; how often exactly one case matches, before and in each
+        release; and in a few lines what the largest knowledge singles out.
     """
-
-    original: knowledge.LinkedLog
-    releases: Sequence[knowledge.LinkedLog]
-    sensitive: Sequence[str]
-    settings: knowledge.Settings
-    attacks: Sequence[Linkage]
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the report as JSON values."""
-        settings = self.settings
-        return {
-            "warning": INTERNAL,
-            "publishable": False,
-            "original": self._log_json(self.original),
-            "releases": list(map(self._log_json, self.releases)),
-            "settings": {
-                "time_unit": settings.unit,
-                "sizes": list(settings.sizes),
-                "samples": settings.n_samples,
-                "confidence_of_all_intervals": settings.confidence,
-            },
-            "attacks": [
-                asdict(attack)
-                | {
-                    "before": self._risk_json(attack.before),
-                    "after": list(map(self._risk_json, attack.after)),
-                }
-                for attack in self.attacks
-            ],
+    given = {
+        "original": original, "releases": releases, "sensitive": sensitive, "settings": settings,
+        "attacks": attacks, "internal": INTERNAL, "has_resources": has_resources,
+    }  # fmt: skip
+    rows = [
+        {
+            "label": f"{one.attack} with {one.size}{f', {risk.log}' if len(releases) > 1 else ''}",
+            "before": one.before.singled_out.value,
+            "after": risk.singled_out.value,
         }
+        for one in attacks
+        for risk in one.after
+    ]
+    chart = Chart("linkage", "How often exactly one case matches what somebody knows", rows)
+    largest, summary = max(settings.sizes, default=0), []
+    of_largest = [attack for attack in attacks if attack.size == largest]
+    for number, log in enumerate(releases):
+        worst = max(of_largest, key=lambda attack: attack.after[number].singled_out.value)
+        summary.append(
+            f"linkage    {log.name}: {worst.attack} with {largest} elements singles out "
+            f"{worst.after[number].singled_out.percent} of the cases, before the release "
+            f"{worst.before.singled_out.percent}"
+        )
+    lines = from_template(__package__, "report.md.j2", **given)
+    return _body(original, releases, sensitive, settings, attacks), lines, [chart], summary
 
-    def _log_json(self, log: knowledge.LinkedLog) -> dict[str, Any]:
+
+def _body(
+    original: knowledge.LinkedLog,
+    releases: Sequence[knowledge.LinkedLog],
+    sensitive: Sequence[str],
+    settings: knowledge.Settings,
+    attacks: Sequence[Linkage],
+) -> dict[str, Any]:
+    """The report as JSON values."""
+
+    def of_log(log: knowledge.LinkedLog) -> dict[str, Any]:
         return {
             "log": log.name,
             "cases": log.traces.n_cases,
             "has_times": log.has_times,
             "has_resources": has_resources(log.traces),
-            "sensitive": [
-                name for k, name in enumerate(self.sensitive) if (log.labels[:, k] > 0).any()
-            ],
+            "sensitive": [n for k, n in enumerate(sensitive) if (log.labels[:, k] > 0).any()],
         }
 
-    def _risk_json(self, risk: Risk) -> dict[str, Any]:
+    def of_risk(risk: Risk) -> dict[str, Any]:
         body = asdict(risk)
-        return body | {"values": dict(zip(self.sensitive, body["values"], strict=True))}
+        return body | {"values": dict(zip(sensitive, body["values"], strict=True))}
 
-    def summary_lines(self) -> Iterator[str]:
-        """Yields the outcome in a few lines: what the largest knowledge singles out."""
-        largest = max(self.settings.sizes, default=0)
-        attacks = [attack for attack in self.attacks if attack.size == largest]
-        for number, log in enumerate(self.releases):
-            worst = max(attacks, key=lambda attack: attack.after[number].singled_out.value)
-            risk = worst.after[number]
-            yield (
-                f"linkage    {log.name}: {worst.attack} with {largest} elements singles out "
-                f"{risk.singled_out.percent} of the cases, before the release "
-                f"{worst.before.singled_out.percent}"
-            )
-
-    def markdown_lines(self) -> list[str]:
-        """Returns the report as Markdown, line by line."""
-        given = {"report": self, "internal": INTERNAL, "has_resources": has_resources}
-        return from_template(_HERE, "report.md.j2", **given)
-
-    def charts(self) -> list[Chart]:
-        """Returns how often exactly one case matches, before and in each release."""
-        several = len(self.releases) > 1
-        rows = [
-            {
-                "label": f"{attack.attack} with {attack.size}{f', {risk.log}' if several else ''}",
-                "before": attack.before.singled_out.value,
-                "after": risk.singled_out.value,
-            }
-            for attack in self.attacks
-            for risk in attack.after
-        ]
-        title = "How often exactly one case matches what somebody knows"
-        return [Chart("linkage", title, rows)]
+    return {
+        "warning": INTERNAL,
+        "publishable": False,
+        "original": of_log(original),
+        "releases": list(map(of_log, releases)),
+        "settings": {
+            "time_unit": settings.unit,
+            "sizes": list(settings.sizes),
+            "samples": settings.n_samples,
+            "confidence_of_all_intervals": settings.confidence,
+        },
+        "attacks": [
+            asdict(one) | {"before": of_risk(one.before), "after": list(map(of_risk, one.after))}
+            for one in attacks
+        ],
+    }
 
 
 # --- The logs of an attack: from files or releases, their sensitive values coded alike. -----------
