@@ -49,7 +49,6 @@ from tracecloak.schemas.statistics.background_knowledge import (
     Kind,
     Level,
     PatternCriteria,
-    Rows,
     codes_of_words,
     grow,
     suppress,
@@ -149,7 +148,7 @@ def minimal_violations(
     """
     labelled = CaseTable(cases.offsets, cases.words, cases.counts, labels)
     rows, elements = labelled.canonical(kind, length)
-    levels = grow(_rows(rows, elements), demand, length)
+    levels = grow(rows, len(elements), demand, length)
     patterns = Patterns(elements, tuple(level.refused for level in levels))
     return _with_numbers(patterns, cases.words) if kind == "multiset" else patterns
 
@@ -172,11 +171,11 @@ def maximal_frequent(cases: CaseTable, kind: Kind, theta: Fraction) -> Patterns:
         cases.offsets, words, cases.counts, np.zeros((len(cases.counts), 0), np.int64)
     )
     rows, elements = unlabelled.canonical("sequence", 1)
-    min_cases = -(-cases.n_cases * theta.numerator // theta.denominator)
+    demand = PatternCriteria(-(-cases.n_cases * theta.numerator // theta.denominator))
     maximal: list[np.ndarray] = []
     before: Level | None = None
     n_frequent = 0
-    for level in grow(_rows(rows, elements), PatternCriteria(min_cases), None, MAX_POSITIONS):
+    for level in grow(rows, len(elements), demand, None, MAX_POSITIONS):
         if before is not None:
             is_maximal = np.ones(len(before.taken), bool)
             is_maximal[level.shorter] = False
@@ -201,10 +200,6 @@ def _with_numbers(unnumbered: Patterns, words: np.ndarray) -> Patterns:
             repeats[:, i] = (patterns[:, :i] == patterns[:, i : i + 1]).sum(axis=1)
         of_length.append(np.searchsorted(elements, unnumbered.elements[patterns] + repeats))
     return Patterns(elements, tuple(of_length))
-
-
-def _rows(cases: CaseTable, elements: np.ndarray) -> Rows:
-    return Rows(cases.offsets, cases.words, len(elements), cases.counts, cases.sensitive)
 
 
 def cases_with(cases: CaseTable, elements: np.ndarray) -> np.ndarray:

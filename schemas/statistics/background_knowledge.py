@@ -38,25 +38,6 @@ _PIECE = 1 << 21
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Rows in which patterns are sought.
-
-    Attributes:
-        offsets: int64[n+1].
-        items: int64[n_positions], numbers from 0 to `n_items` - 1.
-        n_items: Number of items.
-        counts: int64[n], cases of each row.
-        labels: int64[n, m], the label of each row by label attribute; 0 is none.
-    """
-
-    offsets: np.ndarray
-    items: np.ndarray
-    n_items: int
-    counts: np.ndarray
-    labels: np.ndarray
-
-
 @dataclass(frozen=True)
 class PatternCriteria:
     """What a pattern must meet to be taken up.
@@ -109,12 +90,17 @@ class Level:
 
 
 def grow(
-    rows: Rows, demand: PatternCriteria, max_length: int | None, max_positions: int | None = None
+    rows: CaseTable,
+    n_items: int,
+    demand: PatternCriteria,
+    max_length: int | None,
+    max_positions: int | None = None,
 ) -> Iterator[Level]:
     """Yields the levels of the patterns that occur, from length 1 to where none is taken up.
 
     Args:
-        rows: Where they are sought.
+        rows: Where they are sought; their words are items, and their sensitive cells labels.
+        n_items: Number of items, which are from 0 on.
         demand: What they must meet; the empty pattern is taken to meet it.
         max_length: Of the patterns; None for no bound.
         max_positions: No level is begun that would look at so many positions, together with those
@@ -123,9 +109,9 @@ def grow(
             no bound.
     """
     n_rows = len(rows.counts)
-    if rows.n_items == 0:
+    if n_items == 0:
         return
-    search = _Search.of(rows, demand)
+    search = _Search.of(rows, n_items, demand)
     empty = Level(*(np.zeros(shape, np.int64) for shape in ((1, 0), (0, 0), (1, 0), (1,))))
     matches = _Matches(np.zeros(n_rows, np.int64), np.arange(n_rows), rows.offsets[:-1] - 1)
     is_last = max_length == 1
@@ -144,7 +130,7 @@ def grow(
             return
         is_last = level.length + 1 == max_length
         level, matches = search.longer(level, known, matches, not is_last)
-        known = level.shorter[:, -1] * search.rows.n_items + level.taken[:, -1]
+        known = level.shorter[:, -1] * search.n_items + level.taken[:, -1]
         yield Level(names[level.taken], names[level.refused], level.shorter, level.cases)
 
 
@@ -161,34 +147,33 @@ class _Matches:
 class _Search:
     """`previous`: int64[n_positions], where an item stood before in the same row, or -1."""
 
-    rows: Rows
+    rows: CaseTable
+    n_items: int
     demand: PatternCriteria
     previous: np.ndarray
 
     @classmethod
-    def of(cls, rows: Rows, demand: PatternCriteria) -> _Search:
+    def of(cls, rows: CaseTable, n_items: int, demand: PatternCriteria) -> _Search:
         row = np.repeat(np.arange(len(rows.counts)), np.diff(rows.offsets))
         # Positions ascend within an item, and so do their rows.
-        order = stable_order(rows.items)
-        items, row = rows.items[order], row[order]
+        order = stable_order(rows.words)
+        items, row = rows.words[order], row[order]
         same = (items[1:] == items[:-1]) & (row[1:] == row[:-1])
         previous = np.full(len(order), -1, np.int64)
         previous[order[1:][same]] = order[:-1][same]
-        return cls(rows, demand, previous)
+        return cls(rows, n_items, demand, previous)
 
     def compacted(self, names: np.ndarray, matches: _Matches) -> tuple[_Search, _Matches]:
         """Leaves the other items out of the rows, and numbers the named ones by their places."""
         rows = self.rows
-        number = np.full(rows.n_items, -1, np.int64)
+        number = np.full(self.n_items, -1, np.int64)
         number[names] = np.arange(len(names))
-        items = number[rows.items]
+        items = number[rows.words]
         place = offsets_of(items >= 0)
-        compact = Rows(
-            place[rows.offsets], items[items >= 0], max(len(names), 1), rows.counts, rows.labels
-        )
+        compact = CaseTable(place[rows.offsets], items[items >= 0], rows.counts, rows.sensitive)
         # A match ends at an item that was taken up.
         moved = _Matches(matches.patterns, matches.rows, place[matches.ends])
-        return _Search.of(compact, self.demand), moved
+        return _Search.of(compact, max(len(names), 1), self.demand), moved
 
     def longer(
         self, level: Level, known: np.ndarray, matches: _Matches, wants_matches: bool
@@ -210,7 +195,7 @@ class _Search:
         n_taken = first = 0
         while first < n:
             last = int(np.searchsorted(work, work[first] + _PIECE, side="right")) - 1
-            last = min(max(last, first + 1), first + max(1, _PIECE // self.rows.n_items), n)
+            last = min(max(last, first + 1), first + max(1, _PIECE // self.n_items), n)
             piece = slice(first_match[first], first_match[last])
             part = _Matches(matches.patterns[piece], matches.rows[piece], matches.ends[piece])
             made, longer = self._extended(level, known, part, first, last, wants_matches)
@@ -238,16 +223,16 @@ class _Search:
         is_leftmost = self.previous[position] <= matches.ends[source]
         position, source = position[is_leftmost], source[is_leftmost]
         row = matches.rows[source]
-        key = (matches.patterns[source] - first) * rows.n_items + rows.items[position]
-        totals = np.bincount(key, rows.counts[row], (last - first) * rows.n_items)
+        key = (matches.patterns[source] - first) * self.n_items + rows.words[position]
+        totals = np.bincount(key, rows.counts[row], (last - first) * self.n_items)
         occurring = np.flatnonzero(totals)
-        prefix, item = occurring // rows.n_items + first, occurring % rows.n_items
+        prefix, item = occurring // self.n_items + first, occurring % self.n_items
 
         shorter = np.empty((len(occurring), level.length + 1), np.int64)
         shorter[:, -1] = prefix
         is_candidate = np.ones(len(occurring), bool)
         for i in range(level.length):
-            sought = level.shorter[prefix, i] * rows.n_items + item
+            sought = level.shorter[prefix, i] * self.n_items + item
             place = np.minimum(np.searchsorted(known, sought), len(known) - 1)
             is_candidate &= known[place] == sought
             shorter[:, i] = place
@@ -280,7 +265,7 @@ class _Search:
 
     def _largest(self, group: np.ndarray, row: np.ndarray, n_groups: int) -> np.ndarray:
         """int64[n_groups, m], cases of the most frequent label; group -1 is left out."""
-        labels = self.rows.labels
+        labels = self.rows.sensitive
         largest = np.zeros((n_groups, labels.shape[1]), np.int64)
         for k in range(labels.shape[1]):
             label = labels[row, k]

@@ -161,31 +161,27 @@ class ActivityRelations(OfArrays):
         cls, variants: VariantHistogram, vocabulary: ActivityVocabulary
     ) -> ActivityRelations:
         """Counts the relations of all cases from their variants."""
-        n_codes = vocabulary.end + 1
         pieces = [cls.merge(())]
         for first, last in _blocks(np.diff(variants.offsets), len(vocabulary)):
             start, stop = variants.offsets[first], variants.offsets[last]
             weights = variants.counts[first:last]
             lengths = np.diff(variants.offsets[first : last + 1])
             codes = variants.codes[start:stop].astype(np.int64)
-            row, keys, is_first = _pairs(lengths, codes, vocabulary.start, n_codes)
+            row, *pairs, is_first = _pairs(lengths, codes, vocabulary.start)
+            counts = weights[row], weights[row] * is_first
             begins = codes[(offsets_of(lengths)[:-1])[lengths > 0]]
-            pairs = _summed(keys, weights[row], weights[row] * is_first)
-            pieces.append(cls._from_keys(n_codes, *pairs, *_summed(begins, weights[lengths > 0])))
+            pieces.append(cls._collapsed(*pairs, *counts, begins, weights[lengths > 0]))
         return cls.merge(pieces)
 
     @classmethod
     def _collapsed(cls, *columns: np.ndarray) -> ActivityRelations:
         sources, targets, counts, before, firsts, first_counts = columns
-        pairs = _summed(sources << 32 | targets, counts, before)
-        return cls._from_keys(1 << 32, *pairs, *_summed(firsts, first_counts))
-
-    @classmethod
-    def _from_keys(cls, base: int, keys: np.ndarray, *others: np.ndarray) -> ActivityRelations:
-        counts, before, firsts, first_counts = others
-        codes = (codes.astype(np.int32) for codes in (keys // base, keys % base, firsts))
-        sources, targets, firsts = codes
-        return cls(sources, targets, counts, before, firsts, first_counts)
+        n_codes = int(targets.max(initial=0)) + 1
+        pairs, counts, before = _summed(sources * n_codes + targets, counts, before)
+        begins, begun = _summed(firsts, first_counts)
+        codes = (of.astype(np.int32) for of in (*np.divmod(pairs, n_codes), begins))
+        first, second, begins = codes
+        return cls(first, second, counts, before, begins, begun)
 
     def matrix(self, vocabulary: ActivityVocabulary, at_first: bool = False) -> np.ndarray:
         """Returns int64[n, n], cases in which activity a comes before activity b at [a, b].
@@ -227,15 +223,14 @@ def _blocks(lengths: np.ndarray, n_names: int) -> Iterator[tuple[int, int]]:
         first = last
 
 
-def _pairs(
-    lengths: np.ndarray, codes: np.ndarray, start: int, n_codes: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _pairs(lengths: np.ndarray, codes: np.ndarray, start: int) -> tuple[np.ndarray, ...]:
     """Returns the pairs, each once a row.
 
     Returns:
-        int64[m] rows, int64[m] keys source * n_codes + target, and bool[m], whether the source
-        comes before the first target.
+        int64[m] rows, sources and targets, and bool[m], whether the source comes before the first
+        target.
     """
+    n_codes = start + 1
     row = np.repeat(np.arange(len(lengths)), lengths)
     cell = row * n_codes + codes
     order = order_of_small(cell, len(lengths) * n_codes)
@@ -252,9 +247,10 @@ def _pairs(
     occurs = firsts[left] < lasts[right]
     left, right = left[occurs], right[occurs]
     rows = np.concatenate([own_row, own_row[left]])
-    keys = np.concatenate([start * n_codes + own_code, own_code[left] * n_codes + own_code[right]])
+    sources = np.concatenate([np.full(len(own_code), start), own_code[left]])
+    targets = np.concatenate([own_code, own_code[right]])
     is_first = np.concatenate([np.ones(len(own_row), bool), firsts[left] < firsts[right]])
-    return rows, keys, is_first
+    return rows, sources, targets, is_first
 
 
 def _summed(keys: np.ndarray, *columns: np.ndarray) -> tuple[np.ndarray, ...]:

@@ -228,20 +228,17 @@ class DirectlyFollows(OfArrays):
         """
         if len(codes) == 0:
             return cls.merge(())
-        n_codes = words.end + 1
         sources, targets = arcs_of(offsets, codes, words.start, words.end)
-        pairs = sources * n_codes + targets
-        keys, counts = sum_by_key(pairs, np.repeat(weights, np.diff(offsets) + 1))
-        return cls((keys // n_codes).astype(np.int32), (keys % n_codes).astype(np.int32), counts)
+        return cls._collapsed(sources, targets, np.repeat(weights, np.diff(offsets) + 1))
 
     @classmethod
     def _collapsed(
         cls, sources: np.ndarray, targets: np.ndarray, counts: np.ndarray
     ) -> DirectlyFollows:
-        distinct, totals = sum_by_key(sources.astype(np.int64) << 32 | targets, counts)
-        return cls(
-            (distinct >> 32).astype(np.int32), (distinct & 0xFFFFFFFF).astype(np.int32), totals
-        )
+        n_codes = int(targets.max(initial=0)) + 1
+        pairs, totals = sum_by_key(sources.astype(np.int64) * n_codes + targets, counts)
+        first, second = np.divmod(pairs, n_codes)
+        return cls(first.astype(np.int32), second.astype(np.int32), totals)
 
     def inner(self, vocabulary: ActivityVocabulary) -> DirectlyFollows:
         """Returns the pairs between activities, without START and END, as pm4py's DFG has them."""

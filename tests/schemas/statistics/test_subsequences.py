@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecloak.schemas.statistics.background_knowledge import (
+    CaseTable,
     PatternCriteria,
-    Rows,
     grow,
     matching,
 )
@@ -20,11 +20,10 @@ from tracecloak.schemas.statistics.background_knowledge import (
 Row = tuple[list[int], int, list[int]]  # items, cases, labels
 
 
-def rows_of(found: list[Row], n_items: int = 3) -> Rows:
-    return Rows(
+def rows_of(found: list[Row]) -> CaseTable:
+    return CaseTable(
         np.cumsum([0, *(len(items) for items, _, _ in found)]),
         np.array([item for items, _, _ in found for item in items], np.int64),
-        n_items,
         np.array([n for _, n, _ in found], np.int64),
         np.array([labels for _, _, labels in found], np.int64).reshape(len(found), 2),
     )
@@ -89,7 +88,7 @@ def test_levels_are_those_of_plain_python(
     demand = PatternCriteria(min_cases, confidence)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tracecloak.schemas.statistics.background_knowledge._PIECE", piece)
-        levels = list(grow(rows_of(found), demand, longest))
+        levels = list(grow(rows_of(found), 3, demand, longest))
     expected = plain_levels(found, demand, longest)
     for i, level in enumerate(levels):
         taken, refused = expected[i]
@@ -106,8 +105,8 @@ def test_levels_are_those_of_plain_python(
 
 
 def test_nothing_is_found_where_there_is_nothing() -> None:
-    assert list(grow(rows_of([], 0), PatternCriteria(1), 3)) == []
-    [level] = grow(rows_of([([], 5, [1, 1])]), PatternCriteria(1), 3)
+    assert list(grow(rows_of([]), 0, PatternCriteria(1), 3)) == []
+    [level] = grow(rows_of([([], 5, [1, 1])]), 3, PatternCriteria(1), 3)
     assert level.taken.shape == (0, 1)
 
 
@@ -129,4 +128,4 @@ def test_rows_match_a_pattern_if_they_have_it_as_a_subsequence(
     expected = [
         tuple(pattern) in set(itertools.combinations(items, len(pattern))) for items, _, _ in found
     ]
-    assert matching(rows.offsets, rows.items, np.array(pattern, np.int64)).tolist() == expected
+    assert matching(rows.offsets, rows.words, np.array(pattern, np.int64)).tolist() == expected
