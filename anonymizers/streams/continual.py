@@ -33,6 +33,7 @@ from tracecloak.anonymizers.accounting.calibration import laplace_scale, stabili
 from tracecloak.anonymizers.accounting.composition import Mechanism, Spend
 from tracecloak.anonymizers.accounting.joint import gaussian_scale
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_one_cell
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
@@ -175,13 +176,7 @@ class ContinualNoise:
 
     def explain(self, length: int | None) -> str:
         """Returns a sentence on the error to expect of sums of a length."""
-        errors = self.errors(length)
-        sums = {None: "totals", 1: "counts of a step"}.get(length)
-        return (
-            f"{sums or f'sums of the last {length:,} steps'}: standard deviation {errors[0]:.1f} "
-            f"occurrences in the first step, {errors[-1]:.1f} in step {self.strategy.horizon:,}, "
-            f"at most {float(errors.max()):.1f}"
-        )
+        return sentence("streams", "errors", None, noise=self, length=length)
 
     def spend(self, what: str) -> Spend:
         """Returns the part of a release's accounting that the stream is, for what is promised."""

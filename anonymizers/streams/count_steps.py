@@ -15,6 +15,7 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.contract.sentences import sentence, sentences
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.rigorous.names import excess_of_names, most_names_of_pairs
 from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE, RigorousParams, guarantee_of
@@ -25,11 +26,7 @@ from tracecloak.anonymizers.streams.matrix_mechanism import (
     Participation,
     Strategy,
 )
-from tracecloak.anonymizers.streams.steps import (
-    NOT_COVERED_BY_STREAMS,
-    NOT_RELEASED_AGAIN,
-    StreamName,
-)
+from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
@@ -264,35 +261,17 @@ class CountSteps:
 
     def guarantee(self) -> Guarantee:
         """See `StepProduct`."""
-        params = self.params
-        epsilon, delta = (decimal_text(value) for value in params.budget)
-        steps, each = f"{params.horizon:,} steps", ""
-        left_out: tuple[str, ...] = ()
-        within = f"for all {steps} together"
+        params, in_all, each = self.params, None, ""
         if params.guarantee == "w_event":
             each = " in each step"
-            within = (
-                f"for what an individual does within any {params.w_event_steps:,} of {steps}: "
-                f"epsilon {epsilon} with delta {delta}; what is said of the release as a whole is "
-                "for all steps"
-            )
-            in_all, delta_of_horizon = params.horizon_budget
-            left_out = (
-                f"Protected is what a unit does within any {params.w_event_steps:,} consecutive "
-                f"steps. Over all {steps} epsilon {math.ceil(in_all * 100) / 100:g} with delta "
-                f"{float(delta_of_horizon):g} holds for a unit that counts as often as it may.",
-            )
+            epsilon, delta = params.horizon_budget
+            in_all = f"{math.ceil(epsilon * 100) / 100:g}", f"{float(delta):g}"
         return guarantee_of(
             params,
             self.spends(),
-            "Every case counts in one step, that in which it closes, so steps hold different "
-            "cases; exact discrete noise on the counts of every step covers what one case changes. "
-            f"It holds {within}. Sums over steps look at the noisy counts only.",
-            "The vocabulary, the length of steps, when they begin and all other parameters are "
-            "taken to be public.",
-            *NOT_COVERED_BY_STREAMS,
-            *left_out,
-            NOT_RELEASED_AGAIN,
+            sentence("streams", "reality", params),
+            *sentences("streams", "public", params),
+            *sentences("streams", "not_covered", params, in_all=in_all),
             in_each=each,
         )
 
@@ -313,5 +292,4 @@ class CountSteps:
 
 def spent(params: StreamParams) -> str:
     """Returns what all steps together cost, in words."""
-    epsilon, delta = (decimal_text(value) for value in params.horizon_budget)
-    return f"epsilon {epsilon}, delta {delta} for all steps together"
+    return sentence("streams", "spent", params)

@@ -6,15 +6,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import compress
 from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import of_directly_follows
+from tracecloak.anonymizers.contract.sentences import sentences
 from tracecloak.anonymizers.graphs.graph_figures import figures_of_graph
 from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells, intervals_of_all
 from tracecloak.anonymizers.noise.randomness import ReleaseKey, cell_numbers
@@ -27,7 +27,6 @@ from tracecloak.anonymizers.streams.count_steps import (
     CountSteps,
     KeptCounts,
     StreamParams,
-    spent,
 )
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
@@ -263,42 +262,18 @@ class DfgSteps(CountSteps):
         return counted, tuple(map(KeptCounts, counts, measured))
 
     def explain(self) -> tuple[str, ...]:
-        """Returns a sentence on what is published and one on the error."""
-        params = self.params
-        norm = f"{params.clip_units / params.units:.1f}"
-        kind, size = "Gaussian", f"an L2 norm of {norm}"
-        if self._noise.is_laplace:
-            kind, size = "Laplace", f"{norm} pairs"
+        """Returns a sentence on what is published, what a clip takes from loops, and the error."""
+        params, said = self.params, partial(sentences, "streams", params=self.params)
+        share = Fraction(params.clip_units, params.whole_units)
+        clip, shares = params.clip, {"share": float(share), "more": float(1 / share)}
+        too_often = 0 if clip is None else math.isqrt(int(clip**2) - 2) + 1
         return (
-            f"dfg: each of {self.horizon:,} steps publishes all {len(self._cells):,} possible "
-            f"pairs, with discrete {kind} noise; a case counts with {size} at most, to which the "
-            f"noise is proportional; spends {spent(params)}",
+            *said("dfg", n_pairs=len(self._cells), noise=self._noise),
             *(
                 f"{name} came to the vocabulary later: pairs with it are published from step "
                 f"{step:,} on, under the same clip and with the same noise"
                 for name, step in self._since.items()
             ),
-            *([] if params.clip is None else [self._what_is_scaled(params.clip)]),
-            self._noise.explain(self.params.length),
-        )
-
-    def _what_is_scaled(self, norm: Fraction) -> str:
-        """A sentence on what a clip takes from loops."""
-        params, clip = self.params, decimal_text(norm)
-        share = Fraction(params.clip_units, params.whole_units)
-        if share == 1:
-            return f"l2_clip {clip}: no case of {params.max_trace_length} events is scaled down"
-        too_often, origin = math.isqrt(int(norm**2) - 2) + 1, ""
-        if params.l2_clip is None:
-            origin = (
-                f", as none is given: the norm of {params.max_trace_length} events that repeat "
-                "pairs as little as they can"
-            )
-        return (
-            f"l2_clip {clip}{origin}; a case that takes one pair {too_often} times, or several "
-            f"pairs often, is scaled down, to {float(share):.0%} if all its "
-            f"{params.max_trace_length} events are one activity: counts of loops are too low by "
-            "what this takes, which the standard deviations leave out; "
-            f"l2_clip {params.max_trace_length} leaves every case whole, with "
-            f"{float(1 / share):.1f} times the noise"
+            *(() if clip is None else said("clip", too_often=too_often, **shares)),
+            self._noise.explain(params.length),
         )

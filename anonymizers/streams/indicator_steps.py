@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from tracecloak.anonymizers.contract.sentences import sentences
 from tracecloak.anonymizers.indicators.declared import PERIODS, Timed, Working, Workload
 from tracecloak.anonymizers.indicators.figures import Measurements, released_indicators
 from tracecloak.anonymizers.indicators.params import Known, RequestedParams, weighed_terms
@@ -27,7 +28,7 @@ from tracecloak.anonymizers.indicators.summands import CellSums
 from tracecloak.anonymizers.indicators.terms import SumOf, Term
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.continual import ContinualNoise
-from tracecloak.anonymizers.streams.count_steps import CountSteps, KeptCounts, StreamParams, spent
+from tracecloak.anonymizers.streams.count_steps import CountSteps, KeptCounts, StreamParams
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.events.traces import TraceBatch
@@ -134,20 +135,17 @@ class IndicatorSteps(CountSteps):
     def explain(self) -> tuple[str, ...]:
         """Returns a sentence on what is published, and the errors of each kind of sum."""
         params, length = self.params, self.params.length
-        kind = "Laplace" if self._noise.is_laplace else "Gaussian"
         errors = self._noise.errors(length)
-        sentences = []
+        of_sums = []
         for term, factor in params.terms:
             units = factor * term.units
             unit = "ranges" if isinstance(term, SumOf) else "cases"
             first, last = errors[0] / units, errors[-1] / units
-            sentences.append(
+            of_sums.append(
                 f"{term.name}: standard deviation {first:.1f} {unit} in the first step, "
                 f"{last:.1f} in step {params.horizon:,}"
             )
         return (
-            f"indicators: each of {params.horizon:,} steps publishes {len(params.indicators):,} "
-            f"indicators from {params.n_cells:,} sums with discrete {kind} noise; spends "
-            f"{spent(params)}",
-            *sentences,
+            *sentences("streams", "indicators", params, noise=self._noise),
+            *of_sums,
         )

@@ -9,18 +9,15 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.case_digests import noise_digest
 from tracecloak.anonymizers.contract.in_memory import anonymise
+from tracecloak.anonymizers.contract.sentences import sentences
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.matrix_mechanism import MAX_WINDOWS
-from tracecloak.anonymizers.streams.steps import (
-    NOT_COVERED_BY_STREAMS,
-    NOT_RELEASED_AGAIN,
-    StreamName,
-)
+from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -113,7 +110,10 @@ class LogSteps:
             single,
             reality="Every case counts in one step, that in which it closes, so the logs of "
             f"different steps are made of different cases and cost what one does. {single.reality}",
-            not_covered=(*single.not_covered, *NOT_COVERED_BY_STREAMS, NOT_RELEASED_AGAIN),
+            not_covered=(
+                *single.not_covered,
+                *sentences("streams", "not_covered", self._params, in_all=None),
+            ),
         )
 
     def repeated(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
@@ -123,10 +123,8 @@ class LogSteps:
 
     def explain(self) -> tuple[str, ...]:
         """Returns a sentence on what is published, and those of `private-log` for one step."""
-        epsilon, delta = (decimal_text(value) for value in self._params.budget)
         return (
-            f"log: each of {self.horizon:,} steps publishes a log of the cases that closed in it; "
-            f"spends epsilon {epsilon}, delta {delta} for all steps together. Of a step:",
+            *sentences("streams", "log", self._params),
             *PrivateLog().explain(self._params),
             *PrivateLog().time_caveats(self._params),
         )

@@ -121,16 +121,6 @@ _LOG = logging.getLogger("tracecloak")
 _CASES = "digest of cases"
 _N_DIGEST = hashlib.sha256().digest_size
 
-# What no promise of a stream covers, whatever its product is.
-NOT_COVERED_BY_STREAMS = (
-    "The noise key of an epoch is kept until its last step is published.",
-    "When a step appears, and how long after its end, is not hidden.",
-)
-NOT_RELEASED_AGAIN = (
-    "What a step releases is kept beside the key until the epoch ends, so that no step is released "
-    "again on other cases; where that folder is lost or put back from a backup, nothing does."
-)
-
 
 @dataclass(frozen=True)
 class StreamName:

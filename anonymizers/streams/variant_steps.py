@@ -30,11 +30,12 @@ from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count
+from tracecloak.anonymizers.contract.sentences import sentences
 from tracecloak.anonymizers.graphs.noisy_graph import intervals_of_all, reach_of_noise
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.rigorous.budget import Budget, Sums, budget_of
 from tracecloak.anonymizers.streams.continual import ANY_EPSILON, ContinualNoise, variant_noise
-from tracecloak.anonymizers.streams.count_steps import UNITS, CountSteps, StreamParams, spent
+from tracecloak.anonymizers.streams.count_steps import UNITS, CountSteps, StreamParams
 from tracecloak.anonymizers.streams.matrix_mechanism import Strategy, with_best_strategy
 from tracecloak.anonymizers.streams.steps import StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
@@ -251,10 +252,7 @@ class VariantSteps(CountSteps):
         assert self._chosen.threshold is not None
         least = math.ceil(self._chosen.threshold / self._chosen.units)
         return (
-            f"variants: each of {self.horizon:,} steps publishes those that reached "
-            f"{least:,} noisy cases in "
-            + ("it" if self._sums is None else f"it or a step before, at most {MAX_VARIANTS:,}")
-            + f"; spends {spent(self.params)}",
+            *sentences("streams", "variants", self.params, least=least),
             noise.explain(self.params.length),
         )
 

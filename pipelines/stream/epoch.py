@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from apache_beam.io.filesystems import FileSystems
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
+from tracecloak.anonymizers.contract.sentences import sentences
 from tracecloak.pipelines.budget.draw_guard import DrawGuard, draw_guard_of
 from tracecloak.pipelines.budget.opening import check_worker_keys, open_ledger, open_store
 from tracecloak.pipelines.budget.registry import ReleaseRegistry, ledger_state
@@ -47,8 +48,8 @@ from tracecloak.transforms.files import (
 )
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.operator_log import operator_log
+from tracecloak.transforms.publish import statement as statements
 from tracecloak.transforms.publish.release_folder import STATEMENT_NAME, check_places
-from tracecloak.transforms.publish.statement import publishable_statement, sentences
 from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US
 from tracecloak.transforms.stream.step_sinks import (
     FileSink,
@@ -473,35 +474,21 @@ def manifest_of(plan: StreamPlan, key_fingerprint: str) -> ReleaseManifest:
 
 def explained(plan: StreamPlan) -> tuple[str, ...]:
     """Returns what each step publishes, at which error, and how often a case counts."""
-    again = counted_again(plan) or (
-        "A closed case is remembered until the horizon ends, which takes 24 bytes: it counts once, "
-        "however long it is silent before more of it comes.",
-    )
+    again = counted_again(plan) or sentences("streams", "once", None)
     return (*plan.product.explain(), *again)
 
 
 def counted_again(plan: StreamPlan) -> tuple[str, ...]:
     """Returns what it costs that closed cases are forgotten before the horizon ends, if so."""
-    if (tombstone := plan.keys.tombstone) is None:
-        return ()
     n_times, gap = plan.rule.most_counts(plan.keys.horizon)
     if n_times == 1:
         return ()
-    again = (
-        f"A closed case is remembered for {duration_text(tombstone)} after its last "
-        f"message. One that goes on after that counts again, in up to {n_times:,} steps"
-    )
-    if plan.rule.cap is not None:
-        return (
-            f"{again}; of an individual no more cases count than max_cases_per_individual allows, "
-            "so that costs the individual nothing.",
-        )
-    epsilon, delta = plan.product.repeated(n_times, gap)
-    shown = math.ceil(epsilon * 100) / 100
-    return (
-        f"{again}: for such a case epsilon {shown:g} with delta {float(delta):.3g} holds, and not "
-        "what is said of the release. Leave out tombstone, and every case counts once.",
-    )
+    costs = None
+    if plan.rule.cap is None:
+        epsilon, delta = plan.product.repeated(n_times, gap)
+        costs = f"{math.ceil(epsilon * 100) / 100:g}", f"{float(delta):.3g}"
+    remembered = duration_text(plan.keys.tombstone or 0)
+    return sentences("streams", "again", None, n_times=n_times, remembered=remembered, costs=costs)
 
 
 def _write_manifest(epoch: Epoch) -> None:
@@ -520,11 +507,13 @@ def _write_manifest(epoch: Epoch) -> None:
             **({"vocabulary_since": plan.since} if plan.since else {}),
             "explained": list(explained(plan)),
             "runner": config.runner,
-            "runner_facts": [*sentences("runner_facts.txt.j2", runner=config.runner).values()],
+            "runner_facts": [
+                *statements.sentences("runner_facts.txt.j2", runner=config.runner).values()
+            ],
         },
     }
     has_counts = not plan.product.released.has_log
-    statement = publishable_statement(manifest, has_error_bars=has_counts).encode()
+    statement = statements.publishable_statement(manifest, has_error_bars=has_counts).encode()
     write_whole(FileSystems.join(plan.folder, STATEMENT_NAME), statement, epoch.workplace)
     text = json.dumps(body, indent=2, ensure_ascii=False) + "\n"
     write_whole(path, text.encode(), epoch.workplace)
