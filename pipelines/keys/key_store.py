@@ -250,26 +250,17 @@ class KeyStore:
         secrets = self.secrets if after is None else KeptSecrets(self.path, after, "to")
         if not self.path.is_dir():
             raise UsageError(f"there is no key store in {self.path}; correct key_store")
-        with self._nobody_at_work(), self.in_use():
-            return secrets.wrap_all(before)
-
-    @contextlib.contextmanager
-    def _nobody_at_work(self) -> Iterator[None]:
-        """Keeps keys from being made, and every release that has one from going on, meanwhile.
-
-        Raises:
-            RetryLater: One is at work.
-        """
-        with self.locked(KEYS_LOCK), contextlib.ExitStack() as held:
+        refusal = (
+            f"a release of key store {self.path} is at work, whose key would be encrypted anew; "
+            "run this again when it has ended"
+        )
+        # No key is made meanwhile, and no release goes on that has one.
+        with self.locked(KEYS_LOCK), contextlib.ExitStack() as held, self.in_use():
             for path in self.secrets.paths():
                 if path.suffix == ".key":
                     lock = str(path.with_suffix(".lock").relative_to(self.path))
-                    refusal = (
-                        f"a release of key store {self.path} is at work, whose key would be "
-                        "encrypted anew; run this again when it has ended"
-                    )
                     held.enter_context(self.locked(lock, refusal))
-            yield
+            return secrets.wrap_all(before)
 
     @property
     def ledger_url(self) -> str:

@@ -325,9 +325,8 @@ def test_the_key_of_the_book_is_made_once_and_wrapped_as_the_others(tmp_path: Pa
     store = KeyStore(keys)
     key = store.own_key("book").resolve().hex()
     store.write("book.secret", "00" * 32, replaces=False)  # as a process that was a little later
-    assert (
-        store.own_key("book").resolve().hex() == key != store.own_key("deployment").resolve().hex()
-    )
+    book, deployment = store.own_key("book"), store.own_key("deployment")
+    assert book.resolve().hex() == key != deployment.resolve().hex()
     assert path.stat().st_mode & 0o777 == 0o600
     first, second = (f"file:{tmp_path}/kek{digit}" for digit in "56")
     for digit in "56":

@@ -365,9 +365,8 @@ def test_workers_elsewhere_find_the_key_in_use_and_no_other(tmp_path: Path) -> N
     own = KeyStore(tmp_path / "own").reserve("out", "r", "input", "configuration")
     assert own.resolve().hex() == given.resolve().hex()
     copy.unlink()  # as by somebody who cleans up: a repetition puts it there again
-    assert (
-        store.reserve("out", "r", "input", "configuration").resolve().hex() == own.resolve().hex()
-    )
+    again = store.reserve("out", "r", "input", "configuration")
+    assert again.resolve().hex() == own.resolve().hex()
     other = store.reserve("out", "s", "input", "configuration")
     store.commit("out", "r")
     assert [f"file:{path}" for path in shared.iterdir()] == [other.text]

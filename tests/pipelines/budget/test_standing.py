@@ -114,9 +114,7 @@ class World:
         if key == "none":
             self.key_path.with_suffix(".json").unlink()
         if ledger == "another ledger":
-            self.store.note(
-                str(self.out), "r", ".gate", '{"ledger": "sqlite:////elsewhere/ledger.db"}'
-            )
+            self.key_path.with_suffix(".gate").write_text('{"ledger": "sqlite:////elsewhere.db"}')
 
     def _ledger_says(self, ledger: LedgerState) -> None:
         fresh = begun_anew(self.keys)
