@@ -209,13 +209,12 @@ def internal_report(
         ("assessment", "Assessment", True),
     )
     context = {
-        "folder": release.folder.path,
+        "release": release,
         "digest": release.folder.manifest_sha256,
         "manifest": manifest,
-        "origin": report["origin"],
+        "report": report,
         "sizes": _sizes(manifest, report),
         "measures": list(_measures(report)),
-        "verdict": report["verdict"]["sentence"],
         "notes": list(notes_of(report)),
         "shown": shown,
         "no_times": no_times,

@@ -304,7 +304,7 @@ def _details(
     windows: Sequence[str],
 ) -> list[str]:
     """Returns what a release reads, does, promises, is worth, spends and writes."""
-    method, params, keys = release.method, release.params, release.keys
+    method, params = release.method, release.params
     by_folder: dict[str, list[SourceFile]] = {}
     for file in source.files:
         by_folder.setdefault(file.folder, []).append(file)
@@ -323,35 +323,26 @@ def _details(
     return from_template(
         __package__,
         "plan.txt.j2",
-        config=keys,
-        max_error_ratio=release.max_error_ratio,
+        release=release,
         source=source,
         look=look,
         folders=list(by_folder.items()),
         n_listed=_LISTED_FILES,
         n_first=_FIRST_FILES,
-        method=method,
         parameters=[
             line for name, value in params.resolved().items() for line in shown(name, value, "  ")
         ],
-        explained=[*method.explain(params), *method.time_caveats(params)],
         costs=[*costs, *_foretold(release, source)] if costs else [],
         guarantee=release.guarantee.with_order_note(source.is_by_name),
         judged=judged,
         in_words=utility.in_words,
         figures=figures,
         windows=windows,
-        spends=release.spends,
         joint_sentence=joint_sentence,
         composition=composition,
-        of_window="" if keys.schedule is None else f"-{keys.window or '<window>'}",
-        part_name=release_folder.part_name,
-        log_name=release_folder.log_name,
-        dfg_name=release_folder.DFG_NAME,
+        files=release_folder,
         beginnings=FORMULA_BEGINNINGS,
         alike=[repr(name) for name in formulas(getattr(params, "vocabulary", None) or ())],
-        written=method.writes(params),
-        statement=release_folder.STATEMENT_NAME,
     )
 
 
