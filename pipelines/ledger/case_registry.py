@@ -192,7 +192,7 @@ class CaseRegistry:
         """
 
         def freeze(past: LedgerSnapshot, window: WindowCharge, claim: Entry | None) -> Claimed:
-            self._check_known(past, window.scope)
+            self.check(window.scope, past)
             if claim is not None:
                 return _claimed(past.ask, _named(window, claim))
             if units.is_of_individuals and self._max_cases is None and not window.adds_up:
@@ -211,25 +211,15 @@ class CaseRegistry:
         """Returns what a release claimed; None: nothing, or its charge was given back.
 
         Raises:
-            CaseRegistryError: It is gone, is not what the ledger says, or is of another key.
+            CaseRegistryError: It is gone or was changed; or as for `check`.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
         """
         past = self._ledger.past(is_sound=True)
         for state in reversed(past.states(output, release_id, key_fingerprint)):
             if state.window is not None and state.claim is not None:
-                self._check_scope(past, state.window.scope)
+                self.check(state.window.scope, past)
                 return _claimed(past.ask, _named(state.window, state.claim))
         return None
-
-    def check(self, scope: str) -> None:
-        """Makes sure that it is known what the windows of a scope counted, see `scope_of`.
-
-        Raises:
-            CaseRegistryError: What the last window counted is gone or was changed; or the windows
-                of the scope were counted under another key.
-            LedgerError: The ledger cannot be read, or somebody changed what it said.
-        """
-        self._check_known(self._ledger.past(is_sound=True), scope)
 
     def verify(self, scope: str) -> int:
         """Compares all units of a scope with the ledger.
@@ -241,23 +231,27 @@ class CaseRegistry:
             CaseRegistryError: What a window counted is gone or was changed; or as for `check`.
             LedgerError: As for `check`.
         """
-        self.check(scope)
         past = self._ledger.past(is_sound=True)
+        self.check(scope, past)
         claims = [(scope, *claim) for claim in past.claims(scope)]
         for found in _compared(past.ask, claims):
             if isinstance(found, CaseRegistryError):
                 raise found
         return len(claims)
 
-    def _check_known(self, past: LedgerSnapshot, scope: str) -> None:
-        """Makes sure that a scope has this key, and that what its last window counted is there."""
-        self._check_scope(past, scope)
-        claims = [(scope, *claim) for claim in past.claims(scope)]
-        if claims:
-            _claimed(past.ask, max(claims, key=lambda claim: claim[2]))
+    def check(self, scope: str, past: LedgerSnapshot | None = None) -> None:
+        """Makes sure that it is known what the windows of a scope counted.
 
-    def _check_scope(self, past: LedgerSnapshot, scope: str) -> None:
-        """Makes sure that a scope has this key, and was never counted under another."""
+        Args:
+            scope: See `scope_of`.
+            past: What the ledger says; None: it is read.
+
+        Raises:
+            CaseRegistryError: What the last window counted is gone or was changed; or the windows
+                of the scope were counted under another key.
+            LedgerError: The ledger cannot be read, or somebody changed what it said.
+        """
+        past = past or self._ledger.past(is_sound=True)
         if _key_of(scope) != self._key_fingerprint:
             raise CaseRegistryError(
                 f"scope {scope} is of the book with key {_key_of(scope) or 'none'}, and this book "
@@ -271,6 +265,8 @@ class CaseRegistry:
                 f"{self._key_fingerprint}: name that key with book_key, or restore book.secret of "
                 f"its key store. {_REMEDY}"
             )
+        for claim in past.claims(scope)[-1:]:
+            _claimed(past.ask, (scope, *claim))
 
 
 def units_of(ledger: Ledger, entries: Sequence[Entry]) -> Iterator[Claimed | CaseRegistryError]:
@@ -386,8 +382,8 @@ def units_to_count(
     windows: dict[str, list[CountedUnits]] = {}
     for name, claimed in claims:
         windows.setdefault(name, []).append(claimed)
-    this_window = _union(windows.pop(label, []))
-    others = [_union(parts) for parts in windows.values()]
+    this_window = CountedUnits.merge(windows.pop(label, []))
+    others = [CountedUnits.merge(parts) for parts in windows.values()]
     # Rows are sorted by their digests, so an individual's rows lie together, in the order of the
     # cases' digests. Where a case is its own unit, it is that unit's only row.
     whose = units.digests[:, :2]
@@ -408,10 +404,6 @@ def units_to_count(
     rank = n_new - np.repeat(n_new[begins] - is_new[begins], n_cases)
     has_room = rank + np.repeat(n_claimed, n_cases) <= max_cases
     return units.take(is_left & (~is_new | has_room))
-
-
-def _union(pieces: Sequence[CountedUnits]) -> CountedUnits:
-    return pieces[0] if len(pieces) == 1 else CountedUnits.merge(pieces)
 
 
 def _key_of(scope: str) -> str:

@@ -20,7 +20,6 @@ from tracecloak.pipelines.release.values import Extension, Outcome, Run
 from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.published.manifest import ReleaseManifest
-from tracecloak.schemas.windows import Schedule, Window
 from tracecloak.transforms import files
 from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.batch.window import WindowPart
@@ -60,7 +59,6 @@ class WindowExtension(Extension):
     # Until it is opened, and until its units are claimed.
     _opened: ReleasedWindow | None = None
     _plan: ReleasePlan | None = None
-    _frozen: str | None = None
     _n_left_out: int | None = None
 
     def check(self, plan: ReleasePlan) -> None:
@@ -92,7 +90,8 @@ class WindowExtension(Extension):
             UsageError: Its key is not there.
         """
         self._plan = run.plan
-        self._opened = released_window(run.plan, run.books.store, run.books.ledger)
+        place = run.operator_folder
+        self._opened = released_window(run.plan, run.books.store, run.books.ledger, place)
 
     def reserved(self, reservation: Reservation) -> Reservation:
         """Returns what is asked of the account, for this window.
@@ -119,14 +118,13 @@ class WindowExtension(Extension):
         """
         opened, key = self._opened, run.key
         assert opened is not None and key is not None  # its budget is reserved
-        part = opened.part(run.operator_folder)
-        job = replace(job, part=part)
+        job = replace(job, part=opened.part)
         keyed_release = run.books.keyed_release(key.fingerprint)
         claimed = opened.book.frozen(*keyed_release)
         if claimed is None:
             claimed = opened.book.claim(*keyed_release, run.driver.units(job))
-        files.write_anew(part.frozen, claimed.units.to_bytes())
-        self._frozen, self._n_left_out = part.frozen, claimed.n_left_out
+        files.write_anew(opened.part.frozen, claimed.units.to_bytes())
+        self._n_left_out = claimed.n_left_out
         if claimed.n_left_out:
             _OPERATOR.info(
                 "units that are left out, as they counted in other windows: %d", claimed.n_left_out
@@ -161,8 +159,8 @@ class WindowExtension(Extension):
 
     def finalize(self, run: Run) -> None:
         """Removes the copy of the units that the run read."""
-        if self._frozen is not None:
-            files.remove_folder(self._frozen)
+        if self._opened is not None:
+            files.remove_folder(self._opened.part.frozen)
 
     def tell(self, run: Run, outcome: Outcome) -> Outcome:
         """Says how many units are left out."""
@@ -171,53 +169,43 @@ class WindowExtension(Extension):
 
 @dataclass(frozen=True)
 class ReleasedWindow:
-    """A window that is to be released, and who keeps its book.
+    """A window that is to be released.
 
     Attributes:
-        schedule: The windows.
-        window: The one.
-        by_individual: Whether the unit of privacy is the individual.
         charge: What the ledger is told of it.
-        key: Where the key of the book is.
-        book: The book of counted units.
+        part: Which cases count.
+        book: The counted units.
     """
 
-    schedule: Schedule
-    window: Window
-    by_individual: bool
     charge: WindowCharge
-    key: KeyReference
+    part: WindowPart
     book: CaseRegistry
 
-    def part(self, place: str) -> WindowPart:
-        """Returns which cases count.
 
-        Args:
-            place: Folder that the operator and the workers alone read: the size of a file of units
-                tells how many there are.
-        """
-        # Of each run its own, so that none reads what another one with other input left.
-        units = files.join(place, f"{_UNITS}-{uuid.uuid4().hex[:16]}")
-        frozen = files.join(place, _UNITS)
-        return WindowPart(
-            self.schedule, self.window, self.key, self.by_individual,
-            units, frozen,
-        )  # fmt: skip
+def released_window(
+    plan: ReleasePlan, store: KeyStore, ledger: Ledger, place: str
+) -> ReleasedWindow:
+    """Returns the window that a plan is of.
 
-
-def released_window(plan: ReleasePlan, store: KeyStore, ledger: Ledger) -> ReleasedWindow | None:
-    """Returns the window that a plan is of; None: it is of none.
+    Args:
+        plan: With a window.
+        store: The key store that releases it.
+        ledger: The ledger that pays for it.
+        place: Folder that the operator and the workers alone read: the size of a file of units
+            tells how many there are.
 
     Raises:
-        UsageError: The key of the book is not there.
+        UsageError: The key of the counted units is not there.
     """
     schedule, window, cap = plan.schedule, plan.window, plan.bounds.max_cases_per_individual
-    if schedule is None or window is None:
-        return None
-    key = _book_key(plan, store)
-    charge = WindowCharge(_scope(plan, schedule, key), window.label, plan.windows_add_up)
-    book = CaseRegistry(key.resolve(), ledger, cap)
-    return ReleasedWindow(schedule, window, cap is not None, charge, key, book)
+    scoped = _scope_and_key(plan, store)
+    assert schedule is not None and window is not None and scoped is not None
+    scope, key = scoped
+    # Of each run its own, so that none reads what another one with other input left.
+    found = files.join(place, f"{_UNITS}-{uuid.uuid4().hex[:16]}")
+    part = WindowPart(schedule, window, key, cap is not None, found, files.join(place, _UNITS))
+    charge = WindowCharge(scope, window.label, plan.windows_add_up)
+    return ReleasedWindow(charge, part, CaseRegistry(key.resolve(), ledger, cap))
 
 
 def known_scope(plan: ReleasePlan, store: KeyStore) -> str | None:
@@ -228,22 +216,39 @@ def known_scope(plan: ReleasePlan, store: KeyStore) -> str | None:
     Raises:
         UsageError: The key of the book that is named is not there.
     """
-    if plan.schedule is None or not (plan.book_key or (store.path / "book.secret").exists()):
+    scoped = _scope_and_key(plan, store, makes=False)
+    return None if scoped is None else scoped[0]
+
+
+def _scope_and_key(
+    plan: ReleasePlan, store: KeyStore, makes: bool = True
+) -> tuple[str, KeyReference] | None:
+    """Returns the scope of a plan's windows, and where its key is; None: there is none.
+
+    Raises:
+        UsageError: The key is not there, or workers elsewhere could not find it.
+    """
+    schedule, columns = plan.schedule, plan.keys.columns
+    if schedule is None or not (makes or plan.book_key or (store.path / "book.secret").exists()):
         return None
-    return _scope(plan, plan.schedule, _book_key(plan, store))
-
-
-def _scope(plan: ReleasePlan, schedule: Schedule, key: KeyReference) -> str:
-    columns = [plan.keys.columns.case_id or "", plan.keys.columns.individual_id or ""]
+    if plan.book_key is not None:
+        key = KeyReference(plan.book_key)
+        key = replace(key, fingerprint=key.resolve().fingerprint)
+    else:
+        check_book_key(plan)
+        key = store.own_key("book")
+    names = [columns.case_id or "", columns.individual_id or ""]
     # Read in another way an identity is another one, which the book does not know.
-    columns += [
+    names += [
         f"{name} in whole numbers"
         for name in ("case_id", "individual_id")
         if plan.mapping.has_whole_numbers(name)
     ]
-    fingerprint, unit = key.resolve().fingerprint, plan.guarantee.unit
-    cap = plan.bounds.max_cases_per_individual
-    return scope_of(schedule.digest, schedule.dataset, unit, columns, cap, fingerprint)
+    scope = scope_of(
+        schedule.digest, schedule.dataset, plan.guarantee.unit, names,
+        plan.bounds.max_cases_per_individual, key.resolve().fingerprint,
+    )  # fmt: skip
+    return scope, key
 
 
 def check_book_key(plan: ReleasePlan) -> None:
@@ -270,11 +275,11 @@ def verify_book(plan: ReleasePlan, store: KeyStore, ledger: Ledger) -> int:
     Raises:
         LedgerError: Some are gone or were changed, or the ledger cannot be used.
     """
-    schedule, scope = plan.schedule, known_scope(plan, store)
-    if schedule is None or scope is None:
+    scoped = _scope_and_key(plan, store, makes=False)
+    if scoped is None:
         return 0
-    window = released_window(plan.of_window(schedule.numbered(0)), store, ledger)
-    return 0 if window is None else window.book.verify(scope)
+    scope, key = scoped
+    return CaseRegistry(key.resolve(), ledger, None).verify(scope)
 
 
 def _left_out_of(plan: ReleasePlan) -> tuple[str, ...]:
@@ -282,16 +287,3 @@ def _left_out_of(plan: ReleasePlan) -> tuple[str, ...]:
     keys = plan.keys
     decided = left_out_of(store_of(keys), files.absolute(keys.output), str(keys.release_id))
     return tuple(one.path for one in decided)
-
-
-def _book_key(plan: ReleasePlan, store: KeyStore) -> KeyReference:
-    """Returns where the key of the book is.
-
-    Raises:
-        UsageError: Workers elsewhere could not find it.
-    """
-    if plan.book_key is not None:
-        key = KeyReference(plan.book_key)
-        return replace(key, fingerprint=key.resolve().fingerprint)
-    check_book_key(plan)
-    return store.own_key("book")

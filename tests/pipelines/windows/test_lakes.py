@@ -30,7 +30,6 @@ from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.release.window import ReleasedWindow, released_window
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 ORIGIN_US = 1_767_225_600_000_000  # 2026-01-01T00:00Z
 SCHEDULE = {
@@ -69,7 +68,7 @@ class World:
     """A ledger, a key store and a book of one operator."""
 
     def __init__(self, folder: Path, method: Mapping[str, object], max_cases: int | None) -> None:
-        self._store = KeyStore(folder / "keys")
+        self.folder, self._store = folder, KeyStore(folder / "keys")
         self._store.touch("ledger.db")
         self._ledger = Ledger(self._store.ledger_url, store=self._store, new=True)
         self._output = str(folder / "out")
@@ -91,15 +90,13 @@ class World:
         schedule = self._plan.schedule
         assert schedule is not None
         plan = self._plan.of_window(schedule.numbered(number))
-        found = released_window(plan, self._store, self._ledger)
-        assert found is not None
-        return found
+        return released_window(plan, self._store, self._ledger, str(self.folder / f"w{number}"))
 
     def play(self, step: Step, lakes: Sequence[Lake]) -> Counted | None:
         """Tries a release; returns what COUNT was given by a run that was to draw, or None."""
         window = self._window(step.window)
-        release_id = f"{step.name}-{window.window.label}"
-        folder = ReleaseFolder(self._output, release_id)
+        part = window.part
+        release_id = f"{step.name}-{part.window.label}"
         traces = traces_of(lakes[step.lake], window)
         if release_id not in self._keys:
             self._n_keys += 1
@@ -107,11 +104,10 @@ class World:
         key = self._keys[release_id]
         self._ledger.reserve(Reservation(
             account="default", release_id=release_id, output=self._output, epsilon=Fraction(1),
-            delta=Fraction(1, 10**6), unit="individual" if window.by_individual else "case",
+            delta=Fraction(1, 10**6), unit="individual" if part.by_individual else "case",
             adjacency="add_remove", method="m", spends=(), config_digest="d", key_fingerprint=key,
             window=window.charge,
         ))  # fmt: skip
-        part = window.part(folder.workplace)
         Path(part.frozen).parent.mkdir(parents=True, exist_ok=True)
         keyed_release = self._output, release_id, key
         claimed = window.book.frozen(*keyed_release) or window.book.claim(
@@ -140,7 +136,7 @@ class World:
 
 def traces_of(lake: Lake, window: ReleasedWindow) -> TraceBatch:
     """The events of a lake that a window reads, as traces."""
-    first, last = window.window.reads_from_us, window.window.reads_until_us
+    first, last = window.part.window.reads_from_us, window.part.window.reads_until_us
     kept: dict[tuple[str, str], list[int]] = {}
     for case, minutes in sorted(lake.items()):
         times = [ORIGIN_US + 60_000_000 * minute for minute in minutes]
@@ -154,7 +150,9 @@ def traces_of(lake: Lake, window: ReleasedWindow) -> TraceBatch:
         np.zeros(sum(lengths), np.int32),
         np.array([time for times in kept.values() for time in times], np.int64),
         ActivityVocabulary.of(["A"]),
-        pa.array([person for person, _ in kept], pa.string()) if window.by_individual else None,
+        pa.array([person for person, _ in kept], pa.string())
+        if window.part.by_individual
+        else None,
     )
 
 
@@ -310,7 +308,7 @@ def test_a_book_that_counts_individuals_by_window_is_caught(
 def test_a_claimed_case_that_moved_to_another_window_is_not_counted(tmp_path: Path) -> None:
     """As where a run is cut off after its claim, and the next one reads a corrected lake."""
     window = World(tmp_path, CASES, None)._window(0)
-    part = window.part(str(tmp_path))
+    part = window.part
     before, after = (traces_of(lake, window) for lake in lakes_of(((5,), (52, 61))))
     Path(part.frozen).parent.mkdir(parents=True, exist_ok=True)
     Path(part.frozen).write_bytes(part.units(before).to_bytes())
