@@ -39,11 +39,11 @@ from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, unpack
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
 
-# What a statement says of a log that was put in order before it counted.
-_CHOSEN = (
+CHOSEN = (
     "Names of activities were joined, or equal events of a case counted once, as somebody chose: a "
     "setting that was chosen after looking at the data is not covered by epsilon."
 )
+"""What a statement says of a log that was put in order before it counted."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class ReleasePlan:
                 "read: whether there is a release tells whether there are so many."
             )
         if keys.rename or keys.drop_duplicates:
-            conditions.append(_CHOSEN)
+            conditions.append(CHOSEN)
         return replace(guarantee, not_covered=(*guarantee.not_covered, *conditions))
 
     @property

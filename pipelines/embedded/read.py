@@ -45,29 +45,25 @@ CANONICAL_EVENTS, REJECTS, CANONICAL_TALLIES = "events", "rejects", "tallies"
 _MOST_ROWS = 1 << 14
 
 
-class MakeCanonical(beam.PTransform):
-    """Reads a collection; returns a dict of PCollections.
+@beam.ptransform_fn  # type: ignore[untyped-decorator]
+def MakeCanonical(  # noqa: N802  # runners know it by this name
+    rows: beam.PCollection[Any], elements: Elements
+) -> dict[str, beam.PCollection[Any]]:
+    """Reads a collection, many rows at once; returns a dict of PCollections.
 
     `events` holds batches of canonical events, `rejects` the reasons of malformed records, one
     each, `tallies` a ReadTally for each bundle.
     """
-
-    def __init__(self, elements: Elements) -> None:
-        super().__init__()
-        self._elements = elements
-
-    def expand(self, rows: beam.PCollection[Any]) -> dict[str, beam.PCollection[Any]]:
-        """Adds one stage, which reads many rows at once."""
-        read: Any = _read_batch
-        if self._elements.kind != "batches":
-            read = _read_rows
-            rows = rows | "Rows" >> beam.BatchElements(_MOST_ROWS, _MOST_ROWS)
-        outputs = rows | "Read" >> beam.FlatMap(read, self._elements).with_outputs(
-            REJECTS, CANONICAL_TALLIES, main=CANONICAL_EVENTS
-        )
-        found = {name: outputs[name] for name in (CANONICAL_EVENTS, REJECTS, CANONICAL_TALLIES)}
-        found[CANONICAL_EVENTS].element_type, found[REJECTS].element_type = pa.RecordBatch, str
-        return found
+    read: Any = _read_batch
+    if elements.kind != "batches":
+        read = _read_rows
+        rows = rows | "Rows" >> beam.BatchElements(_MOST_ROWS, _MOST_ROWS)
+    outputs = rows | "Read" >> beam.FlatMap(read, elements).with_outputs(
+        REJECTS, CANONICAL_TALLIES, main=CANONICAL_EVENTS
+    )
+    found = {name: outputs[name] for name in (CANONICAL_EVENTS, REJECTS, CANONICAL_TALLIES)}
+    found[CANONICAL_EVENTS].element_type, found[REJECTS].element_type = pa.RecordBatch, str
+    return found
 
 
 def count_records(tally: ReadTally) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -30,77 +31,71 @@ from tracecloak.transforms.batch.traces import (
 )
 
 
-class AnonymizeTraces(beam.PTransform):
-    """Runs a method's rounds on PCollection[TraceBatch].
+@beam.ptransform_fn  # type: ignore[untyped-decorator]
+def AnonymizeTraces(  # noqa: N802  # runners know it by this name
+    traces: beam.PCollection[TraceBatch],
+    spec: ReleaseSpec,
+    n_pieces: int,
+    wait_on: beam.PCollection[Any] | None = None,
+) -> dict[str, beam.PCollection[Any]]:
+    """Runs a method's rounds, the stages of each step.
 
     Returns `traces` (PCollection[TraceBatch], the released cases; none from a method that releases
     no log) and `products` (PCollection[Chunk], of one `Products`).
+
+    Args:
+        traces: The cases.
+        spec: What is released.
+        n_pieces: In how many pieces a log is generated, where the method generates one.
+        wait_on: Nothing is decided before this is complete: a log of which every record is
+            malformed has no trace that could wait for its check.
     """
-
-    def __init__(
-        self, spec: ReleaseSpec, n_pieces: int, wait_on: beam.PCollection[Any] | None = None
-    ) -> None:
-        """Keeps what is to be done.
-
-        Args:
-            spec: What is released.
-            n_pieces: In how many pieces a log is generated, where the method generates one.
-            wait_on: Nothing is decided before this is complete: a log of which every record is
-                malformed has no trace that could wait for its check.
-        """
-        super().__init__()
-        self._spec = spec
-        self._n_pieces = n_pieces
-        self._wait_on = wait_on
-
-    def expand(self, traces: beam.PCollection[TraceBatch]) -> dict[str, beam.PCollection[Any]]:
-        """Adds the stages of each step."""
-        spec, pipeline = self._spec, traces.pipeline
-        # The digest, then the decisions so far: each travels once, as a side input of its own.
-        known: dict[str, pvalue.AsIter] = {}
-        released: list[beam.PCollection[TraceBatch]] = []
-        for step in steps(spec.method, spec.params):
-            stage, name = _Stage(spec, step), step.round
-            inputs = [known[depended] for depended in step.known]
-            match step.action:
-                case "count":
-                    # Merging shuffles what was counted, which is the barrier before the gate: a
-                    # repeated DECIDE merges what was shuffled, and counts nothing again.
-                    count = CountStatistics(spec.kinds(name), stage.count, *inputs)
-                    parts = traces | name >> count
-                    if not inputs:
-                        digest = _once(pipeline, "InputDigest", _digest, pvalue.AsIter(parts))
-                        known[INPUT_DIGEST] = pvalue.AsIter(digest)
-                case "keep":
-                    keep = beam.Map(stage.keep, *inputs).with_output_types(Statistics)
-                    parts = parts | f"{name}/Keep" >> keep
-                case "decide":
-                    # Side inputs are materialised: they are also the barrier after a decision.
-                    first = self._wait_on is not None and len(inputs) == 1
-                    waited = [pvalue.AsIter(self._wait_on)] if first else []
-                    sides = pvalue.AsIter(parts), *inputs, *waited
-                    decided = _once(pipeline, f"{name}/Decide", stage.decide, *sides)
-                    known[name] = pvalue.AsIter(decided)
-                case "products":
-                    products = _once(pipeline, "Products", stage.products, *inputs)
-                    # What is released of the log comes after all else that needs the decisions.
-                    inputs_of_log = *inputs, pvalue.AsIter(products)
-                case "apply":
-                    apply = beam.ParDo(_Release(stage, ReleaseRun.apply), *inputs_of_log)
-                    released = [traces | "Apply" >> apply]
-                case "generate":
-                    make = partial(ReleaseRun.generate, n_pieces=self._n_pieces)
-                    released = [
-                        pipeline
-                        | "Pieces" >> beam.Create(range(self._n_pieces))
-                        | "SpreadPieces" >> beam.Reshuffle()
-                        | "Generate" >> beam.ParDo(_Release(stage, make), *inputs_of_log)
-                    ]
-        columns = spec.columns if released else []
-        if columns or not released:
-            made = pipeline | "Columns" >> beam.Create(columns).with_output_types(TraceBatch)
-            released.append(made)
-        return {"traces": released | "Released" >> beam.Flatten(), "products": products}
+    pipeline = traces.pipeline
+    # The digest, then the decisions so far: each travels once, as a side input of its own.
+    known: dict[str, pvalue.AsIter] = {}
+    released: list[beam.PCollection[TraceBatch]] = []
+    for step in steps(spec.method, spec.params):
+        stage, name = _Stage(spec, step), step.round
+        inputs = [known[depended] for depended in step.known]
+        match step.action:
+            case "count":
+                # Merging shuffles what was counted, which is the barrier before the gate: a
+                # repeated DECIDE merges what was shuffled, and counts nothing again.
+                count = CountStatistics(spec.kinds(name), stage.count, *inputs)
+                parts = traces | name >> count
+                if not inputs:
+                    digest = _once(pipeline, "InputDigest", _digest, pvalue.AsIter(parts))
+                    known[INPUT_DIGEST] = pvalue.AsIter(digest)
+            case "keep":
+                keep = beam.Map(stage.keep, *inputs).with_output_types(Statistics)
+                parts = parts | f"{name}/Keep" >> keep
+            case "decide":
+                # Side inputs are materialised: they are also the barrier after a decision.
+                first = wait_on is not None and len(inputs) == 1
+                waited = [pvalue.AsIter(wait_on)] if first else []
+                sides = pvalue.AsIter(parts), *inputs, *waited
+                decided = _once(pipeline, f"{name}/Decide", stage.decide, *sides)
+                known[name] = pvalue.AsIter(decided)
+            case "products":
+                products = _once(pipeline, "Products", stage.products, *inputs)
+                # What is released of the log comes after all else that needs the decisions.
+                inputs_of_log = *inputs, pvalue.AsIter(products)
+            case "apply":
+                apply = beam.ParDo(_Release(stage, ReleaseRun.apply), *inputs_of_log)
+                released = [traces | "Apply" >> apply]
+            case "generate":
+                make = partial(ReleaseRun.generate, n_pieces=n_pieces)
+                released = [
+                    pipeline
+                    | "Pieces" >> beam.Create(range(n_pieces))
+                    | "SpreadPieces" >> beam.Reshuffle()
+                    | "Generate" >> beam.ParDo(_Release(stage, make), *inputs_of_log)
+                ]
+    columns = spec.columns if released else []
+    if columns or not released:
+        made = pipeline | "Columns" >> beam.Create(columns).with_output_types(TraceBatch)
+        released.append(made)
+    return {"traces": released | "Released" >> beam.Flatten(), "products": products}
 
 
 def _once(*stage: Any) -> beam.PCollection[Chunk]:
@@ -159,20 +154,21 @@ class _Stage:
         yield from cut(self.run.products(self.known(inputs)))
 
 
+@dataclass(eq=False, repr=False)
 class _Release(beam.DoFn):
     """Releases cases of an element in batches, by a step of the run; the last to need decisions."""
 
-    def __init__(self, stage: _Stage, make: Callable[..., TraceBatch]) -> None:
-        self._stage, self._make = stage, make
+    stage: _Stage
+    make: Callable[..., TraceBatch]
 
     def default_type_hints(self) -> IOTypeHints:
         return IOTypeHints.empty().with_output_types(TraceBatch)  # of any input
 
     def process(self, element: Any, *inputs: Any) -> Iterator[TraceBatch]:
-        made = self._make(self._stage.run, element, known=self._stage.known(inputs))
+        made = self.make(self.stage.run, element, known=self.stage.known(inputs))
         yield from made.split(BATCH_BYTES)
 
     def finish_bundle(self) -> None:
-        if self._stage.shared is not None:
-            self._stage.shared.clear()
+        if self.stage.shared is not None:
+            self.stage.shared.clear()
         release_memory()

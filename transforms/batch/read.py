@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -45,68 +46,64 @@ PIECE_BYTES = 16 << 20
 _FULL_ROWS = 1 << 15
 
 
-class ReadFiles(beam.PTransform):
+@beam.ptransform_fn  # type: ignore[untyped-decorator]
+def ReadFiles(  # noqa: N802  # runners know it by this name
+    begin: beam.pvalue.PBegin, source: EventSource, operator_folder: str | None = None
+) -> dict[str, beam.PCollection[Any]]:
     """Reads an event log; returns a dict of PCollections.
 
     `events` holds batches of canonical events, `rejects` batches of the places and reasons of
-    malformed records, each of one file, `tallies` a ReadTally for each element that was read.
+    malformed records, each of one file, `tallies` a ReadTally for each element that was read: a
+    file, a piece of one or a few small files, in parallel.
 
     Args:
+        begin: Of the pipeline.
         source: What is read.
         operator_folder: Where workers put their findings in the data, see
             `transforms.operator_log`; None: into their logs.
     """
-
-    def __init__(self, source: EventSource, operator_folder: str | None = None) -> None:
-        super().__init__()
-        self._source = source
-        self._operator_folder = operator_folder
-
-    def expand(self, begin: beam.pvalue.PBegin) -> dict[str, beam.PCollection[Any]]:
-        """Reads a file, a piece of one or a few small files an element, elements in parallel."""
-        source = self._source
-        large: list[SourceFile] = []
-        small: list[SourceFile] = []
-        for file in source.files:
-            (large if places(source, file, PIECE_BYTES) else small).append(file)
-        elements = begin | "Files" >> beam.Create(list(_together(small)))
-        if large:
-            divided = (
-                begin
-                | "LargeFiles" >> beam.Create(large)
-                | "Places" >> beam.FlatMap(_places, source, PIECE_BYTES).with_output_types(_Place)
-                | "SpreadPlaces" >> beam.Reshuffle()
-                | "Look" >> beam.Map(_look, source).with_output_types(tuple[int, _Place])
-                | "GroupByFile" >> beam.GroupByKey()
-                | "Divide" >> beam.FlatMap(_pieces, source)
-            )  # PCollection[tuple[SourceFile, ...]]
-            elements = (elements, divided) | "FilesAndPieces" >> beam.Flatten()
-        outputs = (
-            elements
-            | "Spread" >> beam.Reshuffle()
-            | "Read"
-            >> beam.ParDo(_ReadFiles(source, self._operator_folder)).with_outputs(
-                REJECTS, TALLIES, _LACKING, main=EVENTS
-            )
+    large: list[SourceFile] = []
+    small: list[SourceFile] = []
+    for file in source.files:
+        (large if places(source, file, PIECE_BYTES) else small).append(file)
+    elements = begin | "Files" >> beam.Create(list(_together(small)))
+    if large:
+        divided = (
+            begin
+            | "LargeFiles" >> beam.Create(large)
+            | "Places" >> beam.FlatMap(_places, source, PIECE_BYTES).with_output_types(_Place)
+            | "SpreadPlaces" >> beam.Reshuffle()
+            | "Look" >> beam.Map(_look, source).with_output_types(tuple[int, _Place])
+            | "GroupByFile" >> beam.GroupByKey()
+            | "Divide" >> beam.FlatMap(_pieces, source)
+        )  # PCollection[tuple[SourceFile, ...]]
+        elements = (elements, divided) | "FilesAndPieces" >> beam.Flatten()
+    outputs = (
+        elements
+        | "Spread" >> beam.Reshuffle()
+        | "Read"
+        >> beam.ParDo(_ReadFiles(source, operator_folder)).with_outputs(
+            REJECTS, TALLIES, _LACKING, main=EVENTS
         )
-        tallies = outputs[TALLIES]
-        if large:
-            # A stage of its own gives them, as Beam's runner of bundles in this process takes for a
-            # side input all outputs of a stage, or none: `_update_side_inputs_container` in 2.77.
-            lacking = outputs[_LACKING] | "Lacking" >> beam.Map(lambda one: one)
-            # It gives nothing, but no tally of a log is complete before it has ended.
-            checked = once(
-                begin.pipeline,
-                "CheckPieces",
-                _check_pieces,
-                source,
-                self._operator_folder,
-                pvalue.AsIter(lacking),
-            )
-            checked.element_type = ReadTally
-            tallies = (tallies, checked) | "Tallies" >> beam.Flatten()
-        # PCollection[pa.RecordBatch] twice, PCollection[ReadTally]
-        return {EVENTS: outputs[EVENTS], REJECTS: outputs[REJECTS], TALLIES: tallies}
+    )
+    tallies = outputs[TALLIES]
+    if large:
+        # A stage of its own gives them, as Beam's runner of bundles in this process takes for a
+        # side input all outputs of a stage, or none: `_update_side_inputs_container` in 2.77.
+        lacking = outputs[_LACKING] | "Lacking" >> beam.Map(lambda one: one)
+        # It gives nothing, but no tally of a log is complete before it has ended.
+        checked = once(
+            begin.pipeline,
+            "CheckPieces",
+            _check_pieces,
+            source,
+            operator_folder,
+            pvalue.AsIter(lacking),
+        )
+        checked.element_type = ReadTally
+        tallies = (tallies, checked) | "Tallies" >> beam.Flatten()
+    # PCollection[pa.RecordBatch] twice, PCollection[ReadTally]
+    return {EVENTS: outputs[EVENTS], REJECTS: outputs[REJECTS], TALLIES: tallies}
 
 
 # A file, the number of a place at which it is looked at, and the place or what was seen there.
@@ -155,13 +152,13 @@ def _together(files: Iterable[SourceFile]) -> Iterator[tuple[SourceFile, ...]]:
         yield tuple(run)
 
 
+@dataclass(eq=False, repr=False)
 class _ReadFiles(beam.DoFn):
-    def __init__(self, source: EventSource, operator_folder: str | None) -> None:
-        self._source = source
-        self._operator_folder = operator_folder
+    source: EventSource
+    operator_folder: str | None
 
     def process(self, files: tuple[SourceFile, ...]) -> Iterable[pa.RecordBatch]:
-        with kept_on_worker(self._operator_folder):
+        with kept_on_worker(self.operator_folder):
             yield from self._read(files)
 
     def _read(self, files: tuple[SourceFile, ...]) -> Iterable[pa.RecordBatch]:
@@ -171,7 +168,7 @@ class _ReadFiles(beam.DoFn):
         for file in files:
             tally = FileTally(file.rank)
             lacking: list[tuple[SourceFile, MissingColumns]] = []
-            for events, rejects in self._source.read(file, tally, lacking):
+            for events, rejects in self.source.read(file, tally, lacking):
                 if events.num_rows:
                     small.append(events)
                     n_rows += events.num_rows
@@ -182,7 +179,7 @@ class _ReadFiles(beam.DoFn):
                     yield pvalue.TaggedOutput(REJECTS, rejects)
             yield from (pvalue.TaggedOutput(_LACKING, one) for one in lacking)
             tallies.append(tally.result())
-            self._source.note_read(file)
+            self.source.note_read(file)
         yield from _joined(small)
         yield pvalue.TaggedOutput(TALLIES, ReadTally.merge(tallies))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -164,24 +165,19 @@ class MergeStatisticsFn(beam.CombineFn):
 _NUMBERED = convert_to_beam_type(tuple[int, Statistics])
 
 
+@dataclass(eq=False, repr=False)
 class CountBatches(beam.DoFn):
-    """Merges what `counted` returns for the elements of a bundle, and gives it in parts."""
+    """Merges what `counted` returns for the elements of a bundle, and gives it in parts.
 
-    def __init__(
-        self,
-        kinds: Mapping[str, type[Mergeable]],
-        counted: Callable[..., Mapping[str, Any]],
-        n_parts: int,
-    ) -> None:
-        """Keeps what to do.
+    Attributes:
+        kinds: Types of the statistics, by name.
+        counted: Counts an element, which comes first, with the side inputs.
+        n_parts: Into how many parts rows are cut.
+    """
 
-        Args:
-            kinds: Types of the statistics, by name.
-            counted: Counts an element, which comes first, with the side inputs.
-            n_parts: Into how many parts rows are cut.
-        """
-        self._kinds, self._counted, self._n_parts = dict(kinds), counted, n_parts
-        self._totals: Totals | None = None
+    kinds: Mapping[str, type[Mergeable]]
+    counted: Callable[..., Mapping[str, Any]]
+    n_parts: int
 
     def default_type_hints(self) -> IOTypeHints:
         """Returns only the output's type, as Beam's check fails if there are no side inputs."""
@@ -189,12 +185,12 @@ class CountBatches(beam.DoFn):
 
     def start_bundle(self) -> None:
         """Begins with nothing."""
-        self._totals = None
+        self._totals: Totals | None = None
 
     def process(self, element: Any, *known: Any) -> None:
         """Counts an element; the same bundle may be counted again after a failure."""
-        self._totals = self._totals or Totals(self._kinds)
-        self._totals.add(self._counted(element, *known))
+        self._totals = self._totals or Totals(self.kinds)
+        self._totals.add(self.counted(element, *known))
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         """Yields the numbers and the parts of what was counted, if anything was."""
@@ -202,7 +198,7 @@ class CountBatches(beam.DoFn):
             counted = Statistics(self._totals.result())
             self._totals = None
             release_memory()
-            yield from map(GlobalWindows.windowed_value, counted.split(self._n_parts))
+            yield from map(GlobalWindows.windowed_value, counted.split(self.n_parts))
 
 
 def once(
@@ -224,7 +220,14 @@ def _called(alone: bytes, function: Callable[..., Iterable[Any]], *inputs: Any) 
     return function(*inputs)
 
 
-class CountStatistics(beam.PTransform):
+@beam.ptransform_fn  # type: ignore[untyped-decorator]
+def CountStatistics(  # noqa: N802  # runners know it by this name
+    elements: beam.PCollection[Any],
+    kinds: Mapping[str, type[Mergeable]],
+    counted: Callable[..., Mapping[str, Any]],
+    *known: pvalue.AsSideInput,
+    n_parts: int = DEFAULT_PARTS,
+) -> beam.PCollection[Statistics]:
     """Counts a collection; returns PCollection[Statistics], the parts of what was counted.
 
     `total` merges them. The parts of an empty collection are none.
@@ -232,36 +235,23 @@ class CountStatistics(beam.PTransform):
     What bounds an element is the number of parts: a part holds that share of the rows of its
     statistics, whatever hash they have, as equal keys are one row. A statistic without keys of rows
     is one element; those are as large as their alphabet or grid, and none grows with the cases.
-    So no part needs a fan-out: it gets one element from each bundle.
+    So no part needs a fan-out: it gets one element from each bundle. The shuffle makes the parts
+    durable where a runner can.
+
+    Args:
+        elements: The collection.
+        kinds: Types of the statistics, by name.
+        counted: Counts an element.
+        known: The side inputs that it is called with.
+        n_parts: Number of parts, public; no result depends on it.
     """
-
-    def __init__(
-        self,
-        kinds: Mapping[str, type[Mergeable]],
-        counted: Callable[..., Mapping[str, Any]],
-        *known: pvalue.AsSideInput,
-        n_parts: int = DEFAULT_PARTS,
-    ) -> None:
-        """Keeps what to do; see `CountBatches`.
-
-        Args:
-            kinds: Types of the statistics, by name.
-            counted: Counts an element.
-            known: The side inputs that it is called with.
-            n_parts: Number of parts, public; no result depends on it.
-        """
-        super().__init__()
-        self._combine, self._known = MergeStatisticsFn(kinds), known
-        self._count = CountBatches(kinds, counted, n_parts)
-
-    def expand(self, elements: beam.PCollection[Any]) -> beam.PCollection[Statistics]:
-        """Shuffles the parts, which makes them durable where a runner can, and merges each."""
-        return (
-            elements
-            | "Count" >> beam.ParDo(self._count, *self._known)
-            | "Merge" >> beam.CombinePerKey(self._combine).with_output_types(_NUMBERED)
-            | "Parts" >> beam.Values().with_output_types(Statistics)
-        )
+    kinds = dict(kinds)
+    return (
+        elements
+        | "Count" >> beam.ParDo(CountBatches(kinds, counted, n_parts), *known)
+        | "Merge" >> beam.CombinePerKey(MergeStatisticsFn(kinds)).with_output_types(_NUMBERED)
+        | "Parts" >> beam.Values().with_output_types(Statistics)
+    )
 
 
 def total(kinds: Mapping[str, type[Mergeable]], parts: Iterable[Statistics]) -> dict[str, Any]:
@@ -280,79 +270,58 @@ def total(kinds: Mapping[str, type[Mergeable]], parts: Iterable[Statistics]) -> 
 _OPERATOR = logging.getLogger("tracecloak.operator")
 
 
-class GroupIntoTraces(beam.PTransform):
+@beam.ptransform_fn  # type: ignore[untyped-decorator]
+def GroupIntoTraces(  # noqa: N802  # runners know it by this name
+    events: beam.PCollection[pa.RecordBatch],
+    n_shards: int = DEFAULT_SHARDS,
+    wait_on: beam.PCollection[Any] | None = None,
+    by_individual: bool = False,
+) -> beam.PCollection[TraceBatch]:
     """Shuffles canonical events by shard of their privacy unit, sorts each shard into traces.
 
     Returns PCollection[TraceBatch], all of one vocabulary, each of some thousand cases. A
     shard must fit one worker's memory; the results do not depend on the number of shards.
+
+    Args:
+        events: Batches of canonical events.
+        n_shards: Number of shards.
+        wait_on: No trace is built before this is complete.
+        by_individual: Whether the unit is the individual and not the case: then all cases of an
+            individual come in one batch; see TraceBatch.from_events. The pipeline fails if an
+            event does not name its individual.
     """
-
-    def __init__(
-        self,
-        n_shards: int = DEFAULT_SHARDS,
-        wait_on: beam.PCollection[Any] | None = None,
-        by_individual: bool = False,
-    ) -> None:
-        """Keeps the options.
-
-        Args:
-            n_shards: Number of shards.
-            wait_on: No trace is built before this is complete.
-            by_individual: Whether the unit is the individual and not the case: then all cases of an
-                individual come in one batch; see TraceBatch.from_events. The pipeline fails if an
-                event does not name its individual.
-        """
-        super().__init__()
-        self._n_shards = n_shards
-        self._wait_on = wait_on
-        self._by_individual = by_individual
-
-    def expand(self, events: beam.PCollection[pa.RecordBatch]) -> beam.PCollection[TraceBatch]:
-        """Groups PCollection[pa.RecordBatch] of canonical events."""
-        vocabulary = vocabulary_of(events, _names)
-        waited = [] if self._wait_on is None else [pvalue.AsIter(self._wait_on)]
-        return (
-            events
-            | "Shard"
-            >> beam.FlatMap(_shard, self._n_shards, self._by_individual).with_output_types(
-                tuple[int, bytes]
-            )
-            | "GroupByShard" >> beam.GroupByKey()
-            | "SortIntoTraces"
-            >> beam.FlatMap(
-                _to_traces,
-                self._by_individual,
-                vocabulary,
-                *waited,
-            ).with_output_types(TraceBatch)
-        )
+    vocabulary = vocabulary_of(events, _names)
+    waited = [] if wait_on is None else [pvalue.AsIter(wait_on)]
+    shard = beam.FlatMap(_shard, n_shards, by_individual)
+    sort = beam.FlatMap(_to_traces, by_individual, vocabulary, *waited)
+    return (
+        events
+        | "Shard" >> shard.with_output_types(tuple[int, bytes])
+        | "GroupByShard" >> beam.GroupByKey()
+        | "SortIntoTraces" >> sort.with_output_types(TraceBatch)
+    )
 
 
-class DropDuplicates(beam.PTransform):
-    """Drops events of PCollection[TraceBatch] that equal an earlier one of their case."""
+@beam.ptransform_fn  # type: ignore[untyped-decorator]
+def DropDuplicates(  # noqa: N802  # runners know it by this name
+    traces: beam.PCollection[TraceBatch],
+    operator_folder: str | None,
+    note: Callable[[int], None] | None = None,
+) -> beam.PCollection[TraceBatch]:
+    """Drops events that equal an earlier one of their case, in each batch alone.
 
-    def __init__(
-        self, operator_folder: str | None, note: Callable[[int], None] | None = None
-    ) -> None:
-        """Keeps what tells the operator how many these are.
-
-        Args:
-            operator_folder: Where workers log it; None: in their logs.
-            note: Notes it instead, in all.
-        """
-        super().__init__()
-        self._operator_folder = operator_folder
-        self._note = note
-
-    def expand(self, traces: beam.PCollection[TraceBatch]) -> beam.PCollection[TraceBatch]:
-        """Looks at each batch alone, as a case is in one of them."""
-        told = self._operator_folder, self._note is None
-        outputs = traces | beam.FlatMap(_once, *told).with_outputs("dropped", main="traces")
-        outputs["traces"].element_type, outputs["dropped"].element_type = TraceBatch, int
-        if self._note is not None:
-            dropped = outputs["dropped"] | "Sum" >> beam.CombineGlobally(sum)
-            _ = dropped | "Note" >> beam.Map(self._note)
-        return outputs["traces"]
+    Args:
+        traces: The cases, each in one batch.
+        operator_folder: Where workers log how many these are; None: in their logs.
+        note: Notes it instead, in all.
+    """
+    drop = beam.FlatMap(_once, operator_folder, note is None)
+    outputs = traces | drop.with_outputs("dropped", main="traces")
+    outputs["traces"].element_type, outputs["dropped"].element_type = TraceBatch, int
+    if note is not None:
+        dropped = outputs["dropped"] | "Sum" >> beam.CombineGlobally(sum)
+        _ = dropped | "Note" >> beam.Map(note)
+    return outputs["traces"]
 
 
 def _once(traces: TraceBatch, operator_folder: str | None, is_logged: bool) -> Iterator[Any]:

@@ -34,68 +34,53 @@ from tracecloak.transforms.publish.release_files import (
 _LOG = logging.getLogger("tracecloak")
 
 
-class WriteTraces(beam.PTransform):
+@beam.ptransform_fn  # type: ignore[untyped-decorator]
+def WriteTraces(  # noqa: N802  # runners know it by this name
+    released: beam.PCollection[TraceBatch],
+    target: Target,
+    products: beam.PCollection[Chunk],
+    wait_on: beam.PCollection[Any] | None = None,
+) -> beam.PCollection[str]:
     """Writes PCollection[TraceBatch] of released cases; returns one element once all is committed.
 
     A batch without cases gives its attributes' columns to every part (`released.no_traces`). A
     fixed number of parts is written, empty ones too, so their number tells nothing. The manifest
-    comes last.
+    comes last. Exports wait for the parts, and the commit for both.
+
+    Args:
+        released: The cases.
+        target: What is written where. Of a method without a log only the products are.
+        products: What is released beside it, in chunks.
+        wait_on: Nothing is committed before this is complete: a log of which every record is
+            malformed has no trace that could wait for its check.
     """
-
-    def __init__(
-        self,
-        target: Target,
-        products: beam.PCollection[Chunk],
-        wait_on: beam.PCollection[Any] | None = None,
-    ) -> None:
-        """Keeps what to write where.
-
-        Args:
-            target: What is written where. Of a method without a log only the products are.
-            products: What is released beside it, in chunks.
-            wait_on: Nothing is committed before this is complete: a log of which every record is
-                malformed has no trace that could wait for its check.
-        """
-        super().__init__()
-        self._target = target
-        self._products = products
-        self._wait_on = wait_on
-
-    def expand(self, released: beam.PCollection[TraceBatch]) -> beam.PCollection[str]:
-        """Wires parts → exports → commit, each waiting for the one before."""
-        target, pipeline = self._target, released.pipeline
-        waited = [] if self._wait_on is None else pvalue.AsIter(self._wait_on)
-        parts: Any = []
-        exports: Any = []
-        counted: Any = None
-        if target.spec.method.log != "none":
-            parts = pvalue.AsIter(self._parts(released))
-            count = CountStatistics(KINDS_OF_LOG_COUNTS, count_released)
-            counted = pvalue.AsIter(released | "Released" >> count)
-            exports = pvalue.AsIter(
-                pipeline
-                | "Exports" >> beam.Create(target.exports)
-                | "SpreadExports" >> beam.Reshuffle()
-                | "WriteExport" >> beam.Map(_write_export, target, parts)
+    pipeline, n_parts, of_part = released.pipeline, target.n_parts, tuple[int, bytes]
+    waited = [] if wait_on is None else pvalue.AsIter(wait_on)
+    parts: Any = []
+    exports: Any = []
+    counted: Any = None
+    if target.spec.method.log != "none":
+        split = beam.FlatMap(_split, n_parts).with_output_types(of_part)
+        empty = beam.Create([(number, _NO_CASES) for number in range(n_parts)])
+        parts = pvalue.AsIter(
+            (
+                released | "SplitByPart" >> split,
+                pipeline | "EveryPart" >> empty.with_output_types(of_part),
             )
-        sides = waited, parts, exports, pvalue.AsIter(self._products), counted
-        return once(pipeline, "Commit", _commit, target, *sides)
-
-    def _parts(self, released: beam.PCollection[TraceBatch]) -> beam.PCollection[OutputFile]:
-        """Writes the parts of the log."""
-        n_parts = self._target.n_parts
-        cases = released | "SplitByPart" >> beam.FlatMap(_split, n_parts).with_output_types(
-            tuple[int, bytes]
-        )
-        every_part = released.pipeline | "EveryPart" >> beam.Create(
-            [(number, _NO_CASES) for number in range(n_parts)]
-        ).with_output_types(tuple[int, bytes])
-        return (
-            (cases, every_part)
             | "Flatten" >> beam.Flatten()
             | "GroupByPart" >> beam.GroupByKey()
-            | "WritePart" >> beam.Map(_write_part, self._target)
+            | "WritePart" >> beam.Map(_write_part, target)
         )
+        count = CountStatistics(KINDS_OF_LOG_COUNTS, count_released)
+        counted = pvalue.AsIter(released | "Released" >> count)
+        exports = pvalue.AsIter(
+            pipeline
+            | "Exports" >> beam.Create(target.exports)
+            | "SpreadExports" >> beam.Reshuffle()
+            | "WriteExport" >> beam.Map(_write_export, target, parts)
+        )
+    sides = waited, parts, exports, pvalue.AsIter(products), counted
+    return once(pipeline, "Commit", _commit, target, *sides)
 
 
 def write_release(

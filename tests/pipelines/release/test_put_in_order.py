@@ -11,8 +11,7 @@ import pytest
 
 from tests.support.releasing import as_typed, digests, fix_key, manifest, tracecloak
 from tests.support.tiers import at_night
-from tracecloak.pipelines.configuration.config import CHOSEN
-from tracecloak.pipelines.configuration.plan import read_plan
+from tracecloak.pipelines.configuration.plan import CHOSEN, read_plan
 
 LEFT = "aufnahme-markierung"  # nowhere else in what is published
 
