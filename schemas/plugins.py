@@ -155,9 +155,7 @@ class Plugins(Mapping[str, T], Generic[T]):
 
     def _taken_error(self, name: str, places: list[str]) -> UsageError:
         claimants = ", ".join(sorted(places))
-        return UsageError(
-            f"{self._what} {name!r} is offered by {claimants}; rename or uninstall all but one"
-        )
+        return UsageError(f"{self._what} {name!r} is offered by {claimants}; uninstall all but one")
 
     def __iter__(self) -> Iterator[str]:
         """Yields all names, ours first."""

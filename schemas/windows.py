@@ -94,9 +94,7 @@ class Calendar:
         """
         match = _TEXT.fullmatch(period)
         if match is None:
-            raise UsageError(
-                f"period: {period!r} is no period; write 6 hours, day, week, month, quarter or year"
-            )
+            raise UsageError(f"period: {period!r} is no period such as 6 hours, day or quarter")
         unit, each = _OF_UNITS[match[2] or match[4]]
         n = int(match[1] or match[3] or 1) * each
         if not 1 <= n <= _MOST[unit]:
@@ -179,9 +177,7 @@ def _moment(text: str) -> int:
     except ValueError:
         moment = None
     if moment is None or moment.tzinfo is None or moment.year < _FIRST_YEAR:
-        raise UsageError(
-            f"origin: {text!r} must be like 2026-11-23 or 2026-11-23T14:00Z, from {_FIRST_YEAR} on"
-        )
+        raise UsageError(f"origin: {text!r} must be like 2026-11-23T14:00Z, from {_FIRST_YEAR} on")
     return (moment - _EPOCH) // _MICROSECOND
 
 
@@ -258,8 +254,7 @@ class Schedule:
                 raise UsageError(f"{name}: must be {limits}, got {duration_text(value)}")
         if self.gap_us is not None and self.gap_us > self.max_lifetime_us:
             raise UsageError(
-                f"gap: {duration_text(self.gap_us)} is longer than max_lifetime, "
-                f"{duration_text(self.max_lifetime_us)}; give a shorter gap, or none"
+                f"gap: must be at most max_lifetime, {duration_text(self.max_lifetime_us)}"
             )
         if self.by == "first_event" and (self.gap_us is not None or self.end_activities):
             name = "gap" if self.gap_us is not None else "end_activity"
@@ -275,10 +270,7 @@ class Schedule:
         except OverflowError:
             last_us = MAX_TIME_US + 1
         if last_us > MAX_TIME_US:
-            raise UsageError(
-                f"horizon: {self.horizon} windows of a {self.length.text} from {self.origin} on "
-                "end after the year 9999; give fewer"
-            )
+            raise UsageError(f"horizon: {self.horizon} windows end after the year 9999; give fewer")
 
     @cached_property
     def length(self) -> Calendar:

@@ -168,10 +168,7 @@ def zone_of(time_zone: str) -> ZoneInfo:
     try:
         return ZoneInfo(time_zone)
     except (KeyError, ValueError, OSError):
-        raise UsageError(
-            f"time_zone: {time_zone!r} is no time zone; give a name of the IANA database such as "
-            "UTC or Europe/Amsterdam"
-        ) from None
+        raise UsageError(f"time_zone: {time_zone!r} is no time zone such as Europe/Oslo") from None
 
 
 def date_of(name: str, text: str) -> datetime.date:

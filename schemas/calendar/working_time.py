@@ -59,10 +59,7 @@ class WorkingCalendar:
         if not self.days or not set(self.days) <= set(range(_DAYS_OF_WEEK)):
             raise UsageError(f"days: must be some of 0, Monday, to 6, Sunday, got {self.days}")
         if not 0 <= self.from_hour < self.to_hour <= _HOURS_OF_DAY:
-            raise UsageError(
-                "from_hour and to_hour: expected 0 <= from_hour < to_hour <= 24, got "
-                f"{self.from_hour} and {self.to_hour}"
-            )
+            raise UsageError("from_hour and to_hour: must be 0 <= from_hour < to_hour <= 24")
         for holiday in self.holidays:
             date_of("holidays", holiday)
 

@@ -142,9 +142,7 @@ def _parsed(declared: Any) -> Any:
     try:
         return bounded_json(declared)
     except json.JSONDecodeError:
-        raise ValueError(
-            'must be JSON if it is text: {"org:resource": {"values": ["R"]}}'
-        ) from None
+        raise ValueError('must be JSON, such as {"cost": {"bounds": [0, 9]}}') from None
 
 
 _Declared = TypeVar("_Declared", bound=Mapping[str, Declaration])
@@ -164,10 +162,7 @@ def check_names(declared: _Declared) -> _Declared:
         if not key or key.strip() != key or not key.isprintable() or len(key) > MAX_CHARACTERS:
             raise ValueError(f"{name!r} cannot name an attribute: it is blank or unprintable")
         if colon and (prefix not in KEY_PREFIXES or not rest):
-            raise ValueError(
-                f"{name!r} begins with the prefix of an extension other than "
-                f"{', '.join(KEY_PREFIXES)}; give it another name, and its column"
-            )
+            raise ValueError(f"{name!r} has a prefix of an extension other than {KEY_PREFIXES}")
     return declared
 
 

@@ -335,8 +335,7 @@ class SourceColumn:
             or (of_attribute and pa.types.is_boolean(kind))
         ):
             raise InputSchemaError(
-                f"column {self.name!r} has type {kind}, which cannot serve as text; "
-                "convert it to text, or map another column"
+                f"column {self.name!r} has type {kind}, which cannot serve as text; map another"
             )
         text = texts(self.values)
         if self.has_whole_numbers:
@@ -404,8 +403,7 @@ class SourceColumn:
         if self.is_of_numbers:
             if unit is None:
                 raise InputSchemaError(
-                    f"column {self.name!r} holds numbers; say their unit since 1970 with "
-                    "timestamp_unit: s, ms, us or ns"
+                    f"column {self.name!r} holds numbers; say their unit since 1970: timestamp_unit"
                 )
             factor = UNITS_US[unit]
             return (

@@ -267,9 +267,7 @@ class TraceBatch:
         names = attribute_names(events[0].schema) if events else []
         carried = [carried_columns(batch, by_individual) for batch in events]
         if any(batch.schema.names != carried[0].schema.names for batch in carried):
-            raise InputSchemaError(
-                "all events must have the same attributes, and all or none an order"
-            )
+            raise InputSchemaError("events need the same attributes, and all or none an order")
         optional = [INDIVIDUAL_ID] if by_individual else []
         schema = carried[0].schema if carried else event_schema(optional)
         columns = [batch for batch in carried if batch.num_rows]
@@ -449,9 +447,7 @@ def with_attributes(events: pa.RecordBatch, attributes: Sequence[str]) -> pa.Rec
     present = attribute_names(events.schema)
     missing = [name for name in attributes if name not in present]
     if missing:
-        raise InputSchemaError(
-            f"the events have no attribute {', '.join(map(repr, missing))}; map it in attributes"
-        )
+        raise InputSchemaError(f"the events have no attribute {', '.join(map(repr, missing))}")
     if present == list(attributes):
         return events
     wanted = [attribute_column(name) for name in attributes]

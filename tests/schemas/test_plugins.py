@@ -84,7 +84,7 @@ def test_a_name_of_ours_that_others_claim_is_refused_to_whoever_asks_for_it(
     table = things()
     assert table["one"] == [1]
     install(("one", "plugin_of_others:THREE"))
-    told = "thing 'one' is offered by plugin_of_others:THREE, plugin_of_ours:ONE; rename or"
+    told = "thing 'one' is offered by plugin_of_others:THREE, plugin_of_ours:ONE; uninstall"
     for ask in (table.named, table.__getitem__, things().__getitem__, lambda _: table.values()):
         with pytest.raises(UsageError, match=told):
             list(ask("one"))

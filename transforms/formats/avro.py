@@ -262,9 +262,7 @@ class _Field:
         present = [kind for kind in kinds if kind["type"] != "null"]
         for kind in present:
             if kind["type"] not in TYPES:
-                raise InputSchemaError(
-                    f"the field {name[:80]!r} is nested; name one within it by its path: case.id"
-                )
+                raise InputSchemaError(f"field {name[:80]!r} is nested; name one in it: case.id")
         self.schema = sorted(branches, key=promotion) if len(branches) > 1 else branches[0]
         self._types = list(dict.fromkeys(map(column_type, present)))
         if pa.float64() in self._types and pa.float32() in self._types:

@@ -103,9 +103,7 @@ class CsvReader(SourceFormat):
         if self.comment is not None and (not self.comment or re.search("[\r\n\0]", self.comment)):
             raise UsageError(f"comment: must be what lines begin with, got {self.comment!r}")
         if not _decodes_text(self.encoding):
-            raise UsageError(
-                f"encoding: there is no {self.encoding!r}; usual are utf-8, latin-1, cp1252, utf-16"
-            )
+            raise UsageError(f"encoding: there is no {self.encoding!r}; usual is utf-8 or cp1252")
         if self.header is not None and not self.header:
             raise UsageError("header: must be true or the names of the columns")
 
@@ -236,10 +234,7 @@ _MARKS = marked_as("tracecloak.unreadable", _UNREADABLE)
 
 
 def _not_encoded(encoding: str) -> InputSchemaError:
-    return InputSchemaError(
-        f"the input is not encoded as {encoding!r}; set another encoding "
-        "(usual ones are utf-8, latin-1, cp1252 and utf-16)"
-    )
+    return InputSchemaError(f"the input is not encoded as {encoding!r}; set another encoding")
 
 
 def _utf8(stream: BinaryIO, encoding: str, goes_on: bool) -> Iterator[bytes]:
@@ -516,15 +511,10 @@ def _blocks(
         elif parser.goes_on:
             yield parser.nothing()
             pending = _after_record(pending, chunks, parser)
-        elif is_long:
-            raise InputSchemaError(
-                f"the input holds a record of more than {RECORD_BYTES >> 20} MiB; a quote "
-                f"({parser.quote.decode()}) that is never closed makes one; {_QUOTES}"
-            )
         else:
+            what = "holds a record of more than 16 MiB" if is_long else "ends within a quoted field"
             raise InputSchemaError(
-                f"the input ends within a quoted field: it is cut off, or a quote "
-                f"({parser.quote.decode()}) is never closed; {_QUOTES}"
+                f"the input {what}: a quote ({parser.quote.decode()}) is never closed; {_QUOTES}"
             )
 
 
@@ -587,7 +577,7 @@ def _first_record(
             fields = next((record for record in csv.reader(lines, **signs) if record), None)
         except csv.Error:
             raise InputSchemaError(
-                f"the header line is no delimited text: a quote ({quote_char}) is never closed"
+                f"a quote {quote_char} in the header line is never closed"
             ) from None
         taken = lines.tell()
         # What ends exactly where the text does may go on in the next chunk.
@@ -595,8 +585,7 @@ def _first_record(
             break
         if len(text) > HEADER_CHARACTERS:
             raise InputSchemaError(
-                f"the header line is longer than {HEADER_CHARACTERS} characters: a quote "
-                f"({quote_char}) is never closed"
+                f"the header line is longer than {HEADER_CHARACTERS} characters: is a quote open?"
             )
     if fields is None:
         raise InputSchemaError("the input is empty: it has no header line behind skip_lines")

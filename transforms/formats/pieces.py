@@ -105,9 +105,7 @@ def check_size(stream: BinaryIO, n_bytes: int) -> None:
 
 def changed() -> RetryLater:
     """Returns the error of a file that changes after it was listed."""
-    return RetryLater(
-        "the input was changed after it was listed: run the same command again, or of a copy"
-    )
+    return RetryLater("the input was changed after it was listed: run the same command again")
 
 
 @dataclass(frozen=True)

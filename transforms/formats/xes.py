@@ -187,10 +187,7 @@ class XesReader:
                     raise _refusal(fault) from None
                 if is_sound:
                     _OPERATOR.warning(
-                        "an XES file has a fault at line %d: %s; its trace is left out, and so is "
-                        "every other one with a fault",
-                        fault.line,
-                        fault.reason,
+                        "traces of XES are left out, at line %d: %s", fault.line, fault.reason
                     )
                 is_sound = False
                 yield from traces.batches(batch_rows, True)
@@ -663,9 +660,7 @@ class _Pieces:
 def _refusal(fault: _Fault) -> InputSchemaError:
     # The error may be shown to anybody, and the line is the operator's to know.
     _OPERATOR.warning("an XES file cannot be read at line %d: %s", fault.line, fault.reason)
-    return InputSchemaError(
-        f"the XES file cannot be read: {fault.reason}; the operator's log has the line"
-    )
+    return InputSchemaError(f"the XES file cannot be read: {fault.reason}; see the operator's log")
 
 
 def _from_trace(stream: Source, piece: bytes) -> bytes:

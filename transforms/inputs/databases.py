@@ -234,9 +234,7 @@ def query_text(query: str) -> str:
         try:
             text = Path(query[1:]).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError, ValueError) as error:
-            raise UsageError(
-                f"query {query!r} names a file that cannot be read ({type(error).__name__})"
-            ) from None
+            raise UsageError(f"query {query!r} cannot be read ({type(error).__name__})") from None
     if not text.strip():
         raise UsageError("query is empty; write a SELECT, or @ and the name of a file that has it")
     return text
@@ -332,6 +330,6 @@ def _refused(error: Exception) -> InputSchemaError:
     facts += [str(getattr(status, "name", status))] if status is not None else []
     facts += [f"SQLSTATE {state}"] if state else []
     return InputSchemaError(
-        f"the database refused the query ({', '.join(facts)}); its message can quote data: try the "
-        "query in its own client, and CAST columns of types that Parquet does not have"
+        f"the database refused the query ({', '.join(facts)}): try it in its own client, and CAST "
+        "columns of types that Parquet does not have"
     )

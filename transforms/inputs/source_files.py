@@ -104,8 +104,7 @@ def can_hold(
     for name in column.split(","):
         if name.strip() not in partitions:
             raise InputSchemaError(
-                f"{file.path}: its path has no partition column {name.strip()!r}, as in "
-                f"{name.strip()}=2026-11-01; correct or omit it"
+                f"{file.path}: its path has no partition column {name.strip()!r}; correct it"
             )
         value = partitions[name.strip()]
         if value is None:

@@ -54,13 +54,9 @@ def told(path: str, error: Exception) -> TracecloakError:
     """Returns what is said of an input that cannot be read."""
     status = status_of(error)
     if status in (404, 412):
-        return RetryLater(
-            f"input {path!r} was replaced or deleted after it was listed: run the command again"
-        )
+        return RetryLater(f"input {path!r} was replaced or deleted after it was listed; run again")
     if status in (401, 403):
-        return UsageError(
-            f"input {path!r} may not be read (status {status}); correct its credentials"
-        )
+        return UsageError(f"input {path!r} may not be read (status {status}); correct credentials")
     return RetryLater(f"input {path!r} cannot be read now: {type(error).__name__}; run again")
 
 

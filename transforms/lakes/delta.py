@@ -78,9 +78,7 @@ def _table(place: str, version: int | None) -> DeltaTable:
     except (TableNotFoundError, OSError) as error:
         if version is not None and isinstance(error, TableNotFoundError):
             raise version_gone("delta", place, version, "the table is not there") from None
-        raise InputSchemaError(
-            f"no table of Delta can be read at {place} ({type(error).__name__})"
-        ) from None
+        raise InputSchemaError(f"no table of Delta at {place} ({type(error).__name__})") from None
     except (DeltaError, ValueError):
         raise InputSchemaError(
             f"the log of delta:{place} is damaged or has an unknown feature; {_REMEDY}"
@@ -88,9 +86,7 @@ def _table(place: str, version: int | None) -> DeltaTable:
     if version is None or version == table.version():
         return table
     if version > table.version():
-        raise VersionGoneError(
-            f"delta:{place} has no version {version}; the last is {table.version()}"
-        )
+        raise VersionGoneError(f"delta:{place} has no version {version} after {table.version()}")
     try:
         table.load_as_version(version)
     except (DeltaError, OSError, ValueError):

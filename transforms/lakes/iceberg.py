@@ -119,9 +119,7 @@ def opened_table(place: str, version: int | None = None) -> Table:
     except Exception as error:  # whatever the client of a catalogue raises
         if version is not None and isinstance(error, NoSuchTableError | FileNotFoundError):
             raise version_gone("iceberg", place, version, "the table is not there") from None
-        raise InputSchemaError(
-            f"no table iceberg:{place} can be read ({type(error).__name__})"
-        ) from None
+        raise InputSchemaError(f"no table iceberg:{place} ({type(error).__name__})") from None
 
 
 def _files(table: Table, place: str, version: int) -> Iterator[SourceFile]:

@@ -264,8 +264,7 @@ def address_of(text: str) -> Address:
         raise UsageError(f"log {shown!r} is not delta:PATH[@VERSION] or iceberg:TABLE[@SNAPSHOT]")
     if version is not None and not _VERSION.fullmatch(version):
         raise UsageError(
-            f"log {shown!r} must end in @ and a number; omit both for the last version, or end "
-            "a path that has an @ with a slash"
+            f"log {shown!r} must end in @ and a number, or in a slash if its path has an @"
         )
     if TABLES.named(kind).is_folder:
         place = absolute(place)

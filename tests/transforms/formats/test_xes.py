@@ -127,7 +127,7 @@ BOMB = """<?xml version="1.0"?>
 REFUSED = {
     "empty": ("", "the input is empty"),
     "no XML": ("case,activity\n1,SECRET\n", "not well-formed XML"),
-    "other root": ("<html>SECRET</html>", "no XES log.*; the operator's log has the line$"),
+    "other root": ("<html>SECRET</html>", "no XES log.*; see the operator's log$"),
     "entity bomb": (BOMB, "DOCTYPE"),
     "external entity": (
         '<!DOCTYPE log [<!ENTITY x SYSTEM "file:///etc/passwd">]><log a="&x;"/>',
