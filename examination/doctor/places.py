@@ -18,6 +18,7 @@ import sqlalchemy as sa
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.examination.doctor.setting import CheckResult, Setting, Status
+from tracecloak.pipelines.budget.migration import check_migrated
 from tracecloak.pipelines.budget.opening import check_worker_keys, out_of_reach
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import caps
@@ -143,6 +144,7 @@ def check_ledger(setting: Setting) -> Iterator[CheckResult]:
     database = Database(ledger.url, _LOCK_SECONDS)
     # A transaction that may write, and writes nothing: it waits for who holds the lock.
     database.transact(lambda connection: _check_may_insert(ledger, connection), writes=True)
+    check_migrated(ledger, setting.store)
     past = ledger.past(is_sound=True)
     caps.check_answered(past.declared, ledger.place)
     yield "ok", "it answers, can be written, and its chain is sound"

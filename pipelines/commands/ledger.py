@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.flags import add_table_actions
 from tracecloak.pipelines.commands.table import Given
-from tracecloak.pipelines.screen.results import Result, show
+from tracecloak.pipelines.screen import results
+from tracecloak.pipelines.screen.results import Result
 from tracecloak.schemas.errors import TracecloakError, UsageError
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ def run(given: Given) -> int:
         flags = named | flags
     result = ACTIONS[action](flags)
     if action == "export" and given.form == "json":  # its lines are JSON already
-        show(result, "table")
+        results.show(result, "table")
     else:
-        show(result, given.form)
+        results.show(result, given.form)
     return 0 if result.data.get("is_sound", True) else TracecloakError.exit_code
 
 
@@ -75,9 +76,10 @@ def _show(flags: Flags) -> Result:
 
 
 def _shown(ledger: OfficersLedger, account: str | None) -> Result:
-    from tracecloak.pipelines.ledger.reading import show, show_json
+    from tracecloak.pipelines.ledger.reading import show
 
-    return Result((), show_json(ledger, account), _lines(show(ledger, account)))
+    text, shown = show(ledger, account)
+    return Result((), shown, _lines(text))
 
 
 def _lines(text: str) -> list[str]:

@@ -131,16 +131,6 @@ class ChargeState:
         """The entry by which it claimed its units, if that counts: it was not given back since."""
         return None if self.last.action == "void" else self.claimed
 
-    @property
-    def cost(self) -> Cost:
-        """What it costs, and in which window it does.
-
-        Raises:
-            UsageError: A number is no decimal.
-        """
-        epsilon, delta = self.last.values()
-        return Cost(epsilon, None if epsilon is None else delta, paid_place(self.window))
-
 
 def charge_states(entries: Iterable[Entry]) -> dict[Charge, ChargeState]:
     """Returns what each charge is, in the order in which they were last reserved.

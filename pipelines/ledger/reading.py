@@ -12,20 +12,20 @@ from fractions import Fraction
 from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.ledger.balance import COORDINATES, ChargeState, Sums, counting, paid_place
+from tracecloak.pipelines.ledger.balance import COORDINATES, Sums, counting, paid_place
 from tracecloak.pipelines.ledger.caps import accounts_that_paid, bound_datasets, declared_accounts
 from tracecloak.pipelines.ledger.entries import NOTES, Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.officers_ledger import Accepted
-from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, problems
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 
 # How many characters of a long text a table shows, and of one in the last column; `export` has all.
 _WIDEST = 40
 _WIDEST_LAST = 120
 
 
-def show_json(ledger: Ledger, account: str | None = None) -> dict[str, Any]:
-    """Returns what the accounts may spend, what they spent, and on what, as JSON values.
+def show(ledger: Ledger, account: str | None = None) -> tuple[str, dict[str, Any]]:
+    """Returns what the accounts may spend, what they spent, and on what: as text, as JSON values.
 
     Numbers are exact decimals as text.
 
@@ -37,38 +37,29 @@ def show_json(ledger: Ledger, account: str | None = None) -> dict[str, Any]:
         UsageError: The account is not known.
         LedgerError: The ledger cannot be read, or holds what no ledger writes.
     """
-    entries = ledger.entries()
+    entries, forgotten = ledger.entries(), ledger.complaints()
+    past = LedgerSnapshot.of(entries)
     named = [*ledger.accounts, *(entry.account for entry in entries if entry.account)]
     names = dict.fromkeys(named if account is None else [account])
-    past = LedgerSnapshot.of(entries)
     accounts = [_account_facts(ledger, past, entries, name) for name in names]
-    return {
-        "accounts": [_numbers_as_text(facts) for facts in accounts],
+    own = [one for one in entries if account in (None, one.account)]
+    owners = {n: of for n, of in bound_datasets(past.declared).items() if account in (None, of)}
+    shown = {
+        "accounts": [facts for facts, _ in accounts],
         "datasets": [
             {"dataset": name, "account": owner, "also_paid_by": _others(entries, name, owner)}
-            for name, owner in bound_datasets(entries).items()
-            if account in (None, owner)
+            for name, owner in owners.items()
         ],
-        "entries": [asdict(e) for e in entries if account is None or e.account == account],
-        "forgotten": ledger.complaints(),
+        "entries": [asdict(entry) for entry in own],
+        "forgotten": forgotten,
     }
-
-
-def show(ledger: Ledger, account: str | None = None) -> str:
-    """Returns what `show_json` does as a text."""
-    shown = show_json(ledger, account)
-    if not any(shown.values()):
-        return "The ledger is empty, and no account is declared.\n"
-    entries = ledger.entries()
-    parts = [f"{_upper(complaint)}.\n" for complaint in shown["forgotten"]]
-    if faults := problems(entries):
-        parts.append(f"This ledger is not sound; problems found by `verify`: {len(faults)}\n")
-    parts += [_account_text(entries, facts) for facts in shown["accounts"]]
-    if shown["datasets"]:
-        parts.append("".join(dataset_text(entries, one["dataset"]) for one in shown["datasets"]))
-    if shown["entries"]:
-        parts.append(_entries_text([Entry(**one) for one in shown["entries"]]))
-    return "\n".join(parts)
+    parts = [f"{_upper(complaint)}.\n" for complaint in forgotten]
+    if past.faults:
+        parts.append(f"This ledger is not sound; problems found by `verify`: {len(past.faults)}\n")
+    parts += [text for _, text in accounts]
+    parts += ["".join(dataset_text(entries, name) for name in owners)] * bool(owners)
+    parts += [_entries_text(own)] * bool(own)
+    return "\n".join(parts) or "The ledger is empty, and no account is declared.\n", shown
 
 
 def verify(ledger: Ledger) -> tuple[str, bool]:
@@ -159,57 +150,65 @@ def _upper(text: str) -> str:
 
 def _account_facts(
     ledger: Ledger, past: LedgerSnapshot, entries: Sequence[Entry], name: str
-) -> dict[str, Any]:
-    """Returns what an account may spend and spent, as the JSON values but for the numbers."""
-    account, paid = ledger.account_in(past, name), counting(entries, name)
+) -> tuple[dict[str, Any], str]:
+    """Returns what an account may spend and spent, as JSON values and as text."""
+    account, paid, spent = ledger.account_in(past, name), counting(entries, name), past.spent(name)
     balance, left = ledger.balance_in(past, name), None
-    remaining = balance.remaining_epsilon, balance.remaining_delta
+    declared = declared_accounts(past.declared)
+    is_shut = bool(declared) and name not in declared
+    is_of_window = bool(paid) and any(paid_place(paid[-1].window))
     if paid:
         # How many more with the epsilon and delta of the last one the caps allow; None: any number,
         # because no cap limits them, or as one like it of each further window costs nothing more.
-        asked, is_of_window = paid[-1].last.values(), any(paid_place(paid[-1].window))
-        is_finite = None not in (*asked, balance.spent_epsilon)
-        if _is_shut(entries, name) or (is_of_window and balance.is_exceeded):
+        asked = paid[-1].last.values()
+        pairs = [(balance.remaining_epsilon, asked[0]), (balance.remaining_delta, asked[1])]
+        if is_shut or (is_of_window and balance.is_exceeded):
             left = 0
-        elif not is_of_window and is_finite:
-            pairs = zip(remaining, asked, strict=True)
+        elif not is_of_window and None not in (*asked, balance.spent_epsilon):
             fitting = [int(rest // cost) for rest, cost in pairs if rest is not None and cost]
             left = min(fitting, default=None)
-        elif not is_of_window and any(rest is not None for rest in remaining):
+        elif not is_of_window and any(rest is not None for rest, _ in pairs):
             left = 0
-    return {
+    facts = _numbers_as_text({
         "account": name,
-        "unit": None if account is None else account.unit,
-        "epsilon_cap": None if account is None else account.epsilon_cap,
-        "delta_cap": None if account is None else account.delta_cap,
+        "unit": account and account.unit,
+        "epsilon_cap": account and account.epsilon_cap,
+        "delta_cap": account and account.delta_cap,
         **asdict(balance),
         "releases_like_the_last_left": left,
-        "windows": [_numbers_as_text(scope) for scope in scopes_of(past.spent(name).all)],
-    }
+        "windows": [_numbers_as_text(scope) for scope in scopes_of(spent.all)],
+    })  # fmt: skip
+    unit = "no caps" if account is None else f"per {account.unit}"
+    rows = [("", "cap", "spent", "of it open", "remaining")]
+    for column in ("epsilon", "delta"):
+        cap, now = facts[f"{column}_cap"], facts[f"spent_{column}"]
+        # Without a finite epsilon no delta is kept, either.
+        is_exceeded = facts["spent_epsilon"] is None or Fraction(now) > Fraction(cap or now)
+        remaining = "exceeded" if cap and is_exceeded else facts[f"remaining_{column}"] or "no cap"
+        rows.append((column, cap or "no cap", _sum(now), _sum(facts[f"open_{column}"]), remaining))
+    lines = [*_table(rows), *map(_scope_text, facts["windows"])]
+    if balance.is_exceeded:
+        lines.append("Exceeded: more is spent than the caps allow; nothing more can be released.")
+    if balance.n_open:
+        lines.append("Open: reserved, and neither committed nor voided; it counts as spent.")
+    if paid:
+        any_more = "any number, no cap limits them"
+        if is_of_window:
+            any_more = "one of each further window, which costs nothing more"
+        more = any_more if left is None else left
+        lines.append(f"Releases like the last one that still fit: {more}")
+    if len(spent.kinds) > 1 or any(account and account.unit != one for one, _ in spent.kinds):
+        odd = " and ".join(sorted(map(", ".join, spent.kinds)))
+        lines.append(f"The sums are not a valid bound: the releases are about {odd}.")
+    head = (
+        f"Account {name} ({'not declared, so it pays no more' if is_shut else unit}): "
+        f"{_releases(balance.n_releases)}, {balance.n_open} of them open\n"
+    )
+    return facts, head + "".join(f"  {line}\n" for line in lines)
 
 
 def _numbers_as_text(facts: dict[str, Any]) -> dict[str, Any]:
     return {n: decimal_text(v) if isinstance(v, Fraction) else v for n, v in facts.items()}
-
-
-def _account_text(entries: Sequence[Entry], facts: dict[str, Any]) -> str:
-    unit = "no caps" if facts["unit"] is None else f"per {facts['unit']}"
-    if _is_shut(entries, facts["account"]):
-        unit = "not declared, so it pays no more"
-    rows = [("", "cap", "spent", "of it open", "remaining")]
-    for name in ("epsilon", "delta"):
-        cap, spent = facts[f"{name}_cap"], facts[f"spent_{name}"]
-        # Without a finite epsilon no delta is kept, either.
-        is_exceeded = facts["spent_epsilon"] is None or Fraction(spent) > Fraction(cap or spent)
-        remaining = "exceeded" if cap and is_exceeded else facts[f"remaining_{name}"] or "no cap"
-        rows.append((name, cap or "no cap", _sum(spent), _sum(facts[f"open_{name}"]), remaining))
-    head = (
-        f"Account {facts['account']} ({unit}): {_releases(facts['n_releases'])}, "
-        f"{facts['n_open']} of them open\n"
-    )
-    outlook = _outlook(counting(entries, facts["account"]), facts)
-    lines = (*_table(rows), *map(_scope_text, facts["windows"]), *outlook)
-    return head + "".join(f"  {line}\n" for line in lines)
 
 
 def scopes_of(sums: Sums) -> list[dict[str, Any]]:
@@ -255,32 +254,6 @@ def _scope_text(scope: dict[str, Any]) -> str:
         f"{_releases(scope['n_releases'])}; the dearest ({which}) is what all add: epsilon "
         f"{_sum(scope['epsilon'])}, delta {_sum(scope['delta'])}"
     )
-
-
-def _is_shut(entries: Sequence[Entry], account: str) -> bool:
-    """Returns whether other accounts are declared in the ledger, and not this one."""
-    declared = declared_accounts(entries)
-    return bool(declared) and account not in declared
-
-
-def _outlook(paid: Sequence[ChargeState], facts: dict[str, Any]) -> list[str]:
-    lines = []
-    if facts["is_exceeded"]:
-        lines.append("Exceeded: more is spent than the caps allow; nothing more can be released.")
-    if facts["n_open"]:
-        lines.append("Open: reserved, and neither committed nor voided; it counts as spent.")
-    if paid:
-        fitting = facts["releases_like_the_last_left"]
-        if fitting is None and any(paid_place(paid[-1].window)):
-            fitting = "one of each further window, which costs nothing more"
-        elif fitting is None:
-            fitting = "any number, no cap limits them"
-        lines.append(f"Releases like the last one that still fit: {fitting}")
-    kinds = {(state.last.unit, state.last.adjacency) for state in paid}
-    if len(kinds) > 1 or any(facts["unit"] not in (None, unit) for unit, _ in kinds):
-        odd = " and ".join(sorted(f"{unit}, {adjacency}" for unit, adjacency in kinds))
-        lines.append(f"The sums are not a valid bound: the releases are about {odd}.")
-    return lines
 
 
 def _entries_text(entries: Sequence[Entry]) -> str:

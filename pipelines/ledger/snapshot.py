@@ -166,11 +166,11 @@ class KnownCharge(NamedTuple):
         Raises:
             UsageError: A number is no decimal.
         """
-        epsilon, delta = self.epsilon, self.delta
         place = ("", "") if self.adds_up else (self.scope, self.label)
-        if epsilon is None:
+        if self.epsilon is None:
             return Cost(None, None, place)
-        return Cost(parse_decimal(epsilon), delta and parse_decimal(delta), place)  # type: ignore
+        delta = None if self.delta is None else parse_decimal(self.delta)
+        return Cost(parse_decimal(self.epsilon), delta, place)
 
 
 class LedgerSnapshot:
@@ -455,10 +455,6 @@ class LedgerSnapshot:
         if self.head is not None and seq == self.seq:
             return self.head
         return next(iter(self.reads(TABLE.c.seq == seq) if seq < self.seq else ()), None)
-
-    def entries(self) -> list[Entry]:
-        """Returns all entries in their order, however many."""
-        return list(self.reads(TABLE.c.seq <= self.seq))
 
     def release_entries(self, output: str, release_id: str) -> list[Entry]:
         """Returns all entries about a release, under whatever key, without its steps.

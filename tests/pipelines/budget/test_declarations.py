@@ -53,10 +53,10 @@ def test_once_an_account_is_declared_no_other_pays(ledger: Ledger) -> None:
     with pytest.raises(UsageError, match="account 'b' is not declared in the"):
         ledger.reserve(reservation(1, account="b"))
     ledger.commit("/out", "r0", "k")  # what is reserved is finished all the same
-    text = reading.show(ledger, "b")
+    text = reading.show(ledger, "b")[0]
     assert "Account b (not declared, so it pays no more): 1 release" in text
     assert "Releases like the last one that still fit: 0" in text
-    shown = reading.show_json(ledger, "b")["accounts"][0]
+    shown = reading.show(ledger, "b")[1]["accounts"][0]
     assert shown["releases_like_the_last_left"] == 0
     ledger.declare_account(account(None, None, name="b"), *OFFICER)
     ledger.reserve(reservation(1, "1000", account="b"))
@@ -65,18 +65,18 @@ def test_once_an_account_is_declared_no_other_pays(ledger: Ledger) -> None:
 def test_a_cap_below_what_is_spent_is_shown_as_exceeded(ledger: Ledger) -> None:
     """Catches "remaining 0" beside twice the budget."""
     ledger.reserve(reservation(0, "2"))
-    assert "xceeded" not in reading.show(ledger)
+    assert "xceeded" not in reading.show(ledger)[0]
     ledger.declare_account(account("1.5"), *OFFICER)
-    lines = reading.show(ledger).splitlines()
+    lines = reading.show(ledger)[0].splitlines()
     assert "  epsilon  1.5      2      2           exceeded" in lines
     assert "  delta    0.00001  0      0           0.00001" in lines
     assert "  Exceeded: more is spent than the caps allow; nothing more can be released." in lines
-    shown = reading.show_json(ledger)["accounts"][0]
+    shown = reading.show(ledger)[1]["accounts"][0]
     assert (shown["is_exceeded"], shown["epsilon_cap"]) == (True, "1.5")
     with pytest.raises(BudgetExhausted):
         ledger.reserve(reservation(1, "0"))
     ledger.declare_account(account("2"), *OFFICER)  # exactly spent is not exceeded
-    assert "xceeded" not in reading.show(ledger)
+    assert "xceeded" not in reading.show(ledger)[0]
 
 
 @pytest.mark.parametrize(("by", "reason"), [("", "x"), ("x", ""), ("a\nb", "x")])
@@ -107,12 +107,12 @@ def test_a_second_account_is_refused_for_a_bound_data_set(ledger: Ledger) -> Non
     ledger.reserve(reservation(0, account="b", dataset="claims"))  # it is paid
     assert len(ledger.entries()) == 5
     assert faults(ledger) == []
-    text = reading.show(ledger)
+    text = reading.show(ledger)[0]
     assert "Data set claims is bound to account a\n  Releases that name it were paid by b, too" in (
         text
     )
     assert "dataset claims; the officer: file 17" in text
-    shown = reading.show_json(ledger)["datasets"]
+    shown = reading.show(ledger)[1]["datasets"]
     assert shown == [{"dataset": "claims", "account": "a", "also_paid_by": ["b"]}]
     ledger.bind_dataset("claims", "b", *OFFICER)
     ledger.reserve(reservation(4, account="b", dataset="claims"))

@@ -555,7 +555,7 @@ def test_show_says_what_is_spent_open_and_left(path: Path) -> None:
         ledger.reserve(reservation(number))
     ledger.commit("/out", "r0", "k")
     assert 0.3 // 0.1 == 2  # what binary floating point would say of what is left
-    lines = reading.show(ledger).splitlines()
+    lines = reading.show(ledger)[0].splitlines()
     assert lines[:6] == [
         "Account a (per case): 7 releases, 6 of them open",
         "           cap      spent  of it open  remaining",
@@ -566,7 +566,7 @@ def test_show_says_what_is_spent_open_and_left(path: Path) -> None:
     ]
     assert "  delta    no cap  0      0           no cap" in lines
     assert lines[-1].split()[0] == "8"
-    assert reading.show_json(ledger, "a")["accounts"] == [
+    assert reading.show(ledger, "a")[1]["accounts"] == [
         {
             "account": "a", "unit": "case", "epsilon_cap": "1", "delta_cap": "0.00001",
             "spent_epsilon": "0.7", "spent_delta": "0", "open_epsilon": "0.6", "open_delta": "0",
@@ -576,7 +576,7 @@ def test_show_says_what_is_spent_open_and_left(path: Path) -> None:
         }
     ]  # fmt: skip
     with pytest.raises(UsageError, match="account 'x' is not known; there are a"):
-        reading.show(ledger, "x")
+        reading.show(ledger, "x")[0]
 
 
 FITTING: list[tuple[tuple[str | None, ...], tuple[str | None, str], str]] = [
@@ -594,19 +594,19 @@ def test_show_counts_the_releases_that_still_fit(path: Path) -> None:
         url = f"sqlite:///{path}{number}"
         ledger = Ledger(url, {"a": account(*caps)}, new=True)
         ledger.reserve(reservation(epsilon=asked[0], delta=Fraction(asked[1])))
-        assert f"that still fit: {left}\n" in reading.show(ledger)
+        assert f"that still fit: {left}\n" in reading.show(ledger)[0]
 
 
 def test_show_warns_of_sums_that_bound_nothing_and_of_a_ledger_that_is_not_sound(
     path: Path,
 ) -> None:
     ledger = Ledger(f"sqlite:///{path}", new=True)
-    assert reading.show(ledger) == "The ledger is empty, and no account is declared.\n"
+    assert reading.show(ledger)[0] == "The ledger is empty, and no account is declared.\n"
     assert reading.export(ledger) == ""
     assert "it has no entries" in reading.verify(ledger)[0]
     ledger.reserve(reservation(0))
     ledger.reserve(reservation(1, epsilon=None, adjacency="replace_one"))
-    text = reading.show(ledger)
+    text = reading.show(ledger)[0]
     assert "Account a (no caps)" in text
     assert "epsilon  no cap  not finite  not finite  no cap" in text
     assert (
@@ -615,6 +615,6 @@ def test_show_warns_of_sums_that_bound_nothing_and_of_a_ledger_that_is_not_sound
     )
     assert "not sound" not in text
     execute(path, "UPDATE tracecloak_ledger SET method = 'x' || char(27) || '[2J' WHERE seq = 1")
-    text = reading.show(ledger)
+    text = reading.show(ledger)[0]
     assert text.startswith("This ledger is not sound; problems found by `verify`: 1\n")
     assert "\x1b" not in text

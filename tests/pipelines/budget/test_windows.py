@@ -288,11 +288,11 @@ def test_a_year_of_days_is_one_line_of_an_account(ledger: Ledger) -> None:
         release(ledger, of_window(number, label, epsilon))
     ledger.reserve(of_window(7, "d4", "0.1", adds_up=True))
     ledger.reserve(of_window(8, "d4", "0.1"))
-    text = reading.show(ledger, "a")
+    text = reading.show(ledger, "a")[0]
     assert f"  Windows of {scope()[:15]}…: 4 windows, 4 releases; the dearest (d2) is" in text
     assert "that still fit: one of each further window, which costs" in text
     assert "window d4; adds up" in text and re.search(r"units \w{16}…\n", text)
-    [found] = reading.show_json(ledger, "a")["accounts"]
+    [found] = reading.show(ledger, "a")[1]["accounts"]
     assert found["spent_epsilon"] == "0.4"
     assert found["releases_like_the_last_left"] is None
     assert found["windows"] == [
