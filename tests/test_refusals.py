@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import multiprocessing
-import os
 import socket
 import sqlite3
 import sys
@@ -39,7 +38,6 @@ from tracecloak.pipelines.embedded import read, reserving
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import Database, LedgerError, LedgerUnavailable
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.outcomes import lineage
 from tracecloak.pipelines.release.querying import QueryExtension
 from tracecloak.pipelines.runners.flags import refuse_unknown
 from tracecloak.pipelines.stream import run as flink_job
@@ -167,9 +165,6 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
      "the release has no product 'tree'"),
     (of_no_driver, UsageError, "psycopg.*postgresql"),
     (of_wrong_options, LedgerError, r"cannot be opened \(ValueError\)"),
-    (lambda f: patched(os, "write", lambda descriptor, line: len(line) - 1,
-                       lambda: lineage._append(b"{}\n", str(f / "lineage"))),
-     OSError, "the disk is full"),
     (lambda f: refuse_unknown(["word"], []), UsageError, "unknown argument 'word'"),
     (lambda f: stream_config(f, vocabulary=written(f / "v.txt", " \n")), UsageError, "has no name"),
     (lambda f: load_stream(written(f / "s.yaml", '{"log_params": {"epsilon": 1}}'), stream_keys(f)),
