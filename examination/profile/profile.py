@@ -37,7 +37,6 @@ from tracecloak.schemas.events.events import ACTIVITY, CASE_ID
 from tracecloak.schemas.events.near_equal import misspellings, normalized_id, spellings
 from tracecloak.schemas.events.source_column import SourceColumn
 from tracecloak.schemas.events.tally import FileTally, ReadTally
-from tracecloak.schemas.events.timestamps import WallClock
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 from tracecloak.transforms.formats.base import RawBatch, Reader, TypedReader
 from tracecloak.transforms.inputs.source_files import SourceFile, open_source
@@ -169,7 +168,7 @@ _HOURS = ("", " %H:%M", " %H:%M:%S", " %I:%M %p", " %I:%M:%S %p", "T%H%M%S", "%H
 _ZONED = ("%Y-%m-%d %H:%M:%S %z", "%Y-%m-%d %H:%M:%S.%f %z")
 _UNIT_OF_DIGITS = {10: "s", 13: "ms", 16: "us", 19: "ns"}  # of a time of our days
 _SAMPLE = 1_000
-_UTC = WallClock(LocalClock.of("UTC"))  # what is readable does not depend on the zone
+_UTC = LocalClock.of("UTC").to_utc  # what is readable does not depend on the zone
 
 
 def keys_that_read(stamps: SourceColumn) -> list[dict[str, str]]:

@@ -109,7 +109,7 @@ class ColumnFacts:
     def _add_times(self, column: SourceColumn, events: pa.Array, mapping: ColumnMapping) -> None:
         try:
             # Numbers are times in the columns of times alone: ids are numbers, too.
-            times = column.times(mapping.wall_clock(), mapping.timestamp_format, None)
+            times = column.times(mapping.clock.to_utc, mapping.timestamp_format, None)
         except InputSchemaError:
             return
         self.n["times"] += len(times) - times.null_count
@@ -209,7 +209,7 @@ def add_batch(
     times = pa.nulls(columns.num_rows, pa.int64())
     stamps = mapping.time_column(columns, names["timestamp"])
     if stamps is not None:
-        times = stamps.times(mapping.wall_clock(), mapping.timestamp_format, mapping.timestamp_unit)
+        times = stamps.times(mapping.clock.to_utc, mapping.timestamp_format, mapping.timestamp_unit)
     for name in present:
         values = columns.column(name)
         kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type

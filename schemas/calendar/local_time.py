@@ -9,6 +9,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import UsageError
 
@@ -106,6 +108,23 @@ class LocalClock:
         first = np.searchsorted(self._shown_until, local_us, side="right")
         last = np.searchsorted(self._shown_from, local_us, side="right")
         return np.sign(last - first).astype(np.int8)
+
+    def to_utc(self, local_us: pa.Array, hours: np.ndarray | None = None) -> pa.Array:
+        """Reads what the clock shows; of a repeated hour the first time, of a skipped one its end.
+
+        Args:
+            local_us: int64[n], as for `first_us`; null where nothing is shown.
+            hours: int8[n], gets a negative number for a time in a skipped hour, and a positive one
+                for a time in a repeated hour.
+        """
+        if self.time_zone == "UTC":
+            return local_us
+        is_missing = np.asarray(pc.is_null(local_us))
+        shown = np.asarray(pc.fill_null(local_us, 0))
+        if hours is not None:
+            is_shown = self.is_shown(shown)
+            np.copyto(hours, is_shown, where=~is_missing & (is_shown != 0))
+        return pa.array(self.first_us(shown), mask=is_missing)
 
     @cached_property
     def _shown_until(self) -> np.ndarray:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import cast
 
 import numpy as np
@@ -40,7 +40,7 @@ from tracecloak.schemas.events.events import (
 from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.source_column import SourceColumn, joined_times
 from tracecloak.schemas.events.tally import REJECT_REASONS, FileTally
-from tracecloak.schemas.events.timestamps import UNITS_US, WallClock, from_period
+from tracecloak.schemas.events.timestamps import UNITS_US, from_period
 
 # Where a rejected record stands and why; `file` is the file's rank in the sorted list of inputs.
 REJECT_SCHEMA = pa.schema(
@@ -206,11 +206,7 @@ class ColumnMapping:
         """
         written = pa.array([text], pa.string())
         time_us = _time_of(SourceColumn("", written), 1, self)[0].as_py()
-        return from_period(written, self.wall_clock())[0].as_py() if time_us is None else time_us
-
-    def wall_clock(self, hours: np.ndarray | None = None) -> WallClock:
-        """Returns what reads times without an offset; see `WallClock`."""
-        return WallClock(self.clock, hours)
+        return from_period(written, self.clock.to_utc)[0].as_py() if time_us is None else time_us
 
     @property
     def parts(self) -> dict[str, tuple[str, ...]]:
@@ -586,7 +582,8 @@ def _named(source: str | Sequence[str]) -> str:
 def _time_of(
     column: SourceColumn | None, n: int, mapping: ColumnMapping, hours: np.ndarray | None = None
 ) -> pa.Array:
-    """int64[n], the times of a column; see `SourceColumn.times` and, for `hours`, `WallClock`."""
+    """int64[n], the times of a column; see `SourceColumn.times`, and `LocalClock.to_utc`."""
     if column is None:
         return pa.nulls(n, pa.int64())
-    return column.times(mapping.wall_clock(hours), mapping.timestamp_format, mapping.timestamp_unit)
+    to_utc = partial(mapping.clock.to_utc, hours=hours)
+    return column.times(to_utc, mapping.timestamp_format, mapping.timestamp_unit)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.source_column import text_of
-from tracecloak.schemas.events.timestamps import DECIMAL, WallClock, from_iso, from_period
+from tracecloak.schemas.events.timestamps import DECIMAL, ToUtc, from_iso, from_period
 
 # ---
 # Which records are read: those whose column equals some values, begins so, or lies within bounds.
@@ -107,7 +108,7 @@ def mask_of(row_filter: RowFilter, values: pa.Array, clock: LocalClock) -> np.nd
         clock: Of the zone of times without an offset.
     """
     encoded = values.dictionary_encode()
-    distinct, wall = encoded.dictionary, WallClock(clock)
+    distinct = encoded.dictionary
     if row_filter.equals is not None:
         texts, wanted = distinct, pa.array(row_filter.texts, pa.string())
         if row_filter.column in _LIFECYCLE:
@@ -120,13 +121,13 @@ def mask_of(row_filter: RowFilter, values: pa.Array, clock: LocalClock) -> np.nd
             each |= np.array([_number(value) in equal for value in distinct.to_pylist()], bool)
         if times:
             known = pa.array(list(times.values()), pa.int64())
-            each |= np.asarray(pc.is_in(from_iso(distinct, wall), value_set=known))
+            each |= np.asarray(pc.is_in(from_iso(distinct, clock.to_utc), value_set=known))
     elif row_filter.begins_with is not None:
         each = np.array(pc.starts_with(distinct, pattern=row_filter.begins_with), bool)
     else:
         each = np.ones(len(distinct), bool)
         for name, bound in row_filter.bounds.items():
-            each &= _mask_of_text(distinct, name, bound, wall)
+            each &= _mask_of_text(distinct, name, bound, clock.to_utc)
     passed = pa.array(each, pa.bool_()).take(encoded.indices)
     return np.asarray(pc.fill_null(passed, False))
 
@@ -142,9 +143,11 @@ def _values(row_filter: RowFilter, clock: LocalClock) -> tuple[dict[str, Decimal
         number = _number(literal)
         if number is not None and "e" not in literal.lower() and text_of(number) == literal:
             numbers[literal] = number
-        wall = WallClock(clock, np.zeros(1, np.int8))
-        at = from_iso(pa.array([literal], pa.string()), wall)[0].as_py()
-        if at is not None and "/" not in literal and not np.any(wall.hours):
+        hours = np.zeros(1, np.int8)
+        at = from_iso(pa.array([literal], pa.string()), partial(clock.to_utc, hours=hours))[
+            0
+        ].as_py()
+        if at is not None and "/" not in literal and not np.any(hours):
             times[literal] = at
     return numbers, times
 
@@ -192,12 +195,12 @@ def times_of_bounds(row_filter: RowFilter, read: Callable[[str], int | None]) ->
     return times
 
 
-def _mask_of_text(values: pa.Array, name: str, bound: str, clock: WallClock) -> np.ndarray:
+def _mask_of_text(values: pa.Array, name: str, bound: str, to_utc: ToUtc) -> np.ndarray:
     """bool[n]: which of some distinct texts are on the right side of a bound."""
     passed = _TESTS[name](values, pa.scalar(bound, values.type))
-    at = from_period(pa.array([bound], pa.string()), clock)[0].as_py()
+    at = from_period(pa.array([bound], pa.string()), to_utc)[0].as_py()
     if at is not None:
-        by_time = _TESTS[name](from_period(values, clock), pa.scalar(at))
+        by_time = _TESTS[name](from_period(values, to_utc), pa.scalar(at))
         passed = pc.coalesce(by_time, passed)
     number = _number(bound)
     if number is not None:

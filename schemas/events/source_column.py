@@ -27,7 +27,7 @@ from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.timestamps import (
     UNITS_US,
-    WallClock,
+    ToUtc,
     cast_or_null,
     floor_to_us,
     from_format,
@@ -363,17 +363,17 @@ class SourceColumn:
     def _iso_texts(self) -> pa.Array:
         """string[n]: dates and times as ISO 8601; null for what is no time of years 1 to 9999."""
         is_instant = pa.types.is_timestamp(self._kind) and self._kind.tz is not None
-        stamps = self.times(WallClock(LocalClock.of("UTC")), None, None)
+        stamps = self.times(LocalClock.of("UTC").to_utc, None, None)
         text = texts(stamps.cast(pa.timestamp("us", "UTC" if is_instant else None)))
         return pc.replace_substring(pc.replace_substring(text, " ", "T"), ".000000", "")
 
     def times(
-        self, clock: WallClock, layout: str | Sequence[str] | None, unit: str | None
+        self, to_utc: ToUtc, layout: str | Sequence[str] | None, unit: str | None
     ) -> pa.Array:
         """int64[n]: microseconds since 1970 UTC; null for what is no time of years 1 to 9999.
 
         Args:
-            clock: Reads times without an offset.
+            to_utc: Reads times without an offset.
             layout: `strptime` format of text, or several; None: ISO 8601.
             unit: Of numbers since 1970, also of those written as text: `s`, `ms`, `us` or `ns`;
                 None: there are none.
@@ -381,25 +381,25 @@ class SourceColumn:
         Raises:
             InputSchemaError: The column's type can hold no time, or numbers and there is no unit.
         """
-        stamps = self._stamps(clock, layout, unit)
+        stamps = self._stamps(to_utc, layout, unit)
         inside = pc.and_(pc.greater_equal(stamps, MIN_TIME_US), pc.less_equal(stamps, MAX_TIME_US))
         return stamps if pc.all(inside).as_py() else pc.if_else(inside, stamps, None)
 
     def _stamps(
-        self, clock: WallClock, layout: str | Sequence[str] | None, unit: str | None
+        self, to_utc: ToUtc, layout: str | Sequence[str] | None, unit: str | None
     ) -> pa.Array:
         if parts := self.parts:
             # A format is for texts, and a unit for numbers: without one these are no times.
             timed_parts = [p for p in parts if unit is not None or not p.is_of_numbers]
             none = pa.nulls(len(self.values), pa.int64())
-            return pc.coalesce(none, *(part._stamps(clock, layout, unit) for part in timed_parts))
+            return pc.coalesce(none, *(part._stamps(to_utc, layout, unit) for part in timed_parts))
         values = self._decoded
         kind = values.type
         if pa.types.is_timestamp(kind):
             local = floor_to_us(values)
-            return local if kind.tz is not None else clock.to_utc(local)
+            return local if kind.tz is not None else to_utc(local)
         if pa.types.is_date(kind):
-            return clock.to_utc(floor_to_us(values.cast(pa.timestamp("ms"))))
+            return to_utc(floor_to_us(values.cast(pa.timestamp("ms"))))
         if self.is_of_numbers:
             if unit is None:
                 raise InputSchemaError(
@@ -415,11 +415,11 @@ class SourceColumn:
             return pa.nulls(len(values), pa.int64())
         text = self.text()
         if layout is not None:
-            return from_format(text, layout, clock)
+            return from_format(text, layout, to_utc)
         if unit is not None:
             numbers = from_number_text(text, UNITS_US[unit])
-            return pc.coalesce(numbers, from_iso(text, clock)) if numbers.null_count else numbers
-        return from_iso(text, clock)
+            return pc.coalesce(numbers, from_iso(text, to_utc)) if numbers.null_count else numbers
+        return from_iso(text, to_utc)
 
 
 _MIDNIGHT, _FIRST_DAY = r"[T ]00:00(?::00(?:\.0+)?)?$", r"^(?:1899-12-3[01]|1900-01-0[01])[T ]"

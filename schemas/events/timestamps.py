@@ -6,15 +6,12 @@ What is no time is null; nothing is guessed. A time without an offset is one of 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-
-from tracecloak.schemas.calendar.local_time import LocalClock
 
 UNITS_US: dict[str, float] = {"s": 1_000_000, "ms": 1_000, "us": 1, "ns": 1 / 1_000}
 _INT64_MAX = np.iinfo(np.int64).max
@@ -61,29 +58,8 @@ def from_number_text(text: pa.Array, factor: float) -> pa.Array:
     return pc.coalesce(exact, from_numbers(rounded, factor))
 
 
-@dataclass(frozen=True, eq=False)
-class WallClock:
-    """Reads wall-clock times of a zone.
-
-    Attributes:
-        clock: Of the zone, for all years.
-        hours: int8[n], for each record: negative if its time is in a skipped hour, positive if in a
-            repeated one; None where nobody asks.
-    """
-
-    clock: LocalClock
-    hours: np.ndarray | None = None
-
-    def to_utc(self, local_us: pa.Array) -> pa.Array:
-        """Reads wall-clock microseconds; of a repeated hour the first, of a skipped one its end."""
-        if self.clock.time_zone == "UTC":
-            return local_us
-        is_missing = np.asarray(pc.is_null(local_us))
-        shown = np.asarray(pc.fill_null(local_us, 0))
-        if self.hours is not None:
-            is_shown = self.clock.is_shown(shown)
-            np.copyto(self.hours, is_shown, where=~is_missing & (is_shown != 0))
-        return pa.array(self.clock.first_us(shown), mask=is_missing)
+ToUtc = Callable[[pa.Array], pa.Array]
+"""Reads wall-clock times of a zone; see `LocalClock.to_utc`."""
 
 
 # The abbreviations of zones that stand for one offset wherever they are written. Others do not:
@@ -101,7 +77,7 @@ _ZONED = rf"^{_DATE}{_CLOCK}(?:Z|[+-]\d{{2}}(?::?\d{{2}})?)$"
 _NAMED = rf"^{_DATE}{_CLOCK} (?:UTC|GMT)$"  # as BigQuery writes
 
 
-def from_iso(text: pa.Array, clock: WallClock) -> pa.Array:
+def from_iso(text: pa.Array, to_utc: ToUtc) -> pa.Array:
     """int64[n]: ISO 8601 with a whole date, `-` or `/` in it, as microseconds; null for others.
 
     Texts of one width mostly have one shape, which is then looked at once for all of them.
@@ -127,7 +103,7 @@ def from_iso(text: pa.Array, clock: WallClock) -> pa.Array:
             )
     if local.null_count == len(local):
         return stamped
-    return pc.coalesce(stamped, clock.to_utc(local))
+    return pc.coalesce(stamped, to_utc(local))
 
 
 def _parse_one_width(text: pa.Array) -> tuple[pa.Array, pa.Array]:
@@ -203,15 +179,15 @@ _PERIODS = (
 )
 
 
-def from_period(text: pa.Array, clock: WallClock) -> pa.Array:
+def from_period(text: pa.Array, to_utc: ToUtc) -> pa.Array:
     """int64[n]: when what is named begins: 2026, 2026-11, 20261101, 2026-11-01-13, or ISO 8601."""
     text = pc.utf8_trim_whitespace(text)
     for pattern, written in _PERIODS:
         text = pc.replace_substring_regex(text, pattern, written)
-    return from_iso(text, clock)
+    return from_iso(text, to_utc)
 
 
-def from_format(text: pa.Array, layouts: str | Sequence[str], clock: WallClock) -> pa.Array:
+def from_format(text: pa.Array, layouts: str | Sequence[str], to_utc: ToUtc) -> pa.Array:
     """int64[n]: text of `strptime` formats as microseconds; null for other text.
 
     Each text is read by the first format that fits it. Numbers without anything between them, as
@@ -225,7 +201,7 @@ def from_format(text: pa.Array, layouts: str | Sequence[str], clock: WallClock) 
         stamped, naive = _parse_layout(text, layout)
         zoned, local = pc.coalesce(zoned, stamped), pc.coalesce(local, naive)
         text = pc.if_else(pc.is_null(pc.coalesce(stamped, naive)), text, None)
-    return pc.coalesce(zoned, clock.to_utc(local))
+    return pc.coalesce(zoned, to_utc(local))
 
 
 def _parse_layout(text: pa.Array, layout: str) -> tuple[pa.Array, pa.Array]:

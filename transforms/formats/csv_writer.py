@@ -11,16 +11,23 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US, RELEASED_SCHEMA
 from tracecloak.schemas.texts import FORMULA, FORMULA_BEGINNINGS
 
 _LOG = logging.getLogger("tracecloak")
 
 _WRITTEN_ROWS = 1 << 16
 
-_YEAR_1 = pa.scalar(-62135596800000000, pa.timestamp("us", "UTC"))
 
-_YEAR_9999 = pa.scalar(253402300799999999, pa.timestamp("us", "UTC"))
+def check_years(stamps: pa.Array) -> None:
+    """Makes sure that instants lie in the years that files of text can hold.
+
+    Raises:
+        ValueError: One does not.
+    """
+    least, most = pc.min_max(stamps.cast(pa.int64())).as_py().values()
+    if least is not None and not MIN_TIME_US <= least <= most <= MAX_TIME_US:
+        raise ValueError("a time stamp lies outside the years 1 to 9999")
 
 
 def iso_utc(stamps: pa.Array) -> pa.Array:
@@ -35,8 +42,7 @@ def iso_utc(stamps: pa.Array) -> pa.Array:
     Raises:
         ValueError: A stamp lies outside the years 1 to 9999, which ISO 8601 cannot write.
     """
-    if pc.any(pc.less(stamps, _YEAR_1)).as_py() or pc.any(pc.greater(stamps, _YEAR_9999)).as_py():
-        raise ValueError("a time stamp lies outside the years 1 to 9999")
+    check_years(stamps)
     # Without the zone the cast needs no time-zone database, which slim images lack.
     text = stamps.cast(pa.timestamp("us")).cast(pa.string())
     return pc.binary_join_element_wise(pc.replace_substring(text, " ", "T"), "+00:00", "")

@@ -395,8 +395,8 @@ class _Rows:
         unit = self._unit
         if unit is None or pa.types.is_boolean(kind):
             return pa.nulls(len(texts), _MICROS)
-        clock, name = self._layout.mapping.wall_clock(), self._layout.mapping.timestamp_unit
-        return SourceColumn("", texts.cast(kind)).times(clock, None, name).cast(_MICROS)
+        to_utc, name = self._layout.mapping.clock.to_utc, self._layout.mapping.timestamp_unit
+        return SourceColumn("", texts.cast(kind)).times(to_utc, None, name).cast(_MICROS)
 
     def read(self, number: int, message: Message) -> None:
         """Takes in one message; what it cannot read it notes."""
@@ -467,7 +467,7 @@ class _Rows:
         numbers, values, kinds, written, ids = zip(*self._others, strict=True)
         # Texts of attributes are ISO 8601, whatever the format of those in fields.
         texts = [t if kind == _ISO else None for kind, t in zip(kinds, written, strict=True)]
-        iso = from_iso(pa.array(texts, pa.string()), self._layout.mapping.wall_clock())
+        iso = from_iso(pa.array(texts, pa.string()), self._layout.mapping.clock.to_utc)
         read = iso.to_pylist()
         times = column_of_kinds(
             ["instant" if kind == _ISO else kind for kind in kinds],

@@ -36,6 +36,7 @@ from tracecloak.schemas.events.events import (
     is_case_attribute,
 )
 from tracecloak.schemas.texts import templates_of
+from tracecloak.transforms.formats.csv_writer import check_years
 
 XesKind = Literal["string", "int", "float", "date"]
 
@@ -70,8 +71,6 @@ _END_TIME = '+00:00"/>\n'
 _END_EVENT = "\t\t</event>\n"
 
 _ROWS = 1 << 16  # rows made into text at once: a few MB, and far from Arrow's 2 GiB to an array
-_FIRST_US = int(np.datetime64("0001-01-01", "us").astype(np.int64))
-_LAST_US = int(np.datetime64("9999-12-31T23:59:59.999999", "us").astype(np.int64))
 
 
 class XesWriter:
@@ -247,9 +246,8 @@ _TEMPLATES = templates_of(
 
 def _stamps(times: pa.Array) -> pa.Array:
     """string[n]: ISO 8601 without offset, of timestamp[us, UTC]."""
+    check_years(times)
     us = np.asarray(times.cast(pa.int64()))
-    if len(us) and (us.min() < _FIRST_US or us.max() > _LAST_US):
-        raise ValueError("a timestamp lies outside the years 1 to 9999, which XES cannot hold")
     whole_ms = us % 1_000 == 0
     text = pa.array(us // 1_000, pa.timestamp("ms")).cast(pa.string())
     if not whole_ms.all():

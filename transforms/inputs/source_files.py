@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, UsageError
-from tracecloak.schemas.events.timestamps import WallClock
 from tracecloak.transforms.files import is_on_this_machine, open_raw
 from tracecloak.transforms.formats.registry import unpacked
 from tracecloak.transforms.inputs.listing import (
@@ -74,7 +73,7 @@ def span_of_period(values: tuple[str, ...], time_zone: str) -> tuple[int, int] |
     except ValueError:
         return None
     shown = pa.array(np.array([begin, begin + 1], "M8[us]")).cast(pa.int64())
-    clock = WallClock(LocalClock.of("UTC" if "Z" in match.groups() else time_zone))
+    clock = LocalClock.of("UTC" if "Z" in match.groups() else time_zone)
     begin_us, end_us = clock.to_utc(shown).to_pylist()
     return begin_us, max(end_us, begin_us + _HOUR_US)
 

@@ -98,7 +98,7 @@ def test_categories_of_polars_are_times_and_order_events(kind: Any) -> None:
     columns, _ = AnyFrame.of(frame).columns(["c"])
     column = SourceColumn("c", columns.column("c"))
     assert column.order_text().to_pylist() == ["2024-01-02", "10", None, "9"]
-    wall = ColumnMapping().wall_clock()
+    wall = ColumnMapping().clock.to_utc
     assert column.times(wall, None, None).to_pylist() == [1_704_153_600_000_000, *[None] * 3]
 
 
