@@ -105,31 +105,29 @@ def _decide(
     form: Form,
 ) -> None:
     """Leaves a file out of windows, or reads it again, and shows of which."""
+    from tracecloak.pipelines.ledger.entries import signed
     from tracecloak.pipelines.windows.batch import windows_asked
-    from tracecloak.pipelines.windows.quarantine import quarantine, readmit
+    from tracecloak.pipelines.windows.quarantine import decide
+    from tracecloak.transforms.files import absolute
 
     path, readmitted = decision["quarantine"], decision["readmit"]
     if path is not None and readmitted is not None:
         raise UsageError("quarantine and readmit exclude each other; give one of them")
-    windows = windows_asked(plan)
-    if path is None:
-        decided = readmit(plan, store, ledger, windows, str(readmitted))
-    else:
+    windows, signature = windows_asked(plan), None
+    if path is not None:
         missing = next((name for name in ("by", "reason") if not decision[name]), None)
         if missing is not None:
             raise UsageError(
                 f"{missing} is missing: who leaves a file out, and why, is noted; give --{missing}"
             )
-        by, reason = str(decision["by"]), str(decision["reason"])
-        decided = quarantine(plan, store, ledger, windows, path, by, reason)
-    what = "read again" if path is None else "left out"
-    rows = [(what, decided.path), ("windows", ", ".join(decided.labels))]
-    if decided.claimed:
-        rows.append(("unchanged", f"{', '.join(decided.claimed)}: they have claimed their cases"))
-    data = {
-        "file": decided.path, "decision": what, "windows": list(decided.labels),
-        "unchanged": list(decided.claimed),
-    }  # fmt: skip
+        signature = signed(str(decision["by"]), str(decision["reason"]))
+    named = str(path or readmitted)
+    labels, claimed = decide(plan, store, ledger, windows, named, signature)
+    what, file = "read again" if path is None else "left out", absolute(named)
+    rows = [(what, file), ("windows", ", ".join(labels))]
+    if claimed:
+        rows.append(("unchanged", f"{', '.join(claimed)}: they have claimed their cases"))
+    data = {"file": file, "decision": what, "windows": labels, "unchanged": claimed}
     show(Result(rows, data), form)
 
 

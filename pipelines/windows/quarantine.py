@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from tracecloak.pipelines.configuration.plan import ReleasePlan, source_of
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.notes import LeftOut, left_out_of, note_left_out, now
 from tracecloak.pipelines.keys.receipts import InputFile, snapshot_of
-from tracecloak.pipelines.ledger.entries import signed
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release.opening import fingerprint_of
 from tracecloak.pipelines.windows.batch import Day
@@ -35,31 +34,15 @@ from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
 
 
-@dataclass(frozen=True)
-class Decided:
-    """What a decision about a file came to.
-
-    Attributes:
-        path: The file.
-        labels: The windows for which it holds now.
-        claimed: The windows that read the file and stay as they are, as they have claimed cases.
-    """
-
-    path: str
-    labels: tuple[str, ...]
-    claimed: tuple[str, ...]
-
-
-def quarantine(
+def decide(
     plan: ReleasePlan,
     store: KeyStore,
     ledger: Ledger | None,
     windows: Sequence[Window],
     path: str,
-    by: str,
-    reason: str,
-) -> Decided:
-    """Notes that windows leave out a file that cannot be read. Once noted, does nothing.
+    signature: Mapping[str, str] | None,
+) -> tuple[list[str], list[str]]:
+    """Notes that windows leave out a file that cannot be read, or that they read it again.
 
     Args:
         plan: That of the windows.
@@ -67,60 +50,68 @@ def quarantine(
         ledger: The ledger that pays for them; None: there is none yet.
         windows: Those that leave it out, if they read it and have claimed nothing.
         path: The file, as the configuration or the error names it.
-        by: Who decides it.
-        reason: Why.
+        signature: Who decides it and why, see `entries.signed`; None: what was decided about the
+            file is taken back.
+
+    Returns:
+        The labels of the windows for which it holds now, and of those that stay as they are, as
+        they have claimed cases.
 
     Raises:
-        UsageError: None of the windows reads such a file, or all that do have claimed their cases,
-            or it can be read, or nobody or no reason is named.
+        UsageError: It is about none of the windows, or all that it is about have claimed their
+            cases, or the file can be read.
         RetryLater: A release of one of the windows is at work, or the file's store is away.
         LedgerError: The ledger cannot be read.
     """
-    signed(by, reason)
-    reading = _reading(plan, windows, path)
-    _check_unreadable(*reading[0][1:])
-    one = LeftOut(absolute(path), by, reason, now())
-    return _noted(plan, store, ledger, [window for window, _, _ in reading], one.path, one)
-
-
-def readmit(
-    plan: ReleasePlan,
-    store: KeyStore,
-    ledger: Ledger | None,
-    windows: Sequence[Window],
-    path: str,
-) -> Decided:
-    """Takes the decision about a file back, for windows that have claimed nothing.
-
-    Raises:
-        UsageError: The file is left out of none of the windows, or all that leave it out have
-            claimed their cases.
-        RetryLater: A release of one of the windows is at work.
-        LedgerError: The ledger cannot be read.
-    """
-    output = absolute(plan.keys.output)
-    leaving = [
-        window
-        for window in windows
-        if absolute(path) in [one.path for one in left_out_of(store, output, _name(plan, window))]
-    ]
-    if not leaving:
+    output, place = absolute(plan.keys.output), absolute(path)
+    names = {window: f"{plan.keys.release_id}-{window.label}" for window in windows}
+    if signature is not None:
+        reading = _reading(plan, windows, path)
+    else:
+        left_out = {window: left_out_of(store, output, name) for window, name in names.items()}
+        reading = [w for w, files in left_out.items() if place in [one.path for one in files]]
+    if not reading:
         raise UsageError(f"readmit {path!r} is left out of none of these windows; correct the path")
-    return _noted(plan, store, ledger, leaving, absolute(path))
+    labels: list[str] = []
+    claimed: list[str] = []
+    for window in reading:
+        name = names[window]
+        with store.alone(output, name):
+            # Until it claims, a release that was cut off is begun anew, with another input.
+            entries = () if ledger is None else ledger.release_entries(output, name)
+            if entries and entries[-1].action not in ("reserve", "void"):
+                claimed.append(window.label)
+                continue
+            decided = left_out_of(store, output, name)
+            after = [one for one in decided if one.path != place]
+            if signature is not None:
+                is_new = len(after) == len(decided)
+                after = [*decided, *[LeftOut(path=place, at=now(), **signature)] * is_new]
+            note_left_out(store, output, name, after)
+            labels.append(window.label)
+    if not labels:
+        raise UsageError(
+            f"the cases of window {', '.join(claimed)} are claimed, and what it reads is fixed "
+            "since. One that is released stays as it is; for one that was cut off bring the file "
+            "back as it was, or give the window up with `tracecloak ledger forfeit`, which leaves "
+            "its budget spent"
+        )
+    return labels, claimed
 
 
-def _reading(
-    plan: ReleasePlan, windows: Sequence[Window], path: str
-) -> list[tuple[Window, EventSource, SourceFile]]:
-    """Returns the windows that read a file, each with its source and the file in it."""
+def _reading(plan: ReleasePlan, windows: Sequence[Window], path: str) -> list[Window]:
+    """Returns the windows that read a file, which cannot be read."""
     wanted, listed = absolute(path), None
     if not plan.tables:
         listed = match_files(plan.keys.log, may_be_none=True)
-    reading = []
+    reading: list[Window] = []
     for window in windows:
         source = source_of(plan.of_window(window), listed, is_checked=False)
-        files = [file for file in source.files if absolute(file.path) == wanted]
-        reading += [(window, source, file) for file in files]
+        for file in source.files:
+            if absolute(file.path) == wanted:
+                if not reading:
+                    _check_unreadable(source, file)
+                reading.append(window)
     if not reading:
         raise UsageError(
             f"quarantine {path!r} is no file that one of these windows reads; correct the path, or "
@@ -151,55 +142,6 @@ def _check_unreadable(source: EventSource, file: SourceFile) -> None:
         "chosen by what is in it. Release the windows; records that are malformed are left out "
         "one by one"
     )
-
-
-def _noted(
-    plan: ReleasePlan,
-    store: KeyStore,
-    ledger: Ledger | None,
-    windows: Sequence[Window],
-    path: str,
-    one: LeftOut | None = None,
-) -> Decided:
-    """Notes or takes back a decision for those of some windows that have claimed nothing.
-
-    Args:
-        plan: That of the windows.
-        store: The key store that releases them.
-        ledger: The ledger that pays for them; None: there is none yet.
-        windows: Which.
-        path: Absolute, of the file.
-        one: The decision; None: that about the file is taken back.
-    """
-    output = absolute(plan.keys.output)
-    labels, claimed = [], []
-    for window in windows:
-        name = _name(plan, window)
-        with store.alone(output, name):
-            # Until it claims, a release that was cut off is begun anew, with another input.
-            entries = () if ledger is None else ledger.release_entries(output, name)
-            if entries and entries[-1].action not in ("reserve", "void"):
-                claimed.append(window.label)
-                continue
-            decided = left_out_of(store, output, name)
-            others = [each for each in decided if each.path != path]
-            same = [each for each in decided if each.path == path]
-            if one is not None:
-                others += same or [one]
-            note_left_out(store, output, name, others)
-            labels.append(window.label)
-    if not labels:
-        raise UsageError(
-            f"the cases of window {', '.join(claimed)} are claimed, and what it reads is fixed "
-            "since. One that is released stays as it is; for one that was cut off bring the file "
-            "back as it was, or give the window up with `tracecloak ledger forfeit`, which leaves "
-            "its budget spent"
-        )
-    return Decided(path, tuple(labels), tuple(claimed))
-
-
-def _name(plan: ReleasePlan, window: Window) -> str:
-    return f"{plan.keys.release_id}-{window.label}"
 
 
 NAME = "input-since.json"
