@@ -159,22 +159,9 @@ class PrivateLog(PartsMethod):
         """Returns what the parts of the rounds before decided, by their names."""
         return unfold_decisions(decisions)
 
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: PrivateLogParams,
-        randomness: Randomness,
-    ) -> contract.Decision:
-        """Decides the parts of a round, and keeps the noisy sums that are published."""
-        noting = MeasureRecorder(randomness.noise)
-        listened = randomness.with_noise(noting) if params.shows_sums else randomness
-        decision = super().decide(round_name, statistics, decisions, params, listened)
-        if not params.shows_sums:
-            return decision
-        assert isinstance(decision, PartsDecision)
-        return PartsDecision({**decision.parts, MEASURES: noting.measures})
+    def notes(self, round_name: str, params: PrivateLogParams) -> bool:
+        """Returns whether noisy sums are published."""
+        return params.shows_sums
 
     def combined(
         self, round_name: str, decided: dict[str, Any], given: Given, params: PrivateLogParams
@@ -202,6 +189,8 @@ class PrivateLog(PartsMethod):
                 parts |= fitted_of_all(together, vocabulary, given.randomness, params.detail)
             else:
                 parts |= fitted(together, vocabulary, given.randomness)
+        if isinstance(noting := given.randomness.noise, MeasureRecorder):
+            parts[MEASURES] = noting.measures
         return PartsDecision(parts)
 
     def writes(self, params: PrivateLogParams) -> tuple[str, ...]:

@@ -27,8 +27,9 @@ takes a public vocabulary.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pydantic
@@ -37,6 +38,7 @@ from pydantic import Field
 from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_distinct_cells
+from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import variants_and_names
 from tracecloak.anonymizers.contract.method import NamesParams, declared
 from tracecloak.anonymizers.contract.sentences import sentence, told
@@ -55,6 +57,9 @@ from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.queries.sacofa import RuleJudge
 
 Profile = Literal["paper", "reference"]
 Form = Literal["discrete", "truncated", "positive"]
@@ -186,23 +191,53 @@ class LevelMethod(CasesOfVariants, QueryMethod):
             "one is given, are taken to be public: they must not be chosen by looking at the log.",
         )
 
+    def levels_part(
+        self,
+        params: Any,
+        passing: float,
+        judge_of: Callable[[Given, ActivityVocabulary], RuleJudge | None] = lambda *_: None,
+        said: Mapping[str, Any] | None = None,
+        more: Mapping[str, contract.Counter] | None = None,
+    ) -> Part:
+        """Returns the part that all levels are.
+
+        Args:
+            params: The parameters.
+            passing: With what chance a count of nothing is kept.
+            judge_of: Returns what judges prefixes by rules.
+            said: What else its sentences print.
+            more: What else is counted.
+        """
+        said = {"scale": float(Fraction(*params.scale)), "passing": passing, **(said or {})}
+        does, reality = told(self.name, "levels", params, **said), ""
+        if params.is_honest:
+            reality = sentence(self.name, "levels_reality", params, **said)
+
+        def decide(given: Given) -> VariantsDecision:
+            vocabulary = params.names_in_effect(given.statistics["names"])
+            judge, own = judge_of(given, vocabulary), (given.randomness, self.name)
+            counted, n = given.statistics["variants"], len(vocabulary)
+            answer = prefix_query.trace_variant_query(counted, n, params.query, *own, judge)
+            return decision_of(answer, vocabulary, params)
+
+        counters = {**variants_and_names(), **(more or {})}
+        return Part("variants", params.needs[-1:], does, decide, counters, "variants", reality)
+
 
 def decision_of(
-    answer: VariantHistogram,
-    vocabulary: ActivityVocabulary,
-    params: LevelParams,
-    half_width: int | None,
+    answer: VariantHistogram, vocabulary: ActivityVocabulary, params: LevelParams
 ) -> VariantsDecision:
     """Returns what is released of an answer: ended prefixes, and those of the last level.
 
     With an honest budget the noise does not decide whether there is a release: of more cases than
-    there is room for, so many come out, in proportion.
+    there is room for, so many come out, in proportion. Intervals are those of discrete Laplace
+    noise; noise of the same scale that is cut off towards 0 is no wider. In the form "positive" a
+    small count was made positive, and says little about the true one, so it gets none.
 
     Args:
         answer: The noisy counts of prefixes.
         vocabulary: The alphabet.
         params: The method's parameters.
-        half_width: Half the width of the counts' intervals, or None: there are none.
 
     Raises:
         UsageError: As published, the cases would have more than MAX_EVENTS events together.
@@ -214,18 +249,10 @@ def decision_of(
             f"the noisy counts are those of more than {MAX_EVENTS:,} events, which is the most "
             "that is released: raise the pruning thresholds or epsilon, or lower max_prefix_length"
         )
-    variants = most_frequent_first(
-        vocabulary.names, answer.offsets, answer.codes, answer.counts, half_width
-    )
+    half = None if params.form == "positive" else laplace_interval(Fraction(*params.scale))
+    columns = answer.offsets, answer.codes, answer.counts
+    variants = most_frequent_first(vocabulary.names, *columns, half)
     return VariantsDecision(fitting(variants, None) if params.is_honest else variants)
-
-
-def half_width_of(params: LevelParams) -> int:
-    """Returns half the width of the interval that holds a count with probability 0.95, or more.
-
-    That of discrete Laplace noise; noise of the same scale that is cut off towards 0 is no wider.
-    """
-    return laplace_interval(Fraction(*params.scale))
 
 
 def epsilon_in_all(params: LevelParams) -> Fraction:
@@ -278,23 +305,5 @@ class LaplaceVariants(LevelMethod):
 
     def parts(self, params: LaplaceVariantsParams) -> tuple[Part, ...]:
         """Returns the one part, all levels."""
-        said = {
-            "scale": float(Fraction(*params.scale)),
-            "passing": chance_of_nothing(params, params.p_harmful),
-        }
-        does = told(self.name, "levels", params, **said)
-        reality = ""
-        if params.is_honest:
-            reality = sentence(self.name, "levels_reality", params, **said)
-
-        def decide(given: Given) -> VariantsDecision:
-            vocabulary = params.names_in_effect(given.statistics["names"])
-            variants, n_names = given.statistics["variants"], len(vocabulary)
-            counts = prefix_query.trace_variant_query(
-                variants, n_names, params.query, given.randomness, self.name
-            )
-            return decision_of(counts, vocabulary, params, half_width_of(params))
-
-        counters = variants_and_names()
-        needs = params.needs
-        return (Part("variants", needs, does, decide, counters, "variants", reality),)
+        passing = chance_of_nothing(params, params.p_harmful)
+        return (self.levels_part(params, passing),)

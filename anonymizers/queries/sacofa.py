@@ -26,7 +26,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_order
-from tracecloak.anonymizers.contract.counters import Batch, Counted, variants_and_names
+from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.contract.sentences import sentence, told
 from tracecloak.anonymizers.noise.drawing import draw_laplace
@@ -35,12 +35,12 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
 from tracecloak.anonymizers.queries import prefix_method
 from tracecloak.anonymizers.queries.order_rules import NamedRules, OrderRules
-from tracecloak.anonymizers.queries.prefix_query import LevelQuery, trace_variant_query
+from tracecloak.anonymizers.queries.prefix_query import LevelQuery
 from tracecloak.anonymizers.rigorous.budget import Need, Pure
 from tracecloak.anonymizers.rigorous.params import Exact, drawable
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
-from tracecloak.anonymizers.variants.generator import VariantsDecision
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.statistics.relations import ActivityRelations
 
 # --- The parameters of `sacofa`, and what follows from them alone. --------------------------------
@@ -295,9 +295,8 @@ class Sacofa(prefix_method.LevelMethod):
 
     def parts(self, params: SacofaParams) -> tuple[Part, ...]:
         """Returns the rules where they are bought, and all levels, in one round."""
-        *rules, levels = params.needs
-        variants = self._variants(levels, params)
-        return (*(self._selected_rules(need, params) for need in rules), variants)
+        rules = (self._selected_rules(need, params) for need in params.needs[:-1])
+        return (*rules, self._variants(params))
 
     def _selected_rules(self, need: Need, params: SacofaParams) -> Part:
         said = {
@@ -332,27 +331,20 @@ class Sacofa(prefix_method.LevelMethod):
         counters = {"relations": counter}
         return Part("rules", (need,), does, decide, counters, _ROUND, reality)
 
-    def _variants(self, need: Need, params: SacofaParams) -> Part:
-        counters = variants_and_names()
+    def _variants(self, params: SacofaParams) -> Part:
+        more = {}
         if params.rules == "log":
-            counters["relations"] = Counted(ActivityRelations, _relations, (None,))
+            more["relations"] = Counted(ActivityRelations, _relations, (None,))
         if params.form == "positive":
             passing = math.exp((1 - params.least_harmless) / Fraction(*params.scale))
         else:
             passing = prefix_method.chance_of_nothing(params, params.least_harmless)
         said = {
-            "scale": float(Fraction(*params.scale)),
             "epsilon": prefix_method.text_of(params.spending.means["levels"].epsilon),
             "chosen": 1 / math.expm1(1 / Fraction(*params.choice_scale)),
-            "passing": passing,
         }
-        does = told(self.name, "levels", params, **said)
-        reality = ""
-        if params.is_honest:
-            reality = sentence(self.name, "levels_reality", params, **said)
 
-        def decide(given: Given) -> VariantsDecision:
-            vocabulary = params.names_in_effect(given.statistics["names"])
+        def judge_of(given: Given, vocabulary: ActivityVocabulary) -> RuleJudge:
             if len(vocabulary) > MAX_ACTIVITIES:
                 raise UsageError(TOO_MANY_ACTIVITIES)
             if params.model is not None:
@@ -362,14 +354,6 @@ class Sacofa(prefix_method.LevelMethod):
             else:
                 relations, at_first = given.statistics["relations"], params.profile == "paper"
                 rules = OrderRules.from_relations(relations, vocabulary, at_first)
-            judge = RuleJudge(rules, params, given.randomness, self.name)
-            variants, n_names = given.statistics["variants"], len(vocabulary)
-            counts = trace_variant_query(
-                variants, n_names, params.query, given.randomness, self.name, judge
-            )
-            # In the form "positive" a small count was made positive, and says little about the true
-            # one, so it gets no interval.
-            half_width = None if params.form == "positive" else prefix_method.half_width_of(params)
-            return prefix_method.decision_of(counts, vocabulary, params, half_width)
+            return RuleJudge(rules, params, given.randomness, self.name)
 
-        return Part("variants", (need,), does, decide, counters, _ROUND, reality)
+        return self.levels_part(params, passing, judge_of, said, more)

@@ -21,7 +21,7 @@ from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
+from tracecloak.anonymizers.noise.sums import MeasureRecorder, SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous.budget import Allowances, Budget, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.params import DECLARED, guarantee_of
 from tracecloak.schemas.published.manifest import Guarantee
@@ -145,6 +145,10 @@ class RoundsMethod(contract.Anonymizer):
         decision: contract.Decision = decided[round_name]
         return decision
 
+    def notes(self, round_name: str, params: Any) -> bool:
+        """Returns whether a round's noisy sums are published: its noise has the `measures` then."""
+        return False
+
     def rounds(self, params: Any) -> tuple[str, ...]:
         """Returns the rounds of the parts, in the order in which they come first."""
         return tuple(dict.fromkeys(part.round for part in self.parts(params)))
@@ -192,6 +196,8 @@ class RoundsMethod(contract.Anonymizer):
     ) -> contract.Decision:
         """Decides the parts of a round one after the other."""
         known, means = self.known(decisions), self.means(params)
+        if self.notes(round_name, params):
+            randomness = randomness.with_noise(MeasureRecorder(randomness.noise))
         decided: dict[str, Any] = {}
         for part in self.parts(params):
             if part.round == round_name:

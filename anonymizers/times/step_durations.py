@@ -334,16 +334,6 @@ class Steps:
         places = classes.places(own_classes[case_of], positions)
         return cls(events, case_of, case_numbers[case_of], positions, pairs, places)
 
-    def take(self, rows: np.ndarray) -> Steps:
-        """Returns some of them."""
-        columns = (self.events, self.own, self.cases, self.positions, self.pairs, self.places)
-        return Steps(*(column[rows] for column in columns))
-
-    def uniforms(self, purpose: str, randomness: Randomness) -> np.ndarray:
-        """Returns float64[m] in [0, 1), one for each, by its case's number and its position."""
-        words = randomness.words(purpose, cell_numbers(self.cases), self.positions)
-        return uniform(words[:, 0])
-
 
 def sample_durations(
     decision: DurationsDecision, steps: Steps, randomness: Randomness
@@ -358,8 +348,10 @@ def sample_durations(
     Returns:
         int64[m], in ticks.
     """
-    rows, ranks = decision.rows(steps), steps.uniforms("step duration of a case", randomness)
-    return time_bins.times_at(decision.reached, rows, decision.borders, decision.n_ticks, ranks)
+    cells, purpose = cell_numbers(steps.cases), "step duration of a case"
+    ranks = uniform(randomness.words(purpose, cells, steps.positions)[:, 0])
+    borders, rows = decision.borders, decision.rows(steps)
+    return time_bins.times_at(decision.reached, rows, borders, decision.n_ticks, ranks)
 
 
 def steps_clip_part(params: PrivateLogParams, share: Fraction) -> Part:

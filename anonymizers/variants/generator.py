@@ -14,6 +14,7 @@ from typing import ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
@@ -260,27 +261,14 @@ def stable_variants(
         randomness: The release's.
         prefix: What the purposes begin with.
     """
-    rows, noisy = _above_threshold(counted, allowance, max_units, randomness, prefix)
-    counts = np.rint(noisy / allowance.noise(of_one_cell(max_units)).units).astype(np.int64)
-    return VariantHistogram(counted.sequences.take(rows), np.clip(counts, 1, _MAX_COUNT))
-
-
-def _above_threshold(
-    counted: VariantHistogram,
-    allowance: Allowance,
-    max_units: int,
-    randomness: Randomness,
-    prefix: str,
-) -> tuple[np.ndarray, np.ndarray]:
-    """int64[m], the variants that reach the threshold; int64[m], their counts in noise's units."""
     cells = randomness.identify(f"{prefix}/variant", counted.sequences)
     changed = of_one_cell(max_units)
     noise = allowance.noise(changed)
-    noisy = counted.counts * noise.units + noise.draw(
-        CellStream(randomness, f"{prefix}/count", cells)
-    )
+    drawn = noise.draw(CellStream(randomness, f"{prefix}/count", cells))
+    noisy = counted.counts * noise.units + drawn
     rows = np.flatnonzero(noisy >= allowance.threshold(changed))
-    return rows, noisy[rows]
+    counts = np.rint(noisy[rows] / noise.units).astype(np.int64)
+    return VariantHistogram(counted.sequences.take(rows), np.clip(counts, 1, _MAX_COUNT))
 
 
 def released(variants: VariantHistogram, vocabulary: ActivityVocabulary) -> ReleasedVariants:
@@ -314,16 +302,13 @@ class StableVariants(VariantGenerator):
         self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
     ) -> ReleasedVariants:
         """Returns the variants above the threshold, without intervals."""
-        stable = stable_variants(
-            counted, means["variants"], domain.max_units, randomness, self.name
-        )
-        return released(stable, domain.vocabulary)
+        own = means["variants"], domain.max_units, randomness, self.name
+        return released(stable_variants(counted, *own), domain.vocabulary)
 
     def keep(
         self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
     ) -> VariantHistogram:
         """Returns the variants above the threshold, with their exact counts."""
-        allowance = means["variants"]
-        return counted.take(
-            _above_threshold(counted, allowance, domain.max_units, randomness, self.name)[0]
-        )
+        own = means["variants"], domain.max_units, randomness, self.name
+        stable = stable_variants(counted, *own).sequences
+        return counted.take(np.flatnonzero(pc.is_in(counted.sequences, value_set=stable)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -379,21 +378,18 @@ class JointVariantsLog(VariantLog):
 
         return GroupedVariants(params.grouping)
 
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: JointVariantsParams,
-        randomness: Randomness,
+    def notes(self, round_name: str, params: JointVariantsParams) -> bool:
+        """Returns whether noisy sums are published: with groups, those of the variants."""
+        return params.grouping is not None and round_name == "variants"
+
+    def combined(
+        self, round_name: str, decided: dict[str, Any], given: Given, params: VariantLogParams
     ) -> contract.Decision:
-        """Decides the parts of a round, and with groups keeps the noisy sums."""
-        if params.grouping is None or round_name != "variants":
-            return super().decide(round_name, statistics, decisions, params, randomness)
-        noting = MeasureRecorder(randomness.noise)
-        listened = randomness.with_noise(noting)
-        decision = super().decide(round_name, statistics, decisions, params, listened)
-        assert isinstance(decision, VariantsDecision)
+        """Returns what was decided, and with groups the noisy sums."""
+        decision = super().combined(round_name, decided, given, params)
+        noting = given.randomness.noise
+        if not isinstance(decision, VariantsDecision) or not isinstance(noting, MeasureRecorder):
+            return decision
         return MeasuredVariantsDecision(decision.variants, noting.measures)
 
     def writes(self, params: Any) -> tuple[str, ...]:

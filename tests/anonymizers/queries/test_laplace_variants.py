@@ -245,9 +245,9 @@ def test_a_log_of_too_many_events_is_refused_with_the_mend_and_without_their_num
     wide = VariantHistogram(one.sequences, np.array([10**9]))
     params = params_of(epsilon="1", max_prefix_length=3, p_harmful=1)
     with pytest.raises(UsageError, match=r"those of more than 67,108,864 events,"):
-        prefix_method.decision_of(wide, words, params, None)
+        prefix_method.decision_of(wide, words, params)
     near = VariantHistogram(one.sequences, np.array([10**7]))
-    assert prefix_method.decision_of(near, words, params, None).variants.n_cases == 10**7
+    assert prefix_method.decision_of(near, words, params).variants.n_cases == 10**7
 
 
 def test_an_honest_budget_is_not_refused_by_its_noise() -> None:
@@ -258,7 +258,7 @@ def test_an_honest_budget_is_not_refused_by_its_noise() -> None:
     given = {"epsilon": "1", "max_prefix_length": 2, "p_harmful": 1, "vocabulary": ("A", "B")}
     params = params_of(**given, budget="honest")
     assert params.query.when_full == "keep largest"
-    made = prefix_method.decision_of(wide, words, params, 4).variants
+    made = prefix_method.decision_of(wide, words, params).variants
     assert made.n_cases == 10**7
     assert made.n_variants == 2 and made.lows is None
     assert made.counts[0] == pytest.approx(3 * made.counts[1], rel=1e-6)

@@ -254,8 +254,6 @@ def test_steps_are_those_of_a_loop():
     assert found.positions.tolist() == [1, 2, 1, 1, 2]
     assert found.pairs.tolist() == [1, 3, 1, 6, 1]
     assert found.places.tolist() == [3, 4, 1, -1, -1]
-    few = found.take(np.array([3, 0]))
-    assert few.cases.tolist() == [30, 7] and few.places.tolist() == [-1, 3]
 
 
 def test_a_pair_is_idle_if_its_counts_say_so_clearly():
