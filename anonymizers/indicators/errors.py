@@ -60,15 +60,15 @@ def figure_errors(params: IndicatorParams, n_cases: int) -> tuple[FigureError, .
     return tuple(estimates.error(indicator) for indicator in params.indicators)
 
 
-class _ErrorEstimates:
+class _ErrorEstimates(figures.NumbersOfCases):
     def __init__(self, params: IndicatorParams, n_cases: int) -> None:
         self.params, self.n_cases = params, n_cases
         self.budget = budget_of_parts(figures.parts_of(params), *params.budget)
         self.measuring = figures.measuring_of(params, self.budget.means)
-        # Only the noise of the numbers matters.
-        self.numbers = figures.NumbersOfCases(
-            params, lambda term, _: NoisyNumber(0.0, {term.name: 1.0})
-        )
+
+    def number(self, term: Term, place: int) -> NoisyNumber:
+        """Only its noise matters."""
+        return NoisyNumber(0.0, {term.name: 1.0})
 
     def error(self, indicator: declared.Indicator) -> FigureError:
         """The error of one indicator, of each of its groups alike."""
@@ -76,7 +76,7 @@ class _ErrorEstimates:
         wanted = None if indicator.wanted_error is None else float(indicator.wanted_error)
         return FigureError(indicator.title, half, unit, likely, wanted)
 
-    def _cases(self, indicator: declared.Indicator) -> float:
+    def _n_cases(self, indicator: declared.Indicator) -> float:
         """How many cases a figure is taken to be of."""
         population, n_groups = Population.of(indicator), 1
         if population.by in declared.PERIODS and self.params.public_range is None:
@@ -93,16 +93,16 @@ class _ErrorEstimates:
         return max(n_cases, 1.0)
 
     def _term_error(self, term: Term) -> float:
-        return self._of(self.numbers.number(term, 0))
+        return self._of(self.number(term, 0))
 
     def _of(self, number: NoisyNumber) -> float:
         return self.measuring.noise(number).half_width
 
     def _half_width(self, indicator: declared.Indicator) -> tuple[float, str, float]:
         """Half the width of the interval, its unit, and a likely value of the figure."""
-        n_cases, n_steps = self._cases(indicator), self.params.n_steps_of(indicator)
+        n_cases, n_steps = self._n_cases(indicator), self.params.n_steps_of(indicator)
         if isinstance(indicator, declared.Cases):
-            cases = self.numbers.cases(Population.of(indicator))
+            cases = self.cases(Population.of(indicator))
             return self._of(cases), indicator.unit, n_cases
         if isinstance(indicator, declared.Workload):
             events = EventsOf(indicator, n_steps)
@@ -112,8 +112,8 @@ class _ErrorEstimates:
         if isinstance(indicator, declared.Measured) and indicator.of == "histogram":
             bins = BinsOf(indicator, n_steps)
             return self._term_error(bins), "cases", n_cases / bins.n_bins
-        total = self.numbers.number(SumOf(indicator, n_steps), 0)
-        relative = self._of(total.plus(_HALF, self.numbers.cases_of(indicator)))  # in ranges
+        total = self.number(SumOf(indicator, n_steps), 0)
+        relative = self._of(total.plus(_HALF, self.cases_of(indicator)))  # in ranges
         if isinstance(indicator, declared.Frequency):
             return relative * indicator.at_most, indicator.unit, n_cases
         if not isinstance(indicator, declared.Measured):

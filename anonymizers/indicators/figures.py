@@ -270,7 +270,7 @@ def unfold_decisions(decisions: contract.Decisions) -> dict[str, Any]:
     return {name: part for one in decisions.values() for name, part in one.parts.items()}
 
 
-def noise_of(term: terms.Term, means: Allowances, params: IndicatorParams) -> SumNoise:
+def noise_of(term: terms.Term, means: Allowances, params: RequestedParams) -> SumNoise:
     """Returns the noise of a term's sums.
 
     Raises:
@@ -413,21 +413,14 @@ def _quantiles_part(bins: terms.BinsOf, params: IndicatorParams) -> Part:
 _NO_BOUNDS = (0.0, 0.0)
 
 
-@dataclass(frozen=True)
-class Measurements:
-    """All that was measured of the terms: what figures are made of.
+Measurements = tuple[Mapping[str, np.ndarray], quantiles.Measuring, Mapping[str, np.ndarray]]
+"""All that was measured of the terms: what figures are made of.
 
-    Attributes:
-        values: float64[n_cells] of each term, by its name: numbers of cases and of events, sums in
-            ranges of the numbers that are summed up, and running sums.
-        measuring: The noise of each, in the same.
-        chosen: Of indicators whose quantiles were chosen, by title, int64[n, 2]: bins of
-            `terms.grid` between which they lie, by group, step and quantile, the last fastest.
-    """
-
-    values: Mapping[str, np.ndarray]
-    measuring: quantiles.Measuring
-    chosen: Mapping[str, np.ndarray]
+First float64[n_cells] of each term, by its name: numbers of cases and of events, sums in ranges of
+the numbers that are summed up, and running sums. Then the noise of each, in the same. Last, of
+indicators whose quantiles were chosen, by title, int64[n, 2]: bins of `terms.grid` between which
+they lie, by group, step and quantile, the last fastest.
+"""
 
 
 def measurements_of(
@@ -443,20 +436,17 @@ def measurements_of(
     values = {term.name: decided[term.name].values / term.units for term in weighed_terms(params)}
     titles = [bins.indicator.title for bins in chosen_bins(params)]
     chosen = {title: decided[title].points.reshape(-1, 2) for title in titles}
-    return Measurements(values, measuring_of(params, means), chosen)
+    return values, measuring_of(params, means), chosen
 
 
-@dataclass(frozen=True)
 class NumbersOfCases:
-    """The numbers that figures are made of, each with noise of its own.
-
-    Attributes:
-        params: What was asked for.
-        number: Returns a number of a term by its place.
-    """
+    """The numbers that figures are made of, each with noise of its own."""
 
     params: RequestedParams
-    number: Callable[[terms.Term, int], quantiles.NoisyNumber]
+
+    def number(self, term: terms.Term, place: int) -> quantiles.NoisyNumber:
+        """Returns a number of a term by its place."""
+        raise NotImplementedError
 
     def cases(self, population: summands.Population, group: int = 0) -> quantiles.NoisyNumber:
         """Returns the number of cases of a group of a population."""
@@ -490,17 +480,14 @@ def released_indicators(known: Known, measured: Measurements) -> ReleasedIndicat
     )
 
 
-class _Figures:
+class _Figures(NumbersOfCases):
     def __init__(self, known: Known, measured: Measurements) -> None:
         self.known, self.params = known, known.params
-        self.measured, self.measuring = measured, measured.measuring
-        self.numbers = NumbersOfCases(known.params, self.number)
+        self.values, self.measuring, self.chosen = measured
 
     def number(self, term: terms.Term, place: int) -> quantiles.NoisyNumber:
         """A measured number by its place; its noise is independent of that of any other term."""
-        return quantiles.NoisyNumber(
-            float(self.measured.values[term.name][place]), {term.name: 1.0}
-        )
+        return quantiles.NoisyNumber(float(self.values[term.name][place]), {term.name: 1.0})
 
     def rows(self, indicator: declared.Indicator) -> Iterator[IndicatorRow]:
         """The rows of an indicator, by group and step."""
@@ -528,13 +515,13 @@ class _Figures:
         elif isinstance(indicator, declared.Cases):
             population = summands.Population.of(indicator)
             kind = DERIVED if terms.CasesOf(population).is_centred else MEASURED
-            interval = quantiles.number_of(self.numbers.cases(population, group), self.measuring)
+            interval = quantiles.number_of(self.cases(population, group), self.measuring)
         else:
             term = terms.SumOf(indicator, n_steps)
             summand = term.summand(self.known)
             low, high = summand.low, summand.high
             total = quantiles.NoisyNumber(0.0, {}).plus(high - low, self.number(term, place))
-            cases = self.numbers.cases_of(indicator, group, place)
+            cases = self.cases_of(indicator, group, place)
             number = total.plus(summand.middle, cases)
             if isinstance(indicator, declared.Frequency):
                 interval = quantiles.number_of(number, self.measuring)
@@ -557,12 +544,12 @@ class _Figures:
         if quantile_bins(indicator, self.params) is None:
             term = terms.BinsOf(indicator, self.params.n_steps_of(indicator), is_running=True)
             first = place * term.n_bins
-            running = self.measured.values[term.name][first : first + term.n_bins]
+            running = self.values[term.name][first : first + term.n_bins]
             noise = self.measuring.noise(self.number(term, first))
             places = quantiles.quantiles_of_running(running, indicator.quantiles, noise.half_width)
             points = terms.coarse_grid()
         else:
-            ends = self.measured.chosen[indicator.title][place * n : (place + 1) * n]
+            ends = self.chosen[indicator.title][place * n : (place + 1) * n]
             places = [quantiles.interval_between(*spot) for spot in ends.tolist()]
             points = terms.grid()
         for quantile, spot in zip(indicator.quantiles, places, strict=True):
@@ -580,11 +567,11 @@ class _Figures:
         """The bins, none negative and together as many as cases were measured, by them or apart."""
         term = terms.BinsOf(indicator, self.params.n_steps_of(indicator))
         first = place * term.n_bins
-        counts = self.measured.values[term.name][first : first + term.n_bins]
+        counts = self.values[term.name][first : first + term.n_bins]
         half = self.measuring.noise(self.number(term, first)).half_width
         total, population = counts.sum(), summands.Population.of(indicator)
-        if indicator.is_of_all and terms.CasesOf(population).name in self.measured.values:
-            total = self.numbers.cases(population, group).value
+        if indicator.is_of_all and terms.CasesOf(population).name in self.values:
+            total = self.cases(population, group).value
         fitted = onto_simplex(counts[None, :], np.array([max(total, 1.0)]))[0]
         low, high = summands.bounds_of(indicator, self.known.selected_us(indicator))
         edges = [low + (high - low) * b / term.n_bins for b in range(term.n_bins + 1)]

@@ -23,7 +23,7 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pydantic
@@ -146,23 +146,8 @@ class Pappi(RoundsMethod):
             within = _uniform(given.randomness, places) - 0.5
             return AggregatesDecision(n_cases, np.array(sums) / RANGE + noise + within)
 
-        return (
-            Part(
-                "indicators",
-                (),
-                told(self.name, "indicators", params),
-                decide,
-                counters,
-                "aggregates",
-            ),
-        )
-
-    def combined(
-        self, round_name: str, decided: dict[str, Any], given: Given, params: PappiParams
-    ) -> AggregatesDecision:
-        """Returns what the one part decided."""
-        decision: AggregatesDecision = decided["indicators"]
-        return decision
+        does = told(self.name, "indicators", params)
+        return (Part("indicators", (), does, decide, counters, "aggregates"),)
 
     def writes(self, params: PappiParams) -> tuple[str, ...]:
         """Returns the name of the product."""

@@ -177,19 +177,6 @@ def vocabulary_in_effect(
     return bought.vocabulary
 
 
-def length_in_effect(public: int | None, decisions: contract.Decisions) -> int:
-    """Returns how many events of a case count at most, public or bought.
-
-    Args:
-        public: The public number; None: it is bought.
-        decisions: What was decided before.
-    """
-    if public is not None:
-        return public
-    bought: LengthDecision = decisions["length"]
-    return bought.max_trace_length
-
-
 def traces_in_domain(batch: Batch) -> TraceBatch:
     """Returns the traces over the vocabulary and within the length that were bought, if any was."""
     traces = recode_to_selected(batch.traces, batch.decisions)

@@ -143,15 +143,6 @@ def drawable(scale: tuple[int, int]) -> tuple[int, int]:
     return scale
 
 
-def large_delta(delta: Fraction) -> str:
-    """Returns what a delta above MAX_DELTA allows, in a sentence."""
-    text = decimal_text(delta)
-    return (
-        f"Delta {text} is above 1e-5: the promise allows that with probability up to {text} the "
-        "release shows a whole case."
-    )
-
-
 def guarantee_of(
     params: RigorousParams,
     spends: tuple[Spend, ...],
@@ -170,7 +161,12 @@ def guarantee_of(
     """
     epsilon, delta = total(spends)
     if delta > Fraction(MAX_DELTA):
-        not_covered = (large_delta(delta), *not_covered)
+        text = decimal_text(delta)
+        large = (
+            f"Delta {text} is above 1e-5: the promise allows that with probability up to {text} "
+            "the release shows a whole case."
+        )
+        not_covered = (large, *not_covered)
     n_cases = params.max_cases_per_individual
     unit = "case" if n_cases is None else "individual"
     if n_cases == 1:

@@ -21,7 +21,7 @@ import numpy as np
 
 from tracecloak.anonymizers.contract.sentences import sentences
 from tracecloak.anonymizers.indicators.declared import PERIODS, Timed, Working, Workload
-from tracecloak.anonymizers.indicators.figures import Measurements, released_indicators
+from tracecloak.anonymizers.indicators.figures import released_indicators
 from tracecloak.anonymizers.indicators.params import Known, RequestedParams, weighed_terms
 from tracecloak.anonymizers.indicators.quantiles import Measuring
 from tracecloak.anonymizers.indicators.summands import CellSums
@@ -128,8 +128,8 @@ class IndicatorSteps(CountSteps):
             end, units = begin + term.n_cells(self._known), factor * term.units
             values[term.name], widths[term.name] = sums[begin:end] / units, float(width / units)
             begin = end
-        measured = Measurements(values, Measuring(widths, noise.is_laplace), {})
-        released = released_indicators(self._known, measured)
+        measuring = Measuring(widths, noise.is_laplace)
+        released = released_indicators(self._known, (values, measuring, {}))
         return StepIndicators(indicators=released, **self.common(step, name)), kept_counts
 
     def explain(self) -> tuple[str, ...]:

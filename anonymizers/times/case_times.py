@@ -300,13 +300,7 @@ def decide_times(
     several[used] = _shares(table[:, :, :-1].sum(axis=2), cases_of_period)
     spans = np.tile(shares_of_all[:-1], (n_classes, len(cases_of_period), 1))
     spans[used] = _shares(table[:, :, :-1], shares_of_all[:-1])
-    return CaseTimes(_reached(np.concatenate([single, several])), _reached(spans))
-
-
-def times_of_all(of_all: SpansDecision) -> CaseTimes:
-    """Returns the times of one class in one period: those of all cases."""
-    shares = of_all.wide_shares
-    return CaseTimes(np.ones((2, 1)), _reached(shares)[None, None])
+    return CaseTimes(reached_of(np.concatenate([single, several])), reached_of(spans))
 
 
 def _shares(rows: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
@@ -315,7 +309,7 @@ def _shares(rows: np.ndarray, otherwise: np.ndarray) -> np.ndarray:
     return np.where(totals > 0, rows / np.where(totals > 0, totals, 1), otherwise)
 
 
-def _reached(rows: np.ndarray) -> np.ndarray:
+def reached_of(rows: np.ndarray) -> np.ndarray:
     """Sums up to each, along the last axis; the last is 1."""
     sums = np.cumsum(rows, axis=-1)
     return sums / sums[..., -1:]

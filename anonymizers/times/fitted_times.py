@@ -20,7 +20,7 @@ from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times import case_spans, case_times
 from tracecloak.anonymizers.times.case_classes import CaseClasses, Detail
 from tracecloak.anonymizers.times.case_starts import sample_starts
-from tracecloak.anonymizers.times.case_times import times_of_all, wide_bins_at
+from tracecloak.anonymizers.times.case_times import CaseTimes, reached_of, wide_bins_at
 from tracecloak.anonymizers.times.step_durations import Steps, sample_durations
 from tracecloak.anonymizers.variants.generator import log_of
 from tracecloak.schemas.arrays import elementary
@@ -524,7 +524,8 @@ def fitted_of_all(
     sums = sums_of_steps(weights_of(taken, steps, factors), steps, some.n_cases)
     n_several = int(variants.counts[np.diff(variants.offsets) > 1].sum())
     spans = agreeing_spans(decisions["spans"], decisions["pair times"], n_several)
-    is_several, times = some.lengths > 1, times_of_all(spans)
+    is_several, reached = some.lengths > 1, reached_of(spans.wide_shares)
+    times = CaseTimes(np.ones((2, 1)), reached[None, None])
     bins = wide_bins_at(times, alike, alike, ranks_in(sums, is_several.astype(np.int64)))
     return {
         "spans": spans,

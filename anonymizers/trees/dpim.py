@@ -323,12 +323,6 @@ class _Round:
         scale = Fraction(*self.params.fitness_scale) / (self.variants.n_cases * UNITS)
         return interval_of_share(fitness, math.log(20) * float(scale))
 
-    def stops_early(self) -> bool:
-        """Whether the coin says so, which comes up with the probability to stop."""
-        cell = cell_numbers(np.array([self.number]))
-        word = int(self.randomness.words("dpim/stop", cell)[0, 0])
-        return word < Fraction(self.params.stop_probability) * 2**64
-
 
 def _by_length(variants: VariantHistogram) -> list[VariantHistogram]:
     """Returns the variants in pieces, short ones first: an eighth, as many again, and so on."""
@@ -376,7 +370,8 @@ class Dpim(RoundsMethod):
                         within = attempt.fitness_within(fitness)
                         found = ReleasedTree(vocabulary.names, str(tree), True, fitness, *within)
                         return TreeDecision(found)
-                    if attempt.stops_early():
+                    word = int(randomness.words("dpim/stop", cell)[0, 0])
+                    if word < Fraction(params.stop_probability) * 2**64:
                         break
             flower_of_all = str(normalise(flower(names)))
             return TreeDecision(ReleasedTree(vocabulary.names, flower_of_all, False, None))

@@ -22,7 +22,6 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, he
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.bought import (
     VARIANTS_IN_DOMAIN,
-    length_in_effect,
     vocabulary_in_effect,
 )
 from tracecloak.anonymizers.rigorous.budget import (
@@ -143,7 +142,8 @@ def variants_part(
 
     def counted_in(given: Given) -> tuple[VariantHistogram, Domain, Allowances, Randomness]:
         vocabulary = vocabulary_in_effect(params.words, given.decisions)
-        domain = Domain(vocabulary, length_in_effect(max_length, given.decisions), max_units)
+        length = max_length or given.decisions["length"].max_trace_length
+        domain = Domain(vocabulary, length, max_units)
         return given.statistics["variants"], domain, given.means, given.randomness
 
     return Part(

@@ -173,10 +173,8 @@ class VariantLog(CasesOfVariants, PartsMethod):
     def __init__(self, generator: VariantGenerator) -> None:
         """Keeps the generator, whose name the method takes."""
         self._generator = generator
-        self.name = generator.name  # type: ignore[misc]
-        self.summary = generator.summary  # type: ignore[misc]
-        self.version = generator.version  # type: ignore[misc]
-        self.has_error_bars = generator.has_error_bars  # type: ignore[misc]
+        for name in ("name", "summary", "version", "has_error_bars"):
+            setattr(self, name, getattr(generator, name))
         pure: dict[str, Any] = {
             "epsilon": "1",
             "delta": "0" if generator.is_pure else "1e-6",
