@@ -9,8 +9,8 @@ import os
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -64,33 +64,11 @@ _GAMMA = 0x9E3779B97F4A7C15
 _ROUTE, _TIME, _N_PURPOSES = 0, 1, 2
 
 
-@dataclass(frozen=True)
-class _Process:
-    """The random walk as tables indexed by step.
-
-    Attributes:
-        route: uint8[n_steps * 2^12], the next step by step and the top bits of a hash.
-        activity: int32[n_steps], index into ACTIVITIES.
-        ends: bool[n_steps], whether the case is over.
-        blood: bool[n_steps], whether it is a blood test.
-        planned: bool[n_steps], whether it waits for the morning.
-        resolution: int64[n_steps], unit of its stamps in seconds.
-        log_median: float64[n_steps], natural logarithm of the median time before it, in seconds.
-        sigma: float64[n_steps], standard deviation of that logarithm.
-        first: The step that every case begins with.
-        last: The step that closes a case at MAX_EVENTS_PER_CASE.
-    """
-
-    route: npt.NDArray[np.uint8]
-    activity: npt.NDArray[np.int32]
-    ends: npt.NDArray[np.bool_]
-    blood: npt.NDArray[np.bool_]
-    planned: npt.NDArray[np.bool_]
-    resolution: npt.NDArray[np.int64]
-    log_median: npt.NDArray[np.float64]
-    sigma: npt.NDArray[np.float64]
-    first: int
-    last: int
+# By step: its activity as an index into ACTIVITIES; whether the case is over (`ends`), whether it
+# is a blood test (`blood`), or waits for the morning (`planned`); the unit of its stamps in seconds
+# (`resolution`); and the natural logarithm of the time before it in seconds, the median and the
+# standard deviation (`sigma`).
+_Steps = dict[str, np.ndarray]
 
 
 def _weights(text: str) -> dict[str, float]:
@@ -120,8 +98,15 @@ def _next_weights(step: str) -> dict[str, float]:
     return {target: weight for target, weight in weights.items() if weight > 0.0}
 
 
-def _compile() -> _Process:
-    """Turns the phases, rules and gaps of the specification into tables."""
+@cache
+def _compile() -> tuple[np.ndarray, _Steps, int, int]:
+    """Turns the phases, rules and gaps of the specification into tables.
+
+    Returns:
+        uint8[n_steps * 2^12], the next step by step and the top bits of a hash; what is known of
+        each step; the one that every case begins with; and the one that closes a case at
+        MAX_EVENTS_PER_CASE.
+    """
     first, last = "arrival/Registration", "ward/Discharge to other hospital"
     follows: dict[str, dict[str, float]] = {}
     steps = [first, last]
@@ -144,18 +129,16 @@ def _compile() -> _Process:
         for step, spec in zip(number, phase_specs, strict=True)
     ]
     to_the_minute = (*_SPEC["to_the_minute"], *END_ACTIVITIES)
-    return _Process(
-        route=route.ravel(),
-        activity=np.array([ACTIVITIES.index(name) for name in activities], dtype=np.int32),
-        ends=np.isin(activities, END_ACTIVITIES),
-        blood=np.isin(activities, _SPEC["blood"]),
-        planned=np.isin(activities, _SPEC["planned"]) & (np.array(phases) == _PLANNED_PHASE),
-        resolution=np.where(np.isin(activities, to_the_minute), _MINUTE, 1).astype(np.int64),
-        log_median=np.log([median * _MINUTE for median, _ in gaps]),
-        sigma=np.array([sigma for _, sigma in gaps], dtype=np.float64),
-        first=number[first],
-        last=number[last],
-    )
+    known = {
+        "activity": np.array([ACTIVITIES.index(name) for name in activities], dtype=np.int32),
+        "ends": np.isin(activities, END_ACTIVITIES),
+        "blood": np.isin(activities, _SPEC["blood"]),
+        "planned": np.isin(activities, _SPEC["planned"]) & (np.array(phases) == _PLANNED_PHASE),
+        "resolution": np.where(np.isin(activities, to_the_minute), _MINUTE, 1).astype(np.int64),
+        "log_median": np.log([median * _MINUTE for median, _ in gaps]),
+        "sigma": np.array([sigma for _, sigma in gaps], dtype=np.float64),
+    }
+    return route.ravel(), known, number[first], number[last]
 
 
 def _draw(keys: npt.NDArray[np.uint64], step: int, purpose: int) -> npt.NDArray[np.uint64]:
@@ -190,37 +173,38 @@ def _starts(keys: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
     return day * _DAY + hour * _HOUR + second.astype(np.int64)
 
 
-def _cases(process: _Process, first: int, n_cases: int) -> pa.RecordBatch:
+def _cases(first: int, n_cases: int) -> pa.RecordBatch:
     """Returns the cases numbered from `first`, walked in step: one numpy pass per event rank."""
     from scipy.special import ndtri  # the activities alone are known without it
 
+    route, known, first_step, last_step = _compile()
     numbers = np.arange(first, first + n_cases)
     walking = np.arange(n_cases)
     keys = mix(numbers.astype(np.uint64) * np.uint64(_GAMMA))
-    step = np.full(n_cases, process.first, dtype=np.uint8)
+    step = np.full(n_cases, first_step, dtype=np.uint8)
     now = _starts(keys)
     walked = [(walking, step, now)]
     for rank in range(1, MAX_EVENTS_PER_CASE):
-        going = np.flatnonzero(~process.ends[step])
+        going = np.flatnonzero(~known["ends"][step])
         if going.size == 0:
             break
         walking, keys, before, now = walking[going], keys[going], step[going], now[going]
         if rank == MAX_EVENTS_PER_CASE - 1:
-            step = np.full(going.size, process.last, dtype=np.uint8)
+            step = np.full(going.size, last_step, dtype=np.uint8)
         else:
             column = _draw(keys, rank, _ROUTE) >> np.uint64(64 - _ROUTE_BITS)
-            step = process.route[(before.astype(np.int64) << _ROUTE_BITS) + column.astype(np.int64)]
+            step = route[(before.astype(np.int64) << _ROUTE_BITS) + column.astype(np.int64)]
         draws = _draw(keys, rank, _TIME)
-        gap = np.exp(process.log_median[step] + process.sigma[step] * ndtri(_uniform(draws)))
-        same_draw = process.blood[step] & process.blood[before]
+        gap = np.exp(known["log_median"][step] + known["sigma"][step] * ndtri(_uniform(draws)))
+        same_draw = known["blood"][step] & known["blood"][before]
         same_draw &= (draws & np.uint64(0xFF)) < _SAME_DRAW
         gap[same_draw] = 0.0
         now = now + gap.astype(np.int64)
         time_of_day = now % _DAY
-        night = process.planned[step] & ((time_of_day < _MORNING) | (time_of_day >= _EVENING))
+        night = known["planned"][step] & ((time_of_day < _MORNING) | (time_of_day >= _EVENING))
         in_round = ((draws >> np.uint64(8)) & np.uint64(0xFFF)).astype(np.int64)  # up to 68 minutes
         now += night * ((_MORNING - time_of_day) % _DAY + in_round)
-        resolution = process.resolution[step]
+        resolution = known["resolution"][step]
         now = -(-now // resolution) * resolution
         walked.append((walking, step, now))
 
@@ -235,7 +219,7 @@ def _cases(process: _Process, first: int, n_cases: int) -> pa.RecordBatch:
         times[begins[walking] + rank] = now
     digits = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), 7, "0")
     case_ids = pc.binary_join_element_wise("P", digits, "")
-    names = pa.DictionaryArray.from_arrays(process.activity[steps], list(ACTIVITIES))
+    names = pa.DictionaryArray.from_arrays(known["activity"][steps], list(ACTIVITIES))
     return pa.RecordBatch.from_arrays(
         [
             case_ids.take(pa.array(np.repeat(np.arange(n_cases), lengths))),
@@ -267,9 +251,8 @@ def hospital_log(n_cases: int, batch_cases: int = 20_000) -> Iterator[pa.RecordB
     """
     check_least(0, n_cases=n_cases)
     check_least(1, batch_cases=batch_cases)
-    process = _compile()
     return (
-        _cases(process, first, min(batch_cases, n_cases + 1 - first))
+        _cases(first, min(batch_cases, n_cases + 1 - first))
         for first in range(1, n_cases + 1, batch_cases)
     )
 

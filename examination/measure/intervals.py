@@ -131,8 +131,10 @@ class Chain:
         """
         width = n_names + 1  # the code n_names is before the first and after the last activity
         log_lengths = np.diff(variants.offsets)
-        steps, weights = self._steps(variants, log_lengths, n_names)
-        keys, totals = sum_by_key(steps, weights)  # in the order of the contexts
+        steps = utility.steps_of(variants, n_names)
+        of_steps = self._context(steps.position, steps.before, steps.last, width)
+        # In the order of the contexts.
+        keys, totals = sum_by_key(of_steps * width + steps.following, steps.weight)
         contexts, names, upto = keys // width, keys % width, offsets_of(totals)
         n, longest = variants.n_cases, int(log_lengths.max(initial=0))
         walks = np.full((n, longest), n_names, np.int64)
@@ -163,21 +165,6 @@ class Chain:
         before = before if self.order == 2 else np.zeros_like(before)
         place = position if self.by_position else 0
         return (place * np.int64(width) + before) * width + last
-
-    def _steps(
-        self, variants: VariantHistogram, lengths: np.ndarray, n_names: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Of each step, the end of a case among them: its context with what follows, and cases."""
-        codes = variants.codes.astype(np.int64)
-        row = np.repeat(np.arange(len(lengths)), lengths + 1)
-        first = variants.offsets[:-1] + np.arange(len(lengths))
-        position = np.arange(len(row)) - first[row]
-        following = np.full(len(row), n_names, np.int64)
-        following[np.arange(len(codes)) + np.repeat(np.arange(len(lengths)), lengths)] = codes
-        last = np.where(position > 0, np.roll(following, 1), n_names)
-        before = np.where(position > 1, np.roll(following, 2), n_names)
-        context = self._context(position, before, last, n_names + 1)
-        return context * (n_names + 1) + following, variants.counts[row]
 
 
 CHAINS: Mapping[str, Chain] = {

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow.compute as pc
@@ -59,48 +60,61 @@ def next_activity_accuracy(
     Returns:
         From 0 to 1; 0 if nothing was learnt, None if there is no event to test.
     """
-    before, last, following, weight = _steps(tested, n_names)
-    if not weight.sum():
+    asked, learnt = (steps_of(log, n_names).without_starts() for log in (tested, trained))
+    if not asked.weight.sum():
         return None
-    learnt_before, learnt_last, learnt, learnt_weight = _steps(trained, n_names)
     width = n_names + 1
-    guesses = np.full(len(last), -1, np.int64)
-    for contexts, asked in (
-        (learnt_before * width + learnt_last, before * width + last),
-        (learnt_last, last),
-        (np.zeros_like(learnt_last), np.zeros_like(last)),
+    guesses = np.full(len(asked.last), -1, np.int64)
+    for contexts, sought in (
+        (learnt.before * width + learnt.last, asked.before * width + asked.last),
+        (learnt.last, asked.last),
+        (np.zeros_like(learnt.last), np.zeros_like(asked.last)),
     ):
-        foretold = _foretold(contexts, learnt, learnt_weight, width, asked)
+        foretold = _foretold(contexts, learnt, width, sought)
         guesses = np.where(guesses < 0, foretold, guesses)
-    return float(weight[guesses == following].sum() / weight.sum())
+    return float(asked.weight[guesses == asked.following].sum() / asked.weight.sum())
 
 
-def _steps(
-    log: VariantHistogram, n_names: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Of each event: what came before it, itself, what follows it, and its weight.
+class Steps(NamedTuple):
+    """The steps of variants, from the start of each to its end: int64[n] each.
 
-    Before the first comes, and after the last follows, the code n_names.
+    Attributes:
+        before: What came before the last activity.
+        last: The last activity.
+        following: What follows it. The code n_names stands before the first and after the last.
+        position: How many activities came before the step.
+        weight: Cases.
     """
-    codes = log.codes.astype(np.int64)
-    n = len(codes)
-    is_first, is_last = np.zeros(n, bool), np.zeros(n, bool)
-    filled = np.diff(log.offsets) > 0
-    is_first[log.offsets[:-1][filled]] = True
-    is_last[log.offsets[1:][filled] - 1] = True
-    before = np.where(is_first, n_names, np.roll(codes, 1))
-    following = np.where(is_last, n_names, np.roll(codes, -1))
-    return before, codes, following, np.repeat(log.counts, np.diff(log.offsets))
+
+    before: np.ndarray
+    last: np.ndarray
+    following: np.ndarray
+    position: np.ndarray
+    weight: np.ndarray
+
+    def without_starts(self) -> Steps:
+        """Returns the steps that follow an activity."""
+        return Steps(*(column[self.position > 0] for column in self))
 
 
-def _foretold(
-    contexts: np.ndarray, following: np.ndarray, weight: np.ndarray, width: int, asked: np.ndarray
-) -> np.ndarray:
+def steps_of(variants: VariantHistogram, n_names: int) -> Steps:
+    """Returns the steps of variants, whose codes are below `n_names`."""
+    codes, lengths = variants.codes.astype(np.int64), np.diff(variants.offsets)
+    row = np.repeat(np.arange(len(lengths)), lengths + 1)
+    position = np.arange(len(row)) - (variants.offsets[:-1] + np.arange(len(lengths)))[row]
+    following = np.full(len(row), n_names, np.int64)
+    following[np.arange(len(codes)) + np.repeat(np.arange(len(lengths)), lengths)] = codes
+    last = np.where(position > 0, np.roll(following, 1), n_names)
+    before = np.where(position > 1, np.roll(following, 2), n_names)
+    return Steps(before, last, following, position, variants.counts[row])
+
+
+def _foretold(contexts: np.ndarray, learnt: Steps, width: int, asked: np.ndarray) -> np.ndarray:
     """int64[n], what followed most often after each context that is asked for; -1 of a new one.
 
     Of what followed as often it is the smallest code.
     """
-    keys, totals = sum_by_key(contexts * width + following, weight)
+    keys, totals = sum_by_key(contexts * width + learnt.following, learnt.weight)
     keys, totals = keys[totals > 0], totals[totals > 0]
     order = np.lexsort((keys, -totals, keys // width))
     known = keys[order] // width
