@@ -46,9 +46,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey, cell
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.examination.comparison.original import Original
-from tracecloak.examination.measure.intervals import noise_half_width
-from tracecloak.schemas.arrays.merging import offsets_of
-from tracecloak.schemas.arrays.sequences import encode_sequences
+from tracecloak.examination.measure.intervals import noise_half_width, variants_of_records
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedTree
@@ -159,21 +157,6 @@ class PrivatePgm:
         place = np.arange(len(self.cut.codes)) - np.repeat(self.cut.offsets[:-1], lengths)
         records[np.repeat(np.arange(len(lengths)), lengths), place] = self.cut.codes
         return records
-
-
-def variants_of_records(records: np.ndarray, end: int) -> VariantHistogram:
-    """Returns the variants of records, each up to its first end; those without an event are none.
-
-    Args:
-        records: int64[n, n_positions].
-        end: The code that stands after the last activity.
-    """
-    goes_on = np.logical_and.accumulate(records != end, axis=1)
-    has_event = goes_on[:, 0] if records.shape[1] else np.zeros(len(records), bool)
-    lengths = goes_on[has_event].sum(axis=1)
-    codes = records[has_event][goes_on[has_event]].astype(np.int32)
-    sequences = encode_sequences(offsets_of(lengths), codes)
-    return VariantHistogram.from_sequences(sequences, np.ones(len(lengths), np.int64))
 
 
 def chosen_peers(names: Sequence[str]) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ import numpy as np
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
 from tracecloak.examination.attack.bounds import clopper_pearson
 from tracecloak.examination.measure.behaviour_measures import Elements, has_resources
-from tracecloak.schemas.arrays.merging import stable_order
+from tracecloak.schemas.arrays.merging import places_of, stable_order
 from tracecloak.schemas.errors import UsageError, check_least
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import (
@@ -398,13 +398,6 @@ def elements_of(logs: Sequence[TraceBatch], perspective: Perspective) -> Element
             "out resource"
         )
     return elements
-
-
-def places_of(elements: np.ndarray, sought: np.ndarray) -> np.ndarray:
-    """Returns int64[m], the place of each among int64[n] ascending elements; -1 for none."""
-    place = np.minimum(np.searchsorted(elements, sought), max(len(elements) - 1, 0))
-    has = elements[place] == sought if len(elements) else np.zeros(len(sought), bool)
-    return np.where(has, place, -1)
 
 
 def _name(perspective: Perspective) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,7 @@ from scipy.stats import rankdata
 from tracecloak.examination.measure.measures import variant_emd
 from tracecloak.examination.measure.registry import Figures
 from tracecloak.examination.measure.utility import PairWaits
-from tracecloak.schemas.arrays.merging import offsets_of, sum_by_key
+from tracecloak.schemas.arrays.merging import sum_by_key
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import NO_ELEMENT, Perspective
@@ -115,37 +116,23 @@ def projected(logs: Sequence[TraceBatch], perspective: Perspective) -> list[Trac
     used = used[used != NO_ELEMENT]
     # Names of one length, so that their order is that of the codes.
     vocabulary = ActivityVocabulary(pa.array([f"{code:020}" for code in used], pa.string()))
+    plain: dict[str, Any] = {"vocabulary": vocabulary, "individuals": None, "attributes": {}}
     return [
-        _reduced(log, log_codes != NO_ELEMENT, np.searchsorted(used, log_codes), vocabulary)
-        for log, log_codes in zip(logs, codes, strict=True)
+        replace(log, activities=np.searchsorted(used, own).astype(np.int32), **plain).events_where(
+            own != NO_ELEMENT
+        )
+        for log, own in zip(logs, codes, strict=True)
     ]
 
 
 def only_common(original: TraceBatch, released: TraceBatch) -> TraceBatch:
     """Returns the original without the events whose activities the released log does not have.
 
-    Both are of one vocabulary. Cases of which nothing is left are left out; attributes are not
-    carried.
+    Both are of one vocabulary. Cases of which nothing is left are left out.
     """
     has = np.zeros(len(original.vocabulary), bool)
     has[released.activities] = True
-    return _reduced(original, has[original.activities], original.activities, original.vocabulary)
-
-
-def _reduced(
-    log: TraceBatch, is_kept: np.ndarray, codes: np.ndarray, vocabulary: ActivityVocabulary
-) -> TraceBatch:
-    """The cases with the events that are kept, under new codes."""
-    before = np.concatenate([[0], np.cumsum(is_kept)]).astype(np.int64)
-    lengths = np.diff(before[log.offsets])
-    filled = lengths > 0
-    return TraceBatch(
-        log.case_ids.filter(pa.array(filled)),
-        offsets_of(lengths[filled]),
-        codes[is_kept].astype(np.int32),
-        log.times[is_kept],
-        vocabulary,
-    )
+    return original.events_where(has[original.activities])
 
 
 # --- How well a released log keeps behaviour: the measures of the papers on TLKC and on PRETSA. ---

@@ -154,10 +154,7 @@ class Chain:
             alive = alive[following < n_names]
             if not len(alive):
                 break
-        lengths = (walks < n_names).sum(axis=1)
-        codes = walks[walks < n_names].astype(np.int32)  # a walk goes on no more once it ended
-        sequences = encode_sequences(offsets_of(lengths), codes)
-        return VariantHistogram.from_sequences(sequences, np.ones(n, np.int64))
+        return variants_of_records(walks, n_names)
 
     def _context(
         self, position: np.ndarray | int, before: np.ndarray, last: np.ndarray, width: int
@@ -165,6 +162,21 @@ class Chain:
         before = before if self.order == 2 else np.zeros_like(before)
         place = position if self.by_position else 0
         return (place * np.int64(width) + before) * width + last
+
+
+def variants_of_records(records: np.ndarray, end: int) -> VariantHistogram:
+    """Returns the variants of records, each up to its first end; those without an event are none.
+
+    Args:
+        records: int64[n, n_positions].
+        end: The code that stands after the last activity.
+    """
+    goes_on = np.logical_and.accumulate(records != end, axis=1)
+    has_event = goes_on[:, 0] if records.shape[1] else np.zeros(len(records), bool)
+    lengths = goes_on[has_event].sum(axis=1)
+    codes = records[has_event][goes_on[has_event]].astype(np.int32)
+    sequences = encode_sequences(offsets_of(lengths), codes)
+    return VariantHistogram.from_sequences(sequences, np.ones(len(lengths), np.int64))
 
 
 CHAINS: Mapping[str, Chain] = {

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from scipy.stats import wasserstein_distance
 
 from tracecloak.schemas.arrays.hashing import hash_text
-from tracecloak.schemas.arrays.merging import sum_by_key
+from tracecloak.schemas.arrays.merging import places_of, sum_by_key
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.log_times import IntervalTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -120,10 +120,7 @@ def _foretold(contexts: np.ndarray, learnt: Steps, width: int, asked: np.ndarray
     known = keys[order] // width
     first = np.flatnonzero(np.diff(known, prepend=-1))
     known, best = known[first], keys[order][first] % width
-    if not len(known):
-        return np.full(len(asked), -1, np.int64)
-    place = np.minimum(np.searchsorted(known, asked), len(known) - 1)
-    return np.where(known[place] == asked, best[place], -1)
+    return np.append(best, -1)[places_of(known, asked)]
 
 
 # --- How well a released log or graph keeps what analysts look at: distances of distributions. ----

@@ -418,6 +418,13 @@ def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.arange(total, dtype=np.int64) + np.repeat(starts - offsets, lengths)
 
 
+def places_of(elements: np.ndarray, sought: np.ndarray) -> np.ndarray:
+    """Returns int64[m], the place of each among int64[n] ascending elements; -1 for none."""
+    place = np.minimum(np.searchsorted(elements, sought), max(len(elements) - 1, 0))
+    has = elements[place] == sought if len(elements) else np.zeros(len(sought), bool)
+    return np.where(has, place, -1)
+
+
 def offsets_of(lengths: np.ndarray) -> np.ndarray:
     """Returns int64[n+1], the CSR offsets of rows with these lengths."""
     offsets = np.zeros(len(lengths) + 1, np.int64)

@@ -15,6 +15,7 @@ from tracecloak.schemas.arrays.merging import (
     OfArrays,
     joined,
     offsets_of,
+    places_of,
     ranges,
     stable_order,
     sum_by_key,
@@ -601,8 +602,7 @@ def suppress(
         be empty; int64, the new words of the events left.
     """
     sought = np.sort(suppressed)
-    place = np.minimum(np.searchsorted(sought, words), max(len(sought) - 1, 0))
-    is_kept = sought[place] != words if len(sought) else np.ones(len(words), bool)
+    is_kept = places_of(sought, words) < 0
     before = np.concatenate([[0], np.cumsum(is_kept)]).astype(np.int64)
     new_offsets = before[offsets]
     left = words[is_kept]
