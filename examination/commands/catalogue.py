@@ -126,7 +126,7 @@ def _list(names: Iterable[str]) -> Iterator[str]:
 def _in_full(name: str) -> list[str]:
     from tracecloak.anonymizers.accounting.composition import joint_sentence
     from tracecloak.examination.demo.hospital import ACTIVITIES
-    from tracecloak.pipelines.configuration.flags import parameter_help
+    from tracecloak.pipelines.configuration.flags import key_help
     from tracecloak.transforms.pages.page import from_template
 
     method = _method(name)
@@ -145,7 +145,7 @@ def _in_full(name: str) -> list[str]:
         example=example_line(name, example),
         joint_sentence=joint_sentence,
         parameters=[
-            (flag, kind_of_value(flag, schemas[flag]), parameter_help(flag, field))
+            (flag, kind_of_value(flag, schemas[flag]), key_help(field, flag))
             for flag, field in method.Params.model_fields.items()
         ],
     )

@@ -76,7 +76,7 @@ def add_release_flags(
         ReleaseConfig,
         read_yaml,
     )
-    from tracecloak.pipelines.configuration.flags import parameter_help
+    from tracecloak.pipelines.configuration.flags import key_help
 
     # The method decides which further flags there are, so it is looked for first.
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
@@ -104,7 +104,7 @@ def add_release_flags(
     if method is not None:
         method_flags = parser.add_argument_group(f"parameters of {method}")
         for name, field in parameters.items():
-            _add_field(method_flags, name, field, partial(parameter_help, name, field))
+            _add_field(method_flags, name, field, partial(key_help, field, name))
 
 
 def _lineage(to: str) -> str:

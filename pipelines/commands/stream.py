@@ -19,7 +19,7 @@ _SWITCHES = ("closed_vocabulary", "new_ledger", "publish_on_drain")
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the configuration, of the messages and of the products."""
     from tracecloak.pipelines.configuration.config import Columns
-    from tracecloak.pipelines.configuration.flags import key_help, parameter_help
+    from tracecloak.pipelines.configuration.flags import key_help
     from tracecloak.pipelines.stream.config import further_fields, stream_helps
 
     parser.usage = "tracecloak stream [positions] [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
@@ -34,7 +34,7 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     add_table_flags(fields, __package__, "stream_where")
     group = parser.add_argument_group("parameters of one product alone")
     for name, field in further_fields().items():
-        text = parameter_help(name, field)
+        text = key_help(field, name)
         add_flag(group, name, text.replace("(required)", "(by default none; its product needs it)"))
     add_table_flags(parser, __package__, "lineage")
 

@@ -60,11 +60,6 @@ def _literal(value: Any) -> Any:
     return text_of(value) if isinstance(value, int | float) else _written(value)
 
 
-def _tab(value: Any) -> Any:
-    """A shell passes on what YAML reads as a tab."""
-    return "\t" if value == r"\t" else value
-
-
 def _header(value: Any, others: pydantic.ValidationInfo) -> Any:
     """Splits the names of columns as the file would, if they have its delimiter."""
     delimiter = others.data.get("delimiter")
@@ -73,17 +68,15 @@ def _header(value: Any, others: pydantic.ValidationInfo) -> Any:
     return listed(value)
 
 
-def _columns_of_time(value: Any) -> Any:
-    return listed(value) if isinstance(value, str) and "," in value else value
-
-
-def _one_or_several(value: Any) -> Any:
-    """A format that is a list of one, as the flag gives it, is the same configuration."""
-    return value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
-
-
-def _mapped(value: Any) -> Any:
-    return given_value("rename", value, SourceConfig.model_fields["rename"])
+# A format that is a list of one, as the flag gives it, is the same configuration.
+_ONE_OR_SEVERAL = pydantic.BeforeValidator(
+    lambda value: value[0] if isinstance(value, list | tuple) and len(value) == 1 else value
+)
+# A shell passes on what YAML reads as a tab.
+_TAB = pydantic.BeforeValidator(lambda value: "\t" if value == r"\t" else value)
+_MAPPED = pydantic.BeforeValidator(
+    lambda value: given_value("rename", value, SourceConfig.model_fields["rename"])
+)
 
 
 def _as_size(value: Any, parse: Callable[[Any], int]) -> int:
@@ -133,7 +126,10 @@ class OneOf:
 
 
 _Several = str | tuple[str, ...] | None
-_ColumnsOfTime = Annotated[_Several, pydantic.BeforeValidator(_columns_of_time)]
+_ColumnsOfTime = Annotated[
+    _Several,
+    pydantic.BeforeValidator(lambda value: listed(value) if "," in str(value) else value),
+]
 
 
 class Columns(Section):
@@ -174,7 +170,7 @@ class Columns(Section):
     record has one time."""
     time_zone: str = "UTC"
     """IANA time zone of stamps without an offset."""
-    timestamp_format: Annotated[_Several, pydantic.BeforeValidator(_one_or_several)] = None
+    timestamp_format: Annotated[_Several, _ONE_OR_SEVERAL] = None
     """strptime format of stamps that are not ISO 8601, or several, of which each stamp is read by
     the first that fits it; may be repeated as a flag. By default stamps are ISO 8601."""
     timestamp_unit: Literal["s", "ms", "us", "ns"] | None = None
@@ -269,7 +265,7 @@ class SourceConfig(MappedConfig):
     input_format: Annotated[str, OneOf(lambda: FORMATS)] | None = None
     """Format of the inputs; by default told by the ending of each name, without that of what
     compresses it: .gz, .bz2, .zst, .lz4 or .br."""
-    delimiter: Annotated[str | None, pydantic.BeforeValidator(_tab)] = None
+    delimiter: Annotated[str | None, _TAB] = None
     """Delimiter of CSV; by default that of a first line such as sep=;, or else a comma, or a tab
     for .tsv."""
     encoding: str = "utf-8"
@@ -294,9 +290,7 @@ class SourceConfig(MappedConfig):
     """What times of the type INT96 in Parquet are: instants, as Spark writes them, or local times,
     as Impala does."""
 
-    rename: Annotated[dict[str, str], pydantic.BeforeValidator(_mapped)] = Field(
-        default_factory=dict
-    )
+    rename: Annotated[dict[str, str], _MAPPED] = Field(default_factory=dict)
     """Activities that are read by another name, such as {"aufnahme": "Aufnahme"}: as JSON, or
     @FILE, a file of YAML or JSON. The new name must be in the vocabulary, where one is declared. By
     default names stay."""

@@ -70,6 +70,7 @@ def yaml_of(what: str, path: str) -> Any:
 NAMES_OF_FILES = ("vocabulary", "model", "groups")
 
 _FILE = "@FILE, a file of YAML or JSON"
+_PARTS = (Mapping, list, tuple)
 
 
 def kinds_of(annotation: Any) -> set[type]:
@@ -85,11 +86,6 @@ def kinds_of(annotation: Any) -> set[type]:
     if issubclass(of, Mapping | pydantic.BaseModel):
         return {dict}
     return {list} if issubclass(of, Sequence | set | frozenset) else set()
-
-
-def parameter_help(name: str, field: FieldInfo) -> str:
-    """Returns the help of a parameter: what it is, how a flag has it, and what is the default."""
-    return _joined(field.description, form_of(name, field), standing(field))
 
 
 def form_of(name: str, field: FieldInfo) -> str:
@@ -108,21 +104,20 @@ def standing(field: FieldInfo) -> str:
     """Returns whether a key is required or what is its default; empty where it has neither."""
     if field.is_required():
         return "(required)"
-    default = default_text(field)
-    return "" if default is None else f"(default {default})"
+    default = field.get_default(call_default_factory=True)
+    is_empty = default is None or default == () or default == {}
+    return "" if is_empty else f"(default {flag_text(as_json(default))})"
 
 
-def key_help(field: FieldInfo) -> str:
-    """Returns the help of a key of a configuration, without how a flag has it."""
-    return _joined(field.description, standing(field))
+def key_help(field: FieldInfo, name: str = "") -> str:
+    """Returns the help of a key or a parameter: what it is, and what is the default.
 
-
-def default_text(field: FieldInfo) -> str | None:
-    """Returns the default as a flag would have it; None where there is none or it is empty."""
-    default = None if field.is_required() else field.get_default(call_default_factory=True)
-    if default is None or default == () or default == {}:
-        return None
-    return flag_text(as_json(default))
+    Args:
+        field: The key.
+        name: Of the flag, for how that has a list or a mapping; empty: that is not said.
+    """
+    parts = (field.description or "", form_of(name, field) if name else "", standing(field))
+    return " ".join(" ".join(parts).split())
 
 
 def as_json(value: Any) -> Any:
@@ -150,29 +145,17 @@ def shown(name: str, value: Any, indent: str = "") -> Iterator[str]:
         yield f"{indent}{name}:"
         for key, part in value.items():
             yield from shown(str(key), part, indent + "  ")
-    elif _is_list(value) and any(map(_has_parts, value)):
+    elif isinstance(value, list | tuple) and any(isinstance(part, _PARTS) for part in value):
         yield f"{indent}{name}:"
         for part in value:
-            if _is_list(part) and not any(map(_has_parts, part)):
+            if isinstance(part, list | tuple) and not any(isinstance(p, _PARTS) for p in part):
                 yield f"{indent}  - {', '.join(map(_listed, part))}"
             else:
                 yield from shown("-", part, indent + "  ")
-    elif _is_list(value):
+    elif isinstance(value, list | tuple):
         yield f"{indent}{name} = {', '.join(map(_listed, value))}"
     else:
         yield f"{indent}{name} = {_plain(value)}"
-
-
-def _joined(*parts: str | None) -> str:
-    return " ".join(" ".join(part or "" for part in parts).split())
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
-
-
-def _has_parts(value: Any) -> bool:
-    return isinstance(value, Mapping | list | tuple)
 
 
 def _plain(value: Any) -> str:
@@ -184,7 +167,7 @@ def _needs_json(part: Any) -> bool:
     text = part if isinstance(part, str) else ""
     is_blank = isinstance(part, str) and not text.strip()
     return (
-        _has_parts(part)
+        isinstance(part, _PARTS)
         or part is None
         or is_blank
         or "," in text

@@ -44,9 +44,16 @@ from tracecloak.schemas.errors import (
     UsageError,
 )
 from tracecloak.schemas.events.tally import ReadTally
-from tracecloak.schemas.published.manifest import Yield
+from tracecloak.schemas.published.manifest import MANIFEST_NAME, SIGNATURE_NAMES, Yield
 from tracecloak.transforms.batch.job import Job, KeptDraws, ReleaseSpec, SketchFile, Target
-from tracecloak.transforms.files import exists, join, open_raw, require_writable, write_anew
+from tracecloak.transforms.files import (
+    exists,
+    join,
+    open_raw,
+    read_if_there,
+    require_writable,
+    write_anew,
+)
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.publish.release_folder import DFG_NAME, STATEMENT_NAME, log_name
@@ -343,10 +350,14 @@ def _signature_of(run: Run) -> Signature:
         UsageError: The key that is named is not there any more.
         RetryLater: Its source does not answer now.
     """
-    signed = run.books.folder.read_signature()
-    if signed is None:
+    manifest, signature = (
+        read_if_there(join(run.books.folder.final, name))
+        for name in (MANIFEST_NAME, SIGNATURE_NAMES[0])
+    )
+    if manifest is None or signature is None:
         return "none"
-    return "there" if run.signer is None or run.signer.signed(*signed) else "by another key"
+    is_ours = run.signer is None or run.signer.signed(manifest, signature)
+    return "there" if is_ours else "by another key"
 
 
 def _write_statement(run: Run, path: str, warnings: tuple[str, ...]) -> None:

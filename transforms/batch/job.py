@@ -43,7 +43,12 @@ from tracecloak.transforms.files import (
 )
 from tracecloak.transforms.keys.wrapping import KeyReference, read_sealed, write_sealed
 from tracecloak.transforms.operator_log import kept_on_worker
-from tracecloak.transforms.publish.release_folder import PARTS, STATEMENT_NAME, ReleaseFolder
+from tracecloak.transforms.publish.release_folder import (
+    DFG_NAME,
+    PARTS,
+    STATEMENT_NAME,
+    ReleaseFolder,
+)
 from tracecloak.transforms.sources import EventSource
 
 if TYPE_CHECKING:
@@ -436,8 +441,8 @@ def commit(
     # The writers are loaded once there is something to write.
     from tracecloak.transforms.publish.products import products_of_log
     from tracecloak.transforms.publish.release_files import (
+        log_graph_json,
         read_log,
-        write_dfg,
         write_products,
         write_report,
     )
@@ -459,7 +464,8 @@ def commit(
     following = products_of_log(products.by_name, log)
     others = write_products(folder, target.manifest, products)
     if log is not None:
-        others += [write_dfg(folder, log.graph, log.names), *exports]
+        body = json.dumps(log_graph_json(log.graph, log.names), indent=1, ensure_ascii=False)
+        others += [folder.write(DFG_NAME, body.encode()), *exports]
     others += write_products(folder, target.manifest, Products(following))
     products = Products({**products.by_name, **following})
     came_out = held if log is None else log.came_out.beside(held)

@@ -14,7 +14,6 @@ from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.figures import (
     GRADES,
     LEGEND,
-    MODELLED,
     Figure,
     ReleasedFigures,
     grades,
@@ -248,12 +247,6 @@ def folded_map(groups: ReleasedGroups) -> dict[str, Any]:
         members.setdefault(plain_name(group), []).append(plain_name(name))
     several = {group: names for group, names in sorted(members.items()) if names != [group]}
     return {"map": shown, "members": several}
-
-
-def mark_modelled_times(shown: dict[str, Any]) -> None:
-    """Notes on the paths of a map that their times, without a figure, were drawn from a model."""
-    for edge in shown["edges"]:
-        edge.setdefault("time_grade", MODELLED)
 
 
 def n_noise_of(variants: ReleasedVariants) -> int:

@@ -24,7 +24,6 @@ from tracecloak.schemas.published.rows import merge_rows, traces_of_rows
 from tracecloak.transforms.formats.registry import FORMATS, Format
 from tracecloak.transforms.publish.products import called, kind_of, parquet_of
 from tracecloak.transforms.publish.release_folder import (
-    DFG_NAME,
     PARTS,
     REPORT_NAME,
     ReleaseFolder,
@@ -126,14 +125,6 @@ def _open_part(stack: contextlib.ExitStack, folder: ReleaseFolder, number: int) 
 def _rows_of(part: pq.ParquetFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     for rows in part.iter_batches(_READ_ROWS):
         yield rows.cast(schema)
-
-
-def write_dfg(
-    folder: ReleaseFolder, graph: DirectlyFollows, vocabulary: ActivityVocabulary
-) -> OutputFile:
-    """Writes the released log's directly-follows graph."""
-    body = log_graph_json(graph, vocabulary)
-    return folder.write(DFG_NAME, json.dumps(body, indent=1, ensure_ascii=False).encode())
 
 
 def log_graph_json(graph: DirectlyFollows, vocabulary: ActivityVocabulary) -> dict[str, Any]:

@@ -79,7 +79,8 @@ def check_places(output: str, dead_letter: str | None) -> None:
 
 def is_within(path: str, folder: str) -> bool:
     """Returns whether a path is a folder or lies in it, however both are written."""
-    return _slashed(path).startswith(_slashed(folder))
+    path, folder = (f"{files.absolute(one).rstrip('/')}/" for one in (path, folder))
+    return path.startswith(folder)
 
 
 def release_around(path: str, by_name: bool = True) -> str | None:
@@ -117,10 +118,6 @@ def holds_releases(folder: str) -> bool:
     return False
 
 
-def _slashed(path: str) -> str:
-    return files.absolute(path).rstrip("/") + "/"
-
-
 def _has_manifest(folder: str) -> bool:
     """Returns whether a folder of this machine has a manifest of ours, which others have, too."""
     if not files.is_on_this_machine(folder):
@@ -151,7 +148,6 @@ def _has_manifest(folder: str) -> bool:
 LATEST_NAME = "latest.json"
 
 Sign = Callable[[bytes], tuple[bytes, bytes]]
-_SIGNED_AND_SIGNATURE = (MANIFEST_NAME, SIGNATURE_NAMES[0])
 
 
 @dataclass(frozen=True)
@@ -384,11 +380,6 @@ class ReleaseFolder:
             sources = [files.join(self.staging, name) for name in names]
             files.rename(sources, [files.join(self.final, name) for name in names])
             write_bytes(files.join(self.final, MANIFEST_NAME), text)
-
-    def read_signature(self) -> tuple[bytes, bytes] | None:
-        """Returns (the manifest's bytes, its signature) of this release; None: it has none."""
-        contents = [files.read_if_there(files.join(self.final, n)) for n in _SIGNED_AND_SIGNATURE]
-        return None if contents[0] is None or contents[1] is None else (contents[0], contents[1])
 
     def point_latest(self) -> None:
         """Points `latest.json` at this release, unless it points at a later window."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.published.figures import LEGEND
+from tracecloak.schemas.published.figures import LEGEND, MODELLED
 from tracecloak.schemas.published.manifest import (
     OutputFile,
     ReleaseManifest,
@@ -34,7 +34,6 @@ from tracecloak.transforms.publish.figures_data import (
     graph_of_variants,
     map_data,
     mark_grades,
-    mark_modelled_times,
     medians_of,
     n_noise_of,
     names_of_map,
@@ -203,8 +202,10 @@ def _shown_of(
         map_ = map_data(graph, medians)
         if has_kinds:
             mark_grades(map_, graph, figures)
-            if log is not None:
-                mark_modelled_times(map_)
+            for edge in map_["edges"] if log is not None else ():
+                edge.setdefault(
+                    "time_grade", MODELLED
+                )  # its time was drawn, where it has no figure
     is_graded = variants is not None and variants.has_kinds
     if variants is None and log is not None:
         variants = variants_of_log(log.variants, log.names)
