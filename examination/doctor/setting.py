@@ -119,7 +119,8 @@ class Setting:
             url = ledger_url(config.ledger, self.store)
             return Ledger(url, accounts_of(config), _PATIENCE_SECONDS)
         except NoLedger as error:
-            seen = LedgerCache(self.store, place_of(url)).head()
+            memory = LedgerCache(self.store, place_of(url))
+            seen = memory.heads().get(memory.name)
             return (
                 error
                 if seen is None or not seen.seq

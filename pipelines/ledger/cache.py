@@ -67,14 +67,19 @@ class Head:
             return cls()
         return cls(past.first_hash, last.seq, last.hash, last.recorded_at, declares)
 
-    def is_in(self, past: LedgerSnapshot) -> bool:
+    def is_in(self, reads: Reads) -> bool:
         """Returns whether a ledger has the entry."""
-        there = past.at(self.seq) if self.seq else None
-        return not self.seq or (there is not None and there.hash == self.hash)
+        hashes = [entry.hash for entry in reads(TABLE.c.seq == self.seq)]
+        return hashes == ([self.hash] if self.seq else [])
 
 
 class LedgerCache:
-    """What one key store keeps of one ledger."""
+    """What one key store keeps of one ledger.
+
+    Attributes:
+        store: The key store.
+        name: Of the file that has the head, without its ending.
+    """
 
     def __init__(self, store: KeyStore, place: str) -> None:
         """Reads nothing yet.
@@ -85,8 +90,8 @@ class LedgerCache:
         """
         self.store = store
         self._place = place
-        self._name = f"ledgers/{hashlib.sha256(place.encode()).hexdigest()[:32]}"
-        self._path = store.path.absolute() / f"{self._name}.head"
+        self.name = f"ledgers/{hashlib.sha256(place.encode()).hexdigest()[:32]}"
+        self._path = store.path.absolute() / f"{self.name}.head"
 
     def known(self, reads: Reads) -> LedgerSnapshot:
         """Returns what is known of the ledger without reading all of it; maybe nothing.
@@ -102,8 +107,8 @@ class LedgerCache:
         """
         if self._path in _KNOWN:
             return _KNOWN[self._path]
-        seen = self.head() or Head()
-        if [entry.hash for entry in reads(TABLE.c.seq == seen.seq)] == [seen.hash]:
+        seen = self.heads().get(self.name, Head())
+        if seen.seq and seen.is_in(reads):
             is_one = TABLE.c.action == "checkpoint", TABLE.c.seq <= seen.seq
             last = sa.select(sa.func.max(TABLE.c.seq)).where(*is_one).scalar_subquery()
             for entry in reads(TABLE.c.seq == last):
@@ -122,7 +127,7 @@ class LedgerCache:
             KeyStoreError: The key store cannot be used.
         """
         if not self._path.exists() and not self.has_lost_head(past):
-            self.store.touch(f"{self._name}.head")
+            self.store.touch(f"{self.name}.head")
 
     def keep(self, past: LedgerSnapshot) -> None:
         """Takes in what a ledger says; if it is not sound, nothing is kept.
@@ -134,37 +139,18 @@ class LedgerCache:
         """
         if past.faults:
             return
-        seen = self.head()
-        if seen is not None and past.seq > seen.seq and seen.is_in(past):
-            with self.store.locked(f"{self._name}.lock"):
-                if past.seq > (self.head() or seen).seq:
+        seen = self.heads().get(self.name)
+        if seen is not None and past.seq > seen.seq and seen.is_in(past.reads):
+            with self.store.locked(f"{self.name}.lock"):
+                if past.seq > self.heads().get(self.name, seen).seq:
                     self._note(past)
         _KNOWN[self._path] = past
 
     def _note(self, past: LedgerSnapshot) -> None:
-        self.store.write(f"{self._name}.head", json.dumps(asdict(Head.after(past))))
+        self.store.write(f"{self.name}.head", json.dumps(asdict(Head.after(past))))
 
-    def head(self) -> Head | None:
-        """Returns what this key store saw last of the ledger; None: nothing.
-
-        Raises:
-            KeyStoreError: The key store cannot be read.
-        """
-        return self.heads(self._name).get(self._name)
-
-    def others(self) -> list[Head]:
-        """Returns what this key store saw last of its other ledgers.
-
-        Raises:
-            KeyStoreError: The key store cannot be read.
-        """
-        return [head for name, head in self.heads().items() if name != self._name]
-
-    def heads(self, which: str = "ledgers/*") -> dict[str, Head]:
+    def heads(self) -> dict[str, Head]:
         """Returns what this key store saw last of its ledgers, by the names of their files.
-
-        Args:
-            which: Files, as a glob without an ending; by default all.
 
         Raises:
             UsageError: An earlier version left them otherwise.
@@ -173,7 +159,7 @@ class LedgerCache:
         if self.store.names(COPIES):
             raise not_migrated(f"key store {self.store.path}")
         found = {}
-        for name in self.store.names(f"{which}.head"):
+        for name in self.store.names("ledgers/*.head"):
             try:
                 head = Head(**json.loads(self.store.read(name) or "{}"))
             except (ValueError, TypeError):
@@ -209,7 +195,7 @@ class LedgerCache:
         complaints = []
         if lost := self.lost(past, heads):
             *_, name = lost
-            complaints.append(lost_text(self._place, lost[name], name == self._name))
+            complaints.append(lost_text(self._place, lost[name], name == self.name))
         if self.has_lost_head(past):
             complaints.append(
                 f"this key store has lost what it saw of {self._place}, which would show whether "
@@ -234,7 +220,7 @@ class LedgerCache:
             past: What the ledger says.
         """
         heads = self.heads()
-        if self._name in heads or any(h.first_hash == past.first_hash for h in heads.values()):
+        if self.name in heads or any(h.first_hash == past.first_hash for h in heads.values()):
             return False  # it was moved
         return self.noted(past) > 0 or (not heads and self.store.generation() > 0)
 
@@ -243,9 +229,9 @@ class LedgerCache:
         lost = {
             name: head
             for name, head in heads.items()
-            if (name == self._name or head.first_hash == past.first_hash)
-            and not head.is_in(past)
-            and not _is_accepted(past.declared, head, name == self._name)
+            if (name == self.name or head.first_hash == past.first_hash)
+            and not head.is_in(past.reads)
+            and not _is_accepted(past.declared, head, name == self.name)
         }
         return dict(sorted(lost.items(), key=lambda item: item[1].seq))
 

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from tracecloak.pipelines.ledger.balance import Balance, ChargeState, balance_of
-from tracecloak.pipelines.ledger.cache import LedgerCache, lost_text
+from tracecloak.pipelines.ledger.cache import Head, LedgerCache, lost_text
 from tracecloak.pipelines.ledger.caps import (
     Account,
     both_bounds,
@@ -136,18 +136,17 @@ class Ledger:
                 if not self.is_migrated and not self._reads(TABLE.c.seq == 1):
                     self.make_tables()
                 return
-        seen = None if self.memory is None else self.memory.head()
-        others = [] if self.memory is None else self.memory.others()
-        has_seen = seen is not None and seen.seq > 0
-        if seen is not None and has_seen and not after_loss:
+        heads = {} if self.memory is None else self.memory.heads()
+        seen = Head() if self.memory is None else heads.pop(self.memory.name, Head())
+        if seen.seq and not after_loss:
             raise LedgerError(lost_text(self.place, seen))
-        if not has_seen and not new:
+        if not seen.seq and not new:
             raise NoLedger(
                 f"{self.place} does not exist, so what was spent before is not known: correct "
                 "ledger or key_store, or begin an empty ledger with `tracecloak ledger begin`, or "
                 "with new_ledger at the first release"
             )
-        if not self._may_begin_beside_caps and any(other.declares for other in others):
+        if not self._may_begin_beside_caps and any(other.declares for other in heads.values()):
             raise UsageError(
                 f"{self.place} does not exist, and caps of another ledger of this key store would "
                 "not hold in a fresh one: correct ledger, or have the privacy officer begin it"
@@ -156,7 +155,7 @@ class Ledger:
             self._database.make_file()
             self.make_tables()
         _LOG.info("made a new ledger, in which nothing is spent: %s", self.place)
-        if others:
+        if heads:
             _LOG.warning(
                 "%s does not contain what this key store spent in another ledger", self.place
             )
@@ -443,10 +442,14 @@ class Ledger:
             LedgerError: The ledger cannot be read, or is not sound and must be.
             KeyStoreError: The key store cannot be used.
         """
-        past = self._database.transact(self._read, writes=False)
-        past.reads, past.ask = self._reads, self._ask
+        past = self._kept(self._database.transact(self._read, writes=False))
         if is_sound:
             self.check_sound(past)
+        return past
+
+    def _kept(self, past: LedgerSnapshot) -> LedgerSnapshot:
+        """Returns it as it is asked outside of the transaction, and known the next time."""
+        past.reads, past.ask = self._reads, self._ask
         if self.memory is not None:
             self.memory.keep(past)
         return past
@@ -583,9 +586,7 @@ class Ledger:
 
         # The ledger comes first: if a run ends in between, it is ahead of the key store.
         now, appended = self._database.transact(append, writes=True)
-        now.reads, now.ask = self._reads, self._ask
-        if self.memory is not None:
-            self.memory.keep(now)
+        self._kept(now)
         return [entry for entry in appended if entry.action != "checkpoint"]
 
 

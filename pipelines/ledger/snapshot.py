@@ -450,12 +450,6 @@ class LedgerSnapshot:
 
     # --- What is asked of it. ---
 
-    def at(self, seq: int) -> Entry | None:
-        """Returns the entry with a number; None: there is none."""
-        if self.head is not None and seq == self.seq:
-            return self.head
-        return next(iter(self.reads(TABLE.c.seq == seq) if seq < self.seq else ()), None)
-
     def release_entries(self, output: str, release_id: str) -> list[Entry]:
         """Returns all entries about a release, under whatever key, without its steps.
 
