@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.books import of_window
+from tests.support.books import book_of, of_window, units
 from tests.support.ledgers import account, begun_at_once, faults, reservation
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
@@ -169,7 +169,7 @@ def test_a_window_that_was_released_while_another_looked_is_not_paid_twice(
     """Between its look at the output and its reservation, the other's release became visible."""
     ledger, other = opened(), opened("their keys")
     ledger.reserve(of_window(1, "2026-11"))
-    ledger.claim(("/out", "r1", "k"), lambda *_: ONE)
+    book_of(ledger).claim("/out", "r1", "k", units(["c"]))
     ledger.draw("/out", "r1", "k")
     ledger.commit("/out", "r1", "k")
     before = ledger.entries()
