@@ -156,8 +156,7 @@ class StreamName:
         """Returns what is said once the last step of the horizon is published."""
         return (
             f"the budget of epoch {self.epoch} of {self.release_id} is spent: step {step} was the "
-            "last of its horizon, and nothing more is published. Begin another epoch, which is "
-            "another spend"
+            "last of its horizon. Begin another epoch, which is another spend"
         )
 
     def facts(
@@ -407,10 +406,9 @@ class StepDecider:
         if decided is None:
             if not goes_on:
                 raise GuaranteeError(
-                    f"step {step} cannot be published: an earlier step was decided on other cases "
-                    "than there are now, as where a restart forgot what was there, or what was "
-                    "kept of it is gone. Cases could count twice. Begin another epoch, which is "
-                    "another spend"
+                    f"step {step} cannot be published: an earlier step was decided on other cases, "
+                    "or what was kept of it is gone, so cases could count twice. Begin another "
+                    "epoch, which is another spend"
                 )
             wait(step)
         after, counted = self._counted(state)
@@ -419,9 +417,8 @@ class StepDecider:
             decided = decided or kept.keep(drawn, self.key)
             if decided.counts_digest == after.digest and not decided.is_same_release(drawn):
                 raise GuaranteeError(
-                    f"step {step} differs from what was decided on the same cases, as with another "
-                    "version of tracecloak or of a library. Restore that version, or begin another "
-                    "epoch, which is another spend"
+                    f"step {step} differs from what was decided on the same cases: restore the "
+                    "version of tracecloak and libraries, or begin another epoch (another spend)"
                 )
         if goes_on and decided.counts_digest != after.digest:
             _LOG.warning(

@@ -272,10 +272,8 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
         hosts = (server.strip().partition(":")[0].rstrip(".") for server in servers.split(","))
         if any(host.endswith(EVENT_HUBS) for host in hosts):
             raise ValueError(
-                "input_topic: Azure Event Hubs is not read. A stream asks the brokers, in Kafka's "
-                "language, whether they stamp messages and what time it is, and nobody has seen "
-                "that Event Hubs answers that. Copy the messages to a topic of Kafka with "
-                "message.timestamp.type=LogAppendTime, or to Pub/Sub, and name this one"
+                "input_topic: Azure Event Hubs is not read, as its stamps were never tried. Copy the "
+                "messages to a topic of Kafka with message.timestamp.type=LogAppendTime, or Pub/Sub"
             )
         if self.kafka_token is not None:
             try:

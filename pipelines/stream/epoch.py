@@ -32,6 +32,7 @@ from tracecloak.pipelines.runners.on_beam import version
 from tracecloak.pipelines.stream.plan import (
     StreamPlan,
     digest_of,
+    forms_of,
     resolve,
     step_sinks,
     table_sinks,
@@ -240,6 +241,10 @@ _NO_KEY = "0" * 64  # a fingerprint that no key has
 _STEP = re.compile(r"step-(\d+)[^\d][^\\]*$")
 
 
+# (Key of the epoch's noise, key of identities).
+Keys = tuple[KeyReference, KeyReference]
+
+
 @dataclass(frozen=True)
 class StreamOutcome:
     """How a stream ended.
@@ -262,34 +267,40 @@ class Epoch:
         keys: (key of the epoch's noise, key of identities).
         noted: What ledger and receipt note of its steps.
         private: Folder of the operator, beside the keys.
+        workplace: Where files are written before they appear, see `step_sinks.write_whole`.
+        rejected: The folder in which messages that cannot be read are listed.
+        steps: Where what each step releases is kept.
+        logs: Which topics of Kafka it reads where workers keep their places in them.
+        state_path: Where a stream on this machine keeps its state until all is published.
     """
 
     plan: StreamPlan
-    keys: tuple[KeyReference, KeyReference]
+    keys: Keys
     noted: NotedSteps
     private: str
+    workplace: str
+    rejected: str
+    steps: KeptSteps
+    logs: KeptLogs
+    state_path: Path
+
+    @classmethod
+    def of(cls, plan: StreamPlan, keys: Keys, gate: DrawGuard, store: KeyStore) -> Epoch:
+        """Returns an epoch that is paid for; see the attributes."""
+        private, config = store.operator_folder(*plan.place), plan.keys
+        steps = KeptSteps(FileSystems.join(private, "decisions"), plan.product.released)
+        workplace = epoch_workplace(
+            plan.place[0], config.release_id, config.epoch, config.staging_area
+        )
+        logs, state_path = KeptLogs(steps.folder, keys[0]), Path(private) / STREAM_STATE
+        rejected = config.dead_letter or private
+        noted = NotedSteps(gate)
+        return cls(plan, keys, noted, private, workplace, rejected, steps, logs, state_path)
 
     @cached_property
     def manifest(self) -> ReleaseManifest:
         """What the stream says of itself."""
         return manifest_of(self.plan, self.noted.gate.key_fingerprint)
-
-    @property
-    def workplace(self) -> str:
-        """Where files are written before they appear, see `step_sinks.write_whole`."""
-        keys = self.plan.keys
-        return epoch_workplace(self.plan.place[0], keys.release_id, keys.epoch, keys.staging_area)
-
-    @property
-    def rejected(self) -> str:
-        """The folder in which messages that cannot be read are listed."""
-        return self.plan.keys.dead_letter or self.private
-
-    @property
-    def steps(self) -> KeptSteps:
-        """Where what each step releases is kept."""
-        place = FileSystems.join(self.private, "decisions")
-        return KeptSteps(place, self.plan.product.released)
 
     @property
     def sinks(self) -> list[Sink]:
@@ -299,18 +310,8 @@ class Epoch:
             UsageError: The table is of a kind that is not written.
         """
         plan, manifest = self.plan, self.manifest
-        files = FileSink(plan.place[0], plan.forms, manifest, self.workplace)
+        files = FileSink(plan.place[0], forms_of(plan.keys), manifest, self.workplace)
         return [files, *table_sinks(plan.keys, manifest.key_fingerprint)]
-
-    @property
-    def state_path(self) -> Path:
-        """Where a stream on this machine keeps its state until all is published."""
-        return Path(self.private) / STREAM_STATE
-
-    @property
-    def logs(self) -> KeptLogs:
-        """Which topics of Kafka it reads where workers keep their places in them."""
-        return KeptLogs(self.steps.folder, self.keys[0])
 
     @property
     def last_published(self) -> int:
@@ -411,8 +412,7 @@ def paid_epoch(plan: StreamPlan, clock: Callable[[], float] = time.time) -> Iter
     with store.alone(*plan.place):
         plan, keys = _paid(plan, store, ledger, clock)
         keyed_release = *plan.place, keys[0].resolve().fingerprint
-        noted = NotedSteps(draw_guard_of(store, keyed_release, ledger.url))
-        epoch = Epoch(plan, keys, noted, store.operator_folder(*plan.place))
+        epoch = Epoch.of(plan, keys, draw_guard_of(store, keyed_release, ledger.url), store)
         remove_folder(epoch.workplace)  # a run that was cut off may have left some of a file
         _write_manifest(epoch)
         for line in explained(plan):
@@ -521,7 +521,7 @@ def _write_manifest(epoch: Epoch) -> None:
 
 def _paid(
     plan: StreamPlan, store: KeyStore, ledger: Ledger, clock: Callable[[], float]
-) -> tuple[StreamPlan, tuple[KeyReference, KeyReference]]:
+) -> tuple[StreamPlan, Keys]:
     """Charges the cost of the horizon to the account once.
 
     Returns:
@@ -607,22 +607,19 @@ def check_goes_on(
     if begun is None and last_step is not None:
         raise TracecloakError(
             f"step {last_step} of {epoch} was decided, and the key of the epoch is gone from the "
-            "key store: what is drawn under another key would be a second release. Restore the "
-            "whole key store as it was when the stream stopped, or begin another epoch, which is "
-            "another spend"
+            "key store: restore the whole store, or begin another epoch, which is another spend"
         )
     now, whose = _origin(plan), f"product {keys.product}"
     if begun is not None and not begun.origin.is_drawn_alike(now):
         raise TracecloakError(
             f"{epoch} was begun by {begun.origin.versions(whose)}, and this build has "
-            f"{now.versions(whose)}, whose noise is another: go on with the build that began it, "
-            "or begin another epoch, which is another spend"
+            f"{now.versions(whose)}, whose noise is another: go on with that build, or begin "
+            "another epoch, which is another spend"
         )
     if begun is not None and store.unfinished(output, identities_name(plan)) is None:
         raise TracecloakError(
-            f"the key of identities of {keys.release_id!r} is gone from the key store: cases "
-            "that are closed would not be known, and count again. Restore the whole key store, "
-            "or begin another epoch, which is another spend"
+            f"the key of identities of {keys.release_id!r} is gone: closed cases would count anew; "
+            "restore the whole key store, or begin another epoch, which is another spend"
         )
     if states:
         from tracecloak.pipelines.ledger.caps import is_charged
@@ -646,8 +643,7 @@ def begun_epoch(plan: StreamPlan, store: KeyStore, ledger: Ledger) -> Epoch | No
     assert begun is not None and remembers is not None  # it goes on
     key, identities = store.key_of(begun), store.key_of(remembers)
     gate = DrawGuard(str(store.path / "releases" / "gate"), output, name, key.fingerprint)
-    private = store.operator_folder(output, name)
-    return Epoch(plan, (key, identities), NotedSteps(gate), private)
+    return Epoch.of(plan, (key, identities), gate, store)
 
 
 def spent_error(plan: StreamPlan) -> BudgetExhausted:

@@ -199,9 +199,8 @@ class OperatorConfig(pydantic.BaseModel):
             and self.operator_address not in _HERE
         ):
             raise ValueError(
-                "metrics_for operator shows numbers of the data, and operator_address "
-                f"{self.operator_address!r} shows them to other machines: leave it out, so that it "
-                "is 127.0.0.1, or leave out metrics_for"
+                "metrics_for operator shows numbers of the data to other machines at "
+                f"operator_address {self.operator_address!r}: leave out one of them"
             )
         return self
 
@@ -225,8 +224,7 @@ def check_inputs(config: StreamConfig) -> None:
     if len(set(names)) < len(names) or len(services) > 1:
         raise ValueError(
             "inputs must be different topics of one service, and those of Kafka of the same "
-            "brokers, written alike: a step is over by the clock of that service alone. Make "
-            "another stream of the others"
+            "brokers, written alike, whose clock ends the steps: make another stream of the others"
         )
     if config.schema_registry and not any(
         source.message_schema in _OF_REGISTRY for source in sources

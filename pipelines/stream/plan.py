@@ -93,6 +93,13 @@ class StreamPlan:
             the configuration with which the epoch began.
         begun: That configuration, with the clip that holds; its vocabulary may be smaller.
         since: The first step of each name that came to the vocabulary of the epoch later.
+        place: By what key store and ledger know the epoch: the folder of all releases, and its
+            name.
+        folder: Where the epoch publishes.
+        method_name: What ledger and manifest call what is released.
+        source_name: By what name a state keeps its positions.
+        consumer_group: Under which the brokers of Kafka note what was read, for those who watch the
+            lag.
     """
 
     keys: StreamConfig
@@ -106,15 +113,15 @@ class StreamPlan:
     digest: str
     begun: StreamConfig
     since: Mapping[str, int]
+    place: tuple[str, str]
+    folder: str
+    method_name: str
+    source_name: str
+    consumer_group: str
 
     def with_keys(self, **values: Any) -> StreamPlan:
         """Returns it with other keys, from which nothing else follows."""
         return replace(self, keys=self.keys.model_copy(update=values))
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """By what key store and ledger know the epoch: the folder of all releases, and its name."""
-        return absolute(self.keys.output), self.name.both
 
     @property
     def release_folder(self) -> ReleaseFolder:
@@ -123,44 +130,19 @@ class StreamPlan:
         area = None if area is None else absolute(area)
         return ReleaseFolder(self.place[0], self.keys.release_id, area)
 
-    @property
-    def folder(self) -> str:
-        """Where the epoch publishes."""
-        return epoch_folder(self.place[0], self.keys.release_id, self.keys.epoch)
-
     @cached_property
     def guarantee(self) -> Guarantee:
         """What holds for the whole horizon."""
         return self.product.guarantee()
-
-    @property
-    def method_name(self) -> str:
-        """What ledger and manifest call what is released."""
-        return f"stream of {self.keys.product}"
 
     @cached_property
     def published_digest(self) -> str:
         """The digest without filters, see `without_filters`."""
         return digest_of(without_filters(self.begun))
 
-    @property
-    def source_name(self) -> str:
-        """By what name a state keeps its positions."""
-        return ", ".join(one.name for one in self.inputs)
-
     def by_input(self, positions: Mapping[str, Any]) -> Mapping[str, Any]:
         """Returns the positions that a state keeps, by the names of inputs."""
         return {self.source_name: positions} if len(self.inputs) == 1 else positions
-
-    @property
-    def consumer_group(self) -> str:
-        """Under which the brokers of Kafka note what was read, for those who watch the lag."""
-        return f"tracecloak-{self.name.both}"
-
-    @property
-    def forms(self) -> tuple[str, ...]:
-        """Forms of the files beside JSON."""
-        return _forms(self.keys)
 
     @property
     def is_begun(self) -> bool:
@@ -229,8 +211,14 @@ def resolve(
         cap=_cap(keys),
     )
     inputs = tuple(_input(one, place, name.both) for place, one in enumerate(keys.sources))
+    output = absolute(keys.output)
     return StreamPlan(
-        keys, product, spends, epsilon, delta, rule, inputs, name, digest, whole, since
+        *(keys, product, spends, epsilon, delta, rule, inputs, name, digest, whole, since),
+        place=(output, name.both),
+        folder=epoch_folder(output, keys.release_id, keys.epoch),
+        method_name=f"stream of {keys.product}",
+        source_name=", ".join(one.name for one in inputs),
+        consumer_group=f"tracecloak-{name.both}",
     )
 
 
@@ -274,7 +262,7 @@ def digest_of(keys: StreamConfig) -> str:
     for name, of in {
         "l2_clip": lambda one: _with_clip(one).l2_clip,
         "max_cases_per_individual": _cap,
-        "formats": _forms,
+        "formats": forms_of,
     }.items():
         if of(keys) == of(usual):
             given.pop(name, None)
@@ -298,7 +286,8 @@ def _cap(keys: StreamConfig) -> CaseCap | None:
     return CaseCap(keys.max_cases_per_individual or 1, keys.guarantee == "w_event")
 
 
-def _forms(keys: StreamConfig) -> tuple[str, ...]:
+def forms_of(keys: StreamConfig) -> tuple[str, ...]:
+    """Returns the forms of the files beside JSON."""
     if keys.formats is None:
         return default_forms(STREAM_PRODUCTS[keys.product].released)
     return tuple(form for form in keys.formats if form != "json")

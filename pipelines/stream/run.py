@@ -384,9 +384,8 @@ def require_checkpoints(runner: str, options: PipelineOptions) -> None:
     given = options.get_all_options(retain_unknown_options=True)
     if runner == FLINK and not str(given.get("checkpointing_interval", "")).isdecimal():
         raise UsageError(
-            "runner FlinkRunner keeps no state of a stream without checkpoints: give their "
-            "distance in milliseconds, such as `--checkpointing_interval 60000`, and name a folder "
-            "for them in Flink's configuration"
+            "runner FlinkRunner keeps no state without checkpoints: give their distance, such as "
+            "`--checkpointing_interval 60000`, and name a folder in Flink's configuration"
         )
 
 
@@ -416,9 +415,8 @@ def require_update(config: StreamConfig, options: PipelineOptions, is_new: bool)
             "key_store that began it, or leave out --update to begin the epoch, which is charged"
         )
     raise UsageError(
-        f"{epoch} was begun before, and another job would lack its state: messages that were "
-        "acknowledged are gone from the subscription. Give --update with the --job_name of the job "
-        "that runs, or begin another epoch, which is another spend"
+        f"{epoch} was begun before, and another job would lack its state. Give --update with the "
+        "--job_name of the job that runs, or begin another epoch, which is another spend"
     )
 
 
@@ -428,9 +426,8 @@ def warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
         if epoch.steps.last() >= 0:
             _LOG.warning(
                 "steps of this epoch are published, and the stream begins without their state: it "
-                "reads the topic again from its oldest message, and goes on only if the same cases "
-                "close in the same steps. To go on where it was, stop it, and give its last "
-                "checkpoint or savepoint with --savepoint_path"
+                "reads the topic from its oldest message. To go on where it was, stop it, and give "
+                "its last checkpoint or savepoint with --savepoint_path"
             )
 
 
@@ -524,7 +521,6 @@ def _leave(options: PipelineOptions, result: PipelineResult, name: str, is_over:
         _LOG.warning("stopped; what was published stays published, and what was paid stays spent")
     else:
         _LOG.warning(
-            "the job goes on without this command, and its steps are noted at the next start: stop "
-            "it with a savepoint, and start again with --savepoint_path. With --flink_master, the "
-            "address of Flink's REST interface, this command does so"
+            "the job goes on without this command. Stop it with a savepoint, which this command "
+            "does with --flink_master, and start again with --savepoint_path"
         )

@@ -577,9 +577,8 @@ class ReleaseSteps(beam.DoFn):
         if left_seconds > _MAX_WAIT_SECONDS:
             raise GuaranteeError(
                 f"step {step} is not published, as it is over only in {left_seconds:.0f} s: the "
-                "source ended, or the runner was drained, or a clock is wrong. Start the stream "
-                "again from its last checkpoint; if it is to end now, and to publish all steps of "
-                "its horizon with what is there, with publish_on_drain"
+                "source ended, or the runner was drained, or a clock is wrong. Start again from "
+                "the last checkpoint, with publish_on_drain if all steps are to be published now"
             )
         time.sleep(left_seconds)
 

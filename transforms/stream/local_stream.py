@@ -228,9 +228,8 @@ class LocalState:
         head = self._head = json.loads(self._get("head", 0))
         if head["version"] not in (_VERSION, _GROWN):
             raise TracecloakError(
-                f"{self._path} is of version {head['version']}, and this is version {_VERSION}: "
-                "go on with the tracecloak that wrote it, or begin another epoch, which is another "
-                "spend"
+                f"{self._path} is of version {head['version']}, and this is version {_VERSION}: go "
+                "on with what wrote it, or begin another epoch, which is another spend"
             )
         if head["source"] != source:
             raise TracecloakError(
@@ -368,10 +367,8 @@ def check_has_decided(path: str, decided: int, next_step: int | None) -> None:
         return
     what = "is not there" if next_step is None else f"goes on with step {next_step}"
     raise TracecloakError(
-        f"step {decided} of this epoch was decided, as its files, its receipt or the ledger say, "
-        f"and {path}, which must have it, {what}: it was deleted, restored from a copy, or "
-        f"belongs to another machine or runner. Cases could count twice, and noise be drawn twice. "
-        f"{_REMEDY}"
+        f"step {decided} of this epoch was decided, and {path}, which must have it, {what}: it was "
+        f"deleted, restored from a copy, or is of another machine or runner. {_REMEDY}"
     )
 
 

@@ -243,9 +243,8 @@ class FileSink:
                 write_whole(path + ending, data, self.workplace)
             elif there != data:
                 raise GuaranteeError(
-                    f"{path}{ending} was published before, from other input: a second release of "
-                    "the same step would show what changed. Nothing was written; begin another "
-                    "epoch, which is another spend"
+                    f"{path}{ending} was published before, from other input: nothing was written; "
+                    "begin another epoch, which is another spend"
                 )
         _LOG.info("published step %d; %d are left", released.key[-1], released.n_steps_left)
 

@@ -63,7 +63,7 @@ def test_the_topics_that_a_stream_writes_to_are_looked_for_before_they_are_used(
         (
             {"runner": "FlinkRunner", **KAFKA},
             [],
-            "keeps no state of a stream without checkpoints: .*--checkpointing_interval 60000",
+            "keeps no state without checkpoints: .*--checkpointing_interval 60000",
         ),
         ({}, ["--streaming"], "takes nothing of Beam, got --streaming"),
         ({"runner": "BundleBasedDirectRunner"}, [], "Use Local, which reads the same"),

@@ -79,7 +79,7 @@ def test_a_person_sees_positions_and_sets_them_and_the_ledger_says_who(
         patch.setattr(epoch_module, "resumed", at_start)
         positions(resolve(more), True, None, None, None)
     assert not list(tmp_path.rglob("*.names"))  # a look makes no vocabulary grow
-    with pytest.raises(UsageError, match="to_time must be a date"):
+    with pytest.raises(UsageError, match="to_time must be like"):
         positions(resolve(config), False, "soon", "A. Operator", "failover")
     with pytest.raises(UsageError):
         positions(resolve(config), False, "1970-01-01T00:00:02", "A. Operator", None)
