@@ -272,7 +272,7 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
         hosts = (server.strip().partition(":")[0].rstrip(".") for server in servers.split(","))
         if any(host.endswith(EVENT_HUBS) for host in hosts):
             raise ValueError(
-                "input_topic: Azure Event Hubs is not read, as its stamps were never tried. Copy the "
+                "input_topic: Azure Event Hubs is not read, as nobody tried its stamps. Copy the "
                 "messages to a topic of Kafka with message.timestamp.type=LogAppendTime, or Pub/Sub"
             )
         if self.kafka_token is not None:
