@@ -198,10 +198,7 @@ def disorder_us(events: pa.RecordBatch) -> np.ndarray:
 
     A successor is an event of the same case with a later time; 0 where none was published before.
     """
-    cases = _cases(events)
-    publish, times = (
-        np.asarray(events[name]).astype(np.int64) for name in (PUBLISH_TIME, TIMESTAMP)
-    )
+    cases, (publish, times) = _cases(events), _stamps(events)
     order = np.lexsort((publish, -times, cases))
     late = np.zeros(len(order), np.int64)
     for rows in np.split(order, np.flatnonzero(np.diff(cases[order])) + 1):
@@ -237,10 +234,13 @@ def _cases(events: pa.RecordBatch) -> np.ndarray:
 
 def _late_us(events: pa.RecordBatch) -> np.ndarray:
     """int64[n], how much later than its time each event was published."""
-    publish, times = (
-        np.asarray(events[name]).astype(np.int64) for name in (PUBLISH_TIME, TIMESTAMP)
-    )
+    publish, times = _stamps(events)
     return publish - times
+
+
+def _stamps(events: pa.RecordBatch) -> Iterator[np.ndarray]:
+    """When the events were published, and when they were, int64[n] each."""
+    return (np.asarray(events[name]).astype(np.int64) for name in (PUBLISH_TIME, TIMESTAMP))
 
 
 def _rough(micros: int) -> str:

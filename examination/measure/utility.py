@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from scipy.stats import wasserstein_distance
 
 from tracecloak.schemas.arrays.hashing import hash_text
-from tracecloak.schemas.arrays.merging import places_of, sum_by_key
+from tracecloak.schemas.arrays.merging import beside, places_of, sum_by_key
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.log_times import IntervalTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -370,12 +370,8 @@ def misplaced_waiting_time(a: PairWaits, b: PairWaits) -> float | None:
     Returns:
         From 0 to 1; 1 if in the release nothing takes time. None if in the original nothing does.
     """
-    keys, row = np.unique(np.concatenate([a.keys, b.keys]), return_inverse=True)
-    weights_a, weights_b = (
-        np.bincount(rows, pairs.means_us * pairs.counts, len(keys))
-        for pairs, rows in ((a, row[: len(a.keys)]), (b, row[len(a.keys) :]))
-    )
-    return total_variation(weights_a, weights_b) if weights_a.any() else None
+    weights = beside(a.keys, a.means_us * a.counts, b.keys, b.means_us * b.counts)
+    return total_variation(*weights) if weights[0].any() else None
 
 
 @dataclass(frozen=True, eq=False)

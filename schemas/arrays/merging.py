@@ -418,6 +418,24 @@ def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     return np.arange(total, dtype=np.int64) + np.repeat(starts - offsets, lengths)
 
 
+def beside(
+    keys: np.ndarray, values: np.ndarray, other_keys: np.ndarray, other_values: np.ndarray
+) -> np.ndarray:
+    """Returns float64[2, n], values of distinct keys over the union of both, 0 of one that lacks.
+
+    Args:
+        keys: int64[k], distinct.
+        values: float64[k] or int64[k].
+        other_keys: int64[m], distinct.
+        other_values: float64[m] or int64[m].
+    """
+    union, number = np.unique(np.concatenate([keys, other_keys]), return_inverse=True)
+    both = np.zeros((2, len(union)))
+    both[0, number[: len(keys)]] = values
+    both[1, number[len(keys) :]] = other_values
+    return both
+
+
 def places_of(elements: np.ndarray, sought: np.ndarray) -> np.ndarray:
     """Returns int64[m], the place of each among int64[n] ascending elements; -1 for none."""
     place = np.minimum(np.searchsorted(elements, sought), max(len(elements) - 1, 0))

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from tracecloak.schemas.arrays.merging import (
     CountsByKey,
     OfArrays,
+    beside,
     distinct_counts,
     offsets_of,
     order_of_small,
@@ -252,11 +253,7 @@ class DirectlyFollows(OfArrays):
 
     def beside(self, other: DirectlyFollows) -> np.ndarray:
         """Returns float64[2, n], the counts of both over the union of pairs, 0 where one lacks."""
-        keys, number = np.unique(np.concatenate([self.keys, other.keys]), return_inverse=True)
-        counts = np.zeros((2, len(keys)))
-        counts[0, number[: len(self.counts)]] = self.counts
-        counts[1, number[len(self.counts) :]] = other.counts
-        return counts
+        return beside(self.keys, self.counts, other.keys, other.counts)
 
     def relative_error(self, other: DirectlyFollows) -> float | None:
         """Returns the sum of the differences over that of the counts; 1 is what no pair gives."""
