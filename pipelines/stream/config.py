@@ -40,12 +40,14 @@ from tracecloak.pipelines.stream.message_keys import (
 )
 from tracecloak.schemas.calendar.durations import Duration, Moment, duration_us
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.plugins import load
 from tracecloak.schemas.published.step import View
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry import formats_of_releases
 from tracecloak.transforms.services.kafka_topic import EVENT_HUBS, KAFKA, TOKENS, KafkaTopic
 from tracecloak.transforms.stream.step_sinks import possible_forms
 
+_RESOLVE = "tracecloak.pipelines.stream.plan:resolve"
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
@@ -327,9 +329,8 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
         Raises:
             UsageError: A parameter is unknown or out of range.
         """
-        from tracecloak.pipelines.stream.plan import resolve
-
-        return resolve(self).product
+        product: StepProduct = load(_RESOLVE)(self).product
+        return product
 
     @property
     def layouts(self) -> tuple[MessageFormat, ...]:
@@ -338,9 +339,7 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
         Raises:
             UsageError: Keys do not go together.
         """
-        from tracecloak.pipelines.stream.plan import resolve
-
-        return tuple(one.layout for one in resolve(self).inputs)
+        return tuple(one.layout for one in load(_RESOLVE)(self).inputs)
 
     def kafka(self, key: str) -> KafkaTopic | None:
         """Returns the topic of Kafka that a key names, if it names one.
