@@ -130,6 +130,13 @@ def test_a_type_that_cannot_be_text_is_refused_by_name(part):
 # --- numbering and rejects ------------------------------------------------------------------------
 
 
+def test_an_order_may_hold_anything_unless_the_column_is_read_for_something_else() -> None:
+    filters = (RowFilter("n", equals=("1",)),)
+    assert ColumnMapping(order="n", filters=(RowFilter("x", begins_with="y"),)).order_alone == "n"
+    for more in ({"filters": filters}, {"attributes": (("a", "n"),)}, {"activity": "n"}):
+        assert ColumnMapping(order="n", **more).order_alone is None
+
+
 def test_individuals_that_are_needed_are_mapped():
     """Catches a cap on the cases of individuals whom nothing names."""
     with pytest.raises(UsageError, match="needs_individual is for a mapping that"):

@@ -232,7 +232,9 @@ def test_a_schema_refers_to_others(registry: RegistryDouble) -> None:
     rows, rejects = decoded([datum(whole, number, body)], layout(registry, columns=columns))
     assert (rejects, rows[0]["individual_id"]) == ([], "ICU")
 
-    registry.add({"type": "string", "maxLength": 3}, "JSON", "case")
+    registry.add({"type": "string", "maxLength": 3}, "JSON", "text")
+    to_text = {"name": "text.json", "subject": "text", "version": 1}
+    registry.add({"$ref": "text.json"}, "JSON", "case", references=[to_text])
     other = registry.add(
         {"type": "object", "properties": {"case_id": {"$ref": "case.json"}}},
         "JSON",
