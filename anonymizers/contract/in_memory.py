@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -81,22 +81,34 @@ class Step:
         known: What it depends on beside traces or totals, in the order in which it comes about:
             INPUT_DIGEST once the first round is counted, and the rounds that were decided.
         round: The name of the round that is counted or decided.
+        kinds: The types of what is counted for it, by name.
     """
 
     action: Literal["count", "keep", "decide", "products", "apply", "generate"]
     known: tuple[str, ...] = ()
     round: str = ""
+    kinds: Mapping[str, type[Any]] = field(default_factory=dict)
 
 
-def steps(method: Anonymizer, params: Any) -> Iterator[Step]:
-    """Yields the steps of a method in the order in which they can be carried out."""
+def steps(method: Anonymizer, params: Any, beside: Mapping[str, type[Any]]) -> Iterator[Step]:
+    """Yields the steps of a method in the order in which they can be carried out.
+
+    Args:
+        method: The method.
+        params: Its parameters.
+        beside: Types of what else is counted for the first round, by name.
+    """
     known: tuple[str, ...] = ()
     for name in method.rounds(params):
-        yield Step("count", known, name)
+        counters = method.requires(name, params)
+        kinds = {counted: counter.kind for counted, counter in counters.items()}
+        if not known:
+            kinds |= {INPUT_DIGEST: InputDigest, **beside}
+        yield Step("count", known, name, kinds)
         known = known or (INPUT_DIGEST,)
         if method.keeps(name, params):
             yield Step("keep", known, name)
-        yield Step("decide", known, name)
+        yield Step("decide", known, name, kinds)
         known = (*known, name)
     yield Step("products", known)
     if method.log != "none":
@@ -124,16 +136,6 @@ class Known:
     decisions: Decisions
 
 
-def kinds_of_round(method: Anonymizer, params: Any, round_name: str) -> dict[str, type[Any]]:
-    """Returns the types of what is counted for a round, by name."""
-    kinds: dict[str, type[Any]] = {
-        name: counter.kind for name, counter in method.requires(round_name, params).items()
-    }
-    if round_name == method.rounds(params)[0]:
-        kinds[INPUT_DIGEST] = InputDigest
-    return kinds
-
-
 @dataclass(frozen=True)
 class MethodRun:
     """One run of a method: what each of its steps computes.
@@ -145,6 +147,7 @@ class MethodRun:
         release_id: The release's name, which its randomness depends on.
         noise_digest: Of the configuration and the method's version (`contract.identity`), likewise.
         draws: Where decisions are made and kept; None: they are not kept.
+        beside: Types of what `count` counts beside for the first round, by name.
     """
 
     method: Anonymizer
@@ -153,6 +156,7 @@ class MethodRun:
     release_id: str
     noise_digest: str
     draws: Draws | None = None
+    beside: Mapping[str, type[Any]] = field(default_factory=dict)
 
     def known(
         self, input_digest: InputDigest | None = None, decisions: Decisions | None = None
@@ -162,10 +166,6 @@ class MethodRun:
         first = Randomness(self.key, self.release_id, digest, self.noise_digest)
         return Known(first.after(decided(decisions or {})), decisions or {})
 
-    def kinds(self, round_name: str) -> dict[str, type[Any]]:
-        """Returns the types of what `count` counts, by name."""
-        return kinds_of_round(self.method, self.params, round_name)
-
     def count(self, round_name: str, traces: TraceBatch, known: Known) -> dict[str, Any]:
         """Returns the statistics of a batch for a round, by name; the first digests it as well."""
         bounded = self._bounded(traces, known)
@@ -173,7 +173,7 @@ class MethodRun:
             name: counter.count(bounded, known.decisions, known.randomness)
             for name, counter in self.method.requires(round_name, self.params).items()
         }
-        if round_name == self.method.rounds(self.params)[0]:
+        if not known.decisions:
             declared = _declared_only(traces, self.method, self.params)
             counted[INPUT_DIGEST] = InputDigest.from_traces(declared, self.key)
         return counted
@@ -285,10 +285,10 @@ def execute(
     totals: dict[str, Any] = {}
     products = Products({})
     made: Iterable[TraceBatch] = ()
-    for step in steps(run.method, run.params):
+    for step in steps(run.method, run.params, run.beside):
         match step.action:
             case "count":
-                totals = _counted(run, step.round, known, traces, each)
+                totals = _counted(run, step, known, traces, each)
                 if not step.known:
                     digest = totals[INPUT_DIGEST]
                     known = run.known(digest)
@@ -309,10 +309,10 @@ def execute(
 
 
 def _counted(
-    run: MethodRun, name: str, known: Known, traces: Iterable[TraceBatch], each: Each
+    run: MethodRun, step: Step, known: Known, traces: Iterable[TraceBatch], each: Each
 ) -> dict[str, Any]:
-    counted = Totals(run.kinds(name))
-    for _ in each(lambda batch: counted.add(run.count(name, batch, known)), traces):
+    counted = Totals(step.kinds)
+    for _ in each(lambda batch: counted.add(run.count(step.round, batch, known)), traces):
         pass
     return counted.result()
 

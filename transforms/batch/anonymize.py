@@ -54,14 +54,14 @@ def AnonymizeTraces(  # noqa: N802  # runners know it by this name
     # The digest, then the decisions so far: each travels once, as a side input of its own.
     known: dict[str, pvalue.AsIter] = {}
     released: list[beam.PCollection[TraceBatch]] = []
-    for step in steps(spec.method, spec.params):
+    for step in steps(spec.method, spec.params, spec.beside):
         stage, name = _Stage(spec, step), step.round
         inputs = [known[depended] for depended in step.known]
         match step.action:
             case "count":
                 # Merging shuffles what was counted, which is the barrier before the gate: a
                 # repeated DECIDE merges what was shuffled, and counts nothing again.
-                count = CountStatistics(spec.kinds(name), stage.count, *inputs)
+                count = CountStatistics(step.kinds, stage.count, *inputs)
                 parts = traces | name >> count
                 if not inputs:
                     digest = _once(pipeline, "InputDigest", _digest, pvalue.AsIter(parts))
@@ -146,9 +146,9 @@ class _Stage:
         return Statistics(dict(self.run.keep(self._step.round, part.by_name, self.known(inputs))))
 
     def decide(self, counted: Iterable[Statistics], *inputs: Any) -> Iterator[Chunk]:
-        name = self._step.round
-        totals = total(self._spec.kinds(name), counted)
-        yield from cut(self.run.decide(name, totals, self.known(inputs)), self.shared)
+        totals = total(self._step.kinds, counted)
+        decision = self.run.decide(self._step.round, totals, self.known(inputs))
+        yield from cut(decision, self.shared)
 
     def products(self, *inputs: Any) -> Iterator[Chunk]:
         yield from cut(self.run.products(self.known(inputs)))

@@ -20,7 +20,6 @@ from tracecloak.anonymizers.contract.in_memory import (
     Draws,
     Known,
     MethodRun,
-    kinds_of_round,
 )
 from tracecloak.anonymizers.contract.method import Anonymizer, Decision, Params, Products
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
@@ -278,10 +277,10 @@ class ReleaseSpec:
 
         return [no_traces(carried)]
 
-    def kinds(self, round_name: str) -> dict[str, type[Any]]:
-        """Returns the types of what is counted for a round, by name; finds no key."""
-        kinds = kinds_of_round(self.method, self.params, round_name)
-        return kinds | ({_SKETCH: CaseSketch} if self.sketch and INPUT_DIGEST in kinds else {})
+    @property
+    def beside(self) -> dict[str, type[Any]]:
+        """The types of what the first round counts as well, by name."""
+        return {_SKETCH: CaseSketch} if self.sketch else {}
 
     def run(self) -> ReleaseRun:
         """Returns the steps of the method, with the keys as they are found where this is called."""
@@ -292,11 +291,12 @@ class ReleaseSpec:
             self.release_id,
             self.noise_digest,
             self.draws,
+            self.beside,
             spec=self,
         )
 
 
-# What the first round counts as well, with the key of the deployment.
+# It is counted with the key of the deployment.
 _SKETCH = "case sketch"
 
 
@@ -309,10 +309,6 @@ class ReleaseRun(MethodRun):
     """
 
     spec: ReleaseSpec
-
-    def kinds(self, round_name: str) -> dict[str, type[Any]]:
-        """Returns the types of what `count` counts, by name."""
-        return self.spec.kinds(round_name)
 
     def count(self, round_name: str, traces: TraceBatch, known: Known) -> dict[str, Any]:
         """Returns the statistics of a batch for a round, by name."""
