@@ -168,9 +168,9 @@ class MethodRun:
 
     def count(self, round_name: str, traces: TraceBatch, known: Known) -> dict[str, Any]:
         """Returns the statistics of a batch for a round, by name; the first digests it as well."""
-        bounded = self._bounded(traces, known)
+        bounded, before = self._bounded(traces, known), self.method.known(known.decisions)
         counted: dict[str, Any] = {
-            name: counter.count(bounded, known.decisions, known.randomness)
+            name: counter.count(bounded, before, known.randomness)
             for name, counter in self.method.requires(round_name, self.params).items()
         }
         if not known.decisions:

@@ -343,6 +343,10 @@ class Anonymizer(Protocol):
         """
         return ()
 
+    def known(self, decisions: Decisions) -> Mapping[str, Any]:
+        """Returns what was decided in the rounds before as counters and parts look for it."""
+        return decisions
+
     def requires(self, round_name: str, params: Any) -> Mapping[str, Counter]:
         """Returns what must be counted for a round, by name."""
         ...

@@ -297,7 +297,7 @@ def count_sums(batch: Batch, params: IndicatorParams) -> summands.CellSums:
         batch: Complete cases, and what was decided before.
         params: What is asked for.
     """
-    known = Known(params, unfold_decisions(batch.decisions))
+    known = Known(params, batch.decisions)
     counted = [term.count(batch.traces, known) for term in counted_terms(params)]
     return summands.CellSums(np.concatenate([np.zeros(0, np.int64), *counted]))
 

@@ -395,9 +395,11 @@ def weighed_terms(params: RequestedParams) -> dict[terms.Term, Fraction]:
         population, weight = Population.of(indicator), Fraction(indicator.priority)
         if isinstance(indicator, Cases):
             asked[population] = max(weight * WHOLE_SHARE, asked.get(population, Fraction(0)))
-        elif needs_cases(indicator, params):
+        own = _terms_of(indicator, weight, params)
+        is_sum = any(isinstance(term, terms.SumOf) for term in own)
+        if is_sum and (indicator.is_of_all or population.by is None):  # it uses the number of cases
             dependents.setdefault(population, []).append(weight)
-        shares |= _terms_of(indicator, weight, params)
+        shares |= own
     for population in {**asked, **dependents}:
         if terms.CasesOf(population).is_centred:  # half of all cases is added again
             others = dependents.get(population, []) or [asked[population]]
@@ -408,16 +410,6 @@ def weighed_terms(params: RequestedParams) -> dict[terms.Term, Fraction]:
         for p in populations
     }
     return counts | shares
-
-
-def needs_cases(indicator: Indicator, params: RequestedParams) -> bool:
-    """Returns whether the number of cases of its population is used for it."""
-    if not isinstance(indicator, Measured):
-        return not isinstance(indicator, Cases | Workload)
-    if indicator.quantiles or indicator.of == "histogram":
-        return False
-    n_steps = params.n_steps_of(indicator)
-    return indicator.is_of_all or terms.CasesWith(indicator, n_steps).is_centred
 
 
 def _terms_of(

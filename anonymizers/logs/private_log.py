@@ -16,7 +16,7 @@ the variants, and when cases start and how long they take; and all that depends 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -62,28 +62,6 @@ def unfold_decisions(decisions: contract.Decisions) -> dict[str, Any]:
         for name, part in decided.parts.items()
         if name != MEASURES
     }
-
-
-@dataclass(frozen=True)
-class _DecisionAwareCounter:
-    """A counter that knows what was bought."""
-
-    counter: contract.Counter
-
-    @property
-    def kind(self) -> Any:
-        """The statistic's type."""
-        return self.counter.kind
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> Any:
-        """Counts a batch."""
-        return self.counter.count(traces, unfold_decisions(decisions), randomness)
-
-    def reads(self, decisions: contract.Decisions) -> contract.Decisions:
-        """Returns what of the decisions a count can depend on: not the number of cases."""
-        return {name: part for name, part in unfold_decisions(decisions).items() if name != "sizes"}
 
 
 @contract.declared("private-log")
@@ -149,11 +127,6 @@ class PrivateLog(PartsMethod):
             "durations and waits are of the time within it.",
             short,
         )
-
-    def requires(self, round_name: str, params: PrivateLogParams) -> Mapping[str, contract.Counter]:
-        """Returns the counters of a round."""
-        needed = super().requires(round_name, params)
-        return {name: _DecisionAwareCounter(counter) for name, counter in needed.items()}
 
     def known(self, decisions: contract.Decisions) -> Mapping[str, Any]:
         """Returns what the parts of the rounds before decided, by their names."""

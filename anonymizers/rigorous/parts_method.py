@@ -125,10 +125,6 @@ class RoundsMethod(contract.Anonymizer):
         """Returns what each need of the parts may spend, by name; by default there is none."""
         return {}
 
-    def known(self, decisions: contract.Decisions) -> Mapping[str, Any]:
-        """Returns what was decided in the rounds before as parts look for it, by name."""
-        return decisions
-
     def combined(
         self, round_name: str, decided: dict[str, Any], given: Given, params: Any
     ) -> contract.Decision:

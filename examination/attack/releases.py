@@ -504,7 +504,9 @@ class Releases:
         if self._bounded is None or name in self._asking:
             return counted(keyed)
         # A count that tells what it depends on is kept although other decisions differ.
-        read = counter.reads(decisions) if hasattr(counter, "reads") else decisions
+        read = {name: value for name, value in decisions.items() if name != "sizes"}
+        if hasattr(counter, "reads"):
+            read = counter.reads(decisions)
         place = name, tuple(encode(value) for value in read.values())
         if place not in self._counted:
             probe = self._probe()
@@ -535,8 +537,9 @@ class Releases:
         try:
             for round_name in rounds:
                 keyed = randomness if decisions else randomness.unit_stream
+                known = method.known(decisions)
                 statistics = {
-                    name: self._statistic((round_name, name), counter, traces, decisions, keyed)
+                    name: self._statistic((round_name, name), counter, traces, known, keyed)
                     for name, counter in method.requires(round_name, params).items()
                 }
                 is_last = round_name == rounds[-1]

@@ -205,10 +205,9 @@ def run(method: Anonymizer, params: Any, traces: TraceBatch, noise: Coupled) -> 
     decisions: dict[str, Any] = {}
     with noting_thresholds(noise):
         for i, name in enumerate(method.rounds(params)):
+            own, known = keyed if i else keyed.unit_stream, method.known(decisions)
             counted = {
-                what: counter.kind.merge(
-                    [counter.count(bounded, decisions, keyed if i else keyed.unit_stream)]
-                )
+                what: counter.kind.merge([counter.count(bounded, known, own)])
                 for what, counter in method.requires(name, params).items()
             }
             decisions[name] = method.decide(name, counted, decisions, params, keyed)

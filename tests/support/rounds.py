@@ -69,11 +69,11 @@ def run_rounds(
     decisions = run.decisions
     traces = bound(traces, method, params, randomness)
     for i, name in enumerate(method.rounds(params)):
-        keyed = randomness if i else randomness.unit_stream
+        keyed, before = randomness if i else randomness.unit_stream, method.known(decisions)
         run.statistics[name] = {
             what: passed_on(
                 counter.kind.merge(
-                    [passed_on(counter.count(batch, decisions, keyed)) for batch in traces]
+                    [passed_on(counter.count(batch, before, keyed)) for batch in traces]
                 )
             )
             for what, counter in method.requires(name, params).items()

@@ -204,7 +204,7 @@ def test_rounds_are_the_same_however_they_are_counted_and_decided(
         for what, counter in method.requires(name, params).items():
             again = pickle.loads(pickle.dumps(counter))  # noqa: S301  # our own bytes
             assert again == counter and again.kind is counter.kind
-            counted = [counter.count(part, before, keyed) for part in [*parts, none]]
+            counted = [counter.count(part, method.known(before), keyed) for part in [*parts, none]]
             left = counter.kind.merge([counter.kind.merge(counted[:2]), *counted[2:]])
             right = counter.kind.merge(counted[::-1])
             expected = encode(rounds.statistics[name][what])

@@ -252,7 +252,9 @@ def test_counting_once_changes_no_release(name: str, k: int, n_pairs: int, n: in
                 for i, round_name in enumerate(method.rounds(params)):
                     keyed = randomness if i else randomness.unit_stream
                     counted = {
-                        what: counter.kind.merge([counter.count(traces, decisions, keyed)])
+                        what: counter.kind.merge(
+                            [counter.count(traces, method.known(decisions), keyed)]
+                        )
                         for what, counter in method.requires(round_name, params).items()
                     }
                     decisions[round_name] = method.decide(
