@@ -1,8 +1,8 @@
 """`tracecloak ledger migrate`: takes over what an earlier version left in ledger and key store.
 
-A list of steps, each of which does nothing where nothing is to be done, and may be cut off anywhere
-and run again. Until all are done, nothing else is done with that ledger and that key store. On
-PostgreSQL the owner of the tables runs it.
+Each step does nothing where nothing is to be done, and may be cut off anywhere and run again. Until
+the last one is done, nothing else is done with that ledger and that key store. On PostgreSQL the
+owner of the tables runs it.
 """
 
 from __future__ import annotations
@@ -10,39 +10,18 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.cache import COPIES, Head, not_migrated
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
-from tracecloak.pipelines.ledger.unit_files import lacks_units, units_of_files
+from tracecloak.pipelines.ledger.unit_files import units_of_files
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.keys.key_store import KeyStore
     from tracecloak.pipelines.ledger.ledger import Ledger
     from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
-
-
-class MigrationStep(NamedTuple):
-    """One thing to take over.
-
-    Attributes:
-        is_due: Whether there is something to take over, which every command asks: it must be fast.
-        run: Takes it over, with the keys of the configuration, such as `book`; returns what it did.
-    """
-
-    is_due: Callable[[Ledger, KeyStore], bool]
-    run: Callable[[OfficersLedger, KeyStore, Mapping[str, Any]], list[str]]
-
-
-STEPS: tuple[MigrationStep, ...] = (
-    MigrationStep(lacks_units, units_of_files),
-    MigrationStep(
-        lambda ledger, store: not ledger.is_migrated,
-        lambda ledger, store, settings: ledger.migrate(),
-    ),
-)
 
 
 def check_migrated(ledger: Ledger, store: KeyStore) -> None:
@@ -52,7 +31,7 @@ def check_migrated(ledger: Ledger, store: KeyStore) -> None:
         UsageError: Something is.
         LedgerError: The ledger cannot be read.
     """
-    if store.names(COPIES) or any(step.is_due(ledger, store) for step in STEPS):
+    if store.names(COPIES) or not ledger.is_migrated:
         raise not_migrated(f"{ledger.place} or key store {store.path}")
 
 
@@ -72,9 +51,7 @@ def migrate(
     """
     done = _heads_of_copies(store)  # which show whether there was a ledger
     ledger = opened()
-    for step in STEPS:
-        done += step.run(ledger, store, settings)
-    return done
+    return [*done, *units_of_files(ledger, store, settings), *ledger.migrate()]
 
 
 def _heads_of_copies(store: KeyStore) -> list[str]:

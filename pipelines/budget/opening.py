@@ -18,8 +18,8 @@ from tracecloak.pipelines.budget.migration import check_migrated
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.caps import Account, load_accounts
 from tracecloak.pipelines.ledger.database import (
-    CASES,
     TABLE,
+    TABLES,
     UNITS,
     WINDOWS,
     Database,
@@ -213,6 +213,7 @@ def officers_ledger(
 
 
 _WHAT = "ledger of tracecloak"
+_FIRST = sa.select(TABLE.c.seq).limit(1)
 
 
 def back_up(ledger: Ledger, path: str) -> Entry:
@@ -279,24 +280,19 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
     windows = LedgerSnapshot.of(entries).rows
 
     def make(connection: sa.Connection) -> None:
-        if not is_there(database, connection):
-            TABLE.create(connection)
-            WINDOWS.create(connection)
-        elif connection.execute(sa.select(TABLE.c.seq).limit(1)).first() is not None:
+        if is_there(database, connection) and connection.execute(_FIRST).first() is not None:
             raise UsageError(
                 f"{database.place} has entries, which are not replaced: move that ledger away "
                 "first if it is damaged, or name another"
             )
-        connection.execute(sa.insert(TABLE), rows)
-        UNITS.create(connection, checkfirst=True)
-        if units:
-            connection.execute(sa.insert(UNITS), units)
-        if windows:
-            connection.execute(sa.insert(WINDOWS), windows)
+        for table in TABLES:
+            table.create(connection, checkfirst=True)
+        for table, some in (TABLE, rows), (UNITS, units), (WINDOWS, windows):
+            if some:
+                connection.execute(sa.insert(table), some)
 
     database.make_file()
     database.transact(make, writes=True)
-    database.make(CASES)
     return database.place, len(entries)
 
 

@@ -80,6 +80,9 @@ WINDOWS = sa.Table(
     sa.Index("tracecloak_windows_of_scope", "scope", "seq"),
 )
 
+# All tables of a ledger.
+TABLES = (TABLE, CASES, UNITS, WINDOWS)
+
 # Literally, as databases compare it with the condition of the index. Streams have many steps.
 NO_STEP = TABLE.c.action != sa.literal_column("'step'")
 # The entries of one release.
@@ -167,6 +170,7 @@ _SQLSTATE_REMEDIES = {
     "3D": "does not exist on the server; create it or correct the URL",
     "42501": "gives this user no permission; grant SELECT and INSERT on its table, leave to the "
     "privacy officer what is the officer's, and its tables to `tracecloak ledger begin`",
+    "42P01": "lacks a table; its owner runs `tracecloak ledger migrate`",
     "53": "has no disk, memory or connections left; free some and run again",
     "55P03": _LOCKED,
 }

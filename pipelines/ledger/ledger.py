@@ -39,8 +39,8 @@ from tracecloak.pipelines.ledger.caps import (
     is_charged,
 )
 from tracecloak.pipelines.ledger.database import (
-    CASES,
     TABLE,
+    TABLES,
     UNITS,
     WINDOWS,
     Database,
@@ -166,7 +166,7 @@ class Ledger:
         Raises:
             LedgerError: This user may not.
         """
-        for table in (TABLE, CASES, UNITS, WINDOWS):
+        for table in TABLES:
             self._database.make(table)
         self.is_migrated = True
 

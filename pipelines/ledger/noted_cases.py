@@ -41,9 +41,9 @@ def erase(
 
     Args:
         ledger: The ledger beside which it is noted.
-        output: See `NotedCases.erase`.
-        release_id: See `NotedCases.erase`.
-        before: See `NotedCases.erase`.
+        output: The folder of all releases that they went to; None: any.
+        release_id: Their name; None: any.
+        before: They were noted before this day, as 2026-12-31; None: whenever.
         by: Who erases it.
         reason: Why.
 
@@ -63,7 +63,10 @@ def erase(
     given = (("output", place), ("release_id", release_id), ("before", before))
     which = {name: value for name, value in given if value is not None}
     ledger.declare("erase", {}, which, by, reason)
-    return NotedCases(ledger.url).erase(place, release_id, before)
+    return NotedCases(ledger.url).erase(
+        *(CASES.c[name] == value for name, value in which.items() if name != "before"),
+        *([] if before is None else [CASES.c.noted_on < before]),
+    )
 
 
 def cases_text(entries: Sequence[Entry], releases: Sequence[Noted]) -> str:
@@ -168,8 +171,6 @@ class NotedCases:
         Raises:
             LedgerError: The table cannot be used.
         """
-        self._database.make(CASES)
-        self._expire()
         noted = Noted(
             entry.account, entry.output, entry.release_id, written.key_fingerprint, today(),
             written.kept_until, written.sketch,
@@ -183,59 +184,34 @@ class NotedCases:
                 connection.execute(sa.insert(CASES).values(row))
 
         self._database.transact(insert, writes=True)
-        others = self._read(CASES.c.account != noted.account)
+        others = self.all(CASES.c.account != noted.account)
         elsewhere = sum(other.deployment_key != noted.deployment_key for other in others)
         if elsewhere:
             told = "the cases of %d releases are not compared; give all jobs one deployment_key"
             _LOG.warning(told, elsewhere)
         return list(shared_with(noted, others))
 
-    def all(self) -> list[Noted]:
-        """Returns what is noted, the earliest first; nothing where there is no table.
+    def all(self, *conditions: sa.ColumnElement[bool]) -> list[Noted]:
+        """Returns what is noted of releases that satisfy conditions, the earliest first.
 
         Raises:
             LedgerError: The table cannot be read.
         """
-        if not self._database.holds(CASES):
-            return []
-        self._expire()
-        return self._read()
-
-    def erase(self, output: str | None, release_id: str | None, before: str | None) -> int:
-        """Erases what is noted of the releases that all of the given conditions name.
-
-        Args:
-            output: The folder of all releases that they went to.
-            release_id: Their name.
-            before: They were noted before this day, as 2026-12-31.
-
-        Returns:
-            The number of releases whose notes were erased.
-
-        Raises:
-            LedgerError: The table cannot be written.
-        """
-        if not self._database.holds(CASES):
-            return 0
-        named = (CASES.c.output, output), (CASES.c.release_id, release_id)
-        conditions = [column == value for column, value in named if value is not None]
-        if before is not None:
-            conditions.append(CASES.c.noted_on < before)
-        return self._delete(*conditions)
-
-    def _expire(self) -> None:
-        self._delete(CASES.c.kept_until < today())
-
-    def _delete(self, *conditions: sa.ColumnElement[bool]) -> int:
-        gone = sa.delete(CASES).where(*conditions)
-        return self._database.transact(lambda one: one.execute(gone).rowcount, writes=True)
-
-    def _read(self, *conditions: sa.ColumnElement[bool]) -> list[Noted]:
+        self.erase(CASES.c.kept_until < today())
         wanted = [column for column in CASES.columns if column.name != "charge"]
         order = CASES.c.noted_on, CASES.c.output, CASES.c.release_id, CASES.c.charge
         asked = sa.select(*wanted).where(*conditions).order_by(*order)
         rows = self._database.transact(lambda one: one.execute(asked).mappings().all(), False)
         return [Noted(**{**row, "sketch": CaseSketch.from_bytes(row["sketch"])}) for row in rows]
+
+    def erase(self, *conditions: sa.ColumnElement[bool]) -> int:
+        """Erases what is noted of releases that satisfy conditions; returns of how many.
+
+        Raises:
+            LedgerError: The table cannot be written.
+        """
+        gone = sa.delete(CASES).where(*conditions)
+        return self._database.transact(lambda one: one.execute(gone).rowcount, writes=True)
 
 
 def note_cases(ledger: Ledger, keyed_release: KeyedRelease, path: str) -> None:

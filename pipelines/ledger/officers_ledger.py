@@ -20,7 +20,7 @@ from tracecloak.pipelines.ledger.caps import (
     declared_accounts,
     is_awaited,
 )
-from tracecloak.pipelines.ledger.database import CASES, INDEX, TABLE, UNITS, WINDOWS, read_entries
+from tracecloak.pipelines.ledger.database import INDEX, TABLE, TABLES, UNITS, WINDOWS, read_entries
 from tracecloak.pipelines.ledger.entries import (
     NO_COLUMNS,
     Declaration,
@@ -70,7 +70,7 @@ class OfficersLedger(Ledger):
         def make(connection: sa.Connection) -> list[str]:
             whole, done = LedgerSnapshot.of(read_entries(connection)), list[str]()
             self.check_sound(whole)
-            for table in (CASES, UNITS, WINDOWS):
+            for table in TABLES:
                 table.create(connection, checkfirst=True)
             INDEX.create(connection, checkfirst=True)
             asked = sa.select(WINDOWS).order_by(WINDOWS.c.seq)

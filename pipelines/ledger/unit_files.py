@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.ledger.ledger import Ledger
 
 
-def lacks_units(ledger: Ledger, store: KeyStore) -> bool:
-    """Returns whether a ledger has no table of units, as earlier versions leave it."""
-    return not Database(ledger.url).holds(UNITS)
-
-
 def units_of_files(ledger: Ledger, store: KeyStore, settings: Mapping[str, Any]) -> list[str]:
     """Takes what is in these files into the ledger, a claim at a time, in the ledger's order.
 
