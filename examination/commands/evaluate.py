@@ -23,22 +23,17 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 
 def run(given: Given) -> int:
     """Compares, writes the report, and prints a summary."""
-    from tracecloak.examination.evaluation.evaluate import (
-        evaluation_of,
-        markdown_lines,
-        require_extras,
-        summary_lines,
-    )
+    from tracecloak.examination.evaluation import evaluate as evaluation
     from tracecloak.examination.evaluation.origin import opened, share_noted_in
     from tracecloak.examination.measure.registry import write_all
     from tracecloak.pipelines.screen.results import showing_progress
 
     flags = dict(given.flags)
     output = file_to_write("output", flags.pop("output"))
-    release, original, store, url = opened(flags, require_extras)
+    release, original, store, url = opened(flags, evaluation.require_extras)
     with showing_progress(given.form):
-        report = evaluation_of(original, release, share_noted_in(store, url))
-    numbers, text, page = write_all(output, report, markdown_lines(report))
+        report = evaluation.evaluation_of(original, release, share_noted_in(store, url))
+    numbers, text, page = write_all(output, report, evaluation.markdown_lines(report))
     rows = [
         ("report", f"{page}, to open in a browser; {text} has the same as text"),
         ("numbers", f"{numbers} has all of them"),
@@ -46,5 +41,5 @@ def run(given: Given) -> int:
     ]
     data = {"report": str(page), "text": str(text), "numbers": str(numbers)}
     data["manifest_sha256"] = report["manifest_sha256"]
-    show(Result(rows, data, above=[*summary_lines(report), ""]), given.form)
+    show(Result(rows, data, above=[*evaluation.summary_lines(report), ""]), given.form)
     return 0

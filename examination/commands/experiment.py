@@ -20,29 +20,29 @@ from tracecloak.pipelines.screen.results import Result, quantity, show
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of all experiments, with those of the one that is asked for."""
-    from tracecloak.examination.experiments.run import (
-        DEFAULT_MINUTES,
-        DEFAULT_PATIENCE,
-        DEFAULT_REPETITIONS,
-        PAPERS,
-        REPORT_FILES,
-    )
+    from tracecloak.examination.experiments import run as experiment
 
     parser.usage = "tracecloak experiment NAME --log LOG --output FOLDER [FLAG ...]"
     add_table_flags(
         parser,
         __package__,
         "experiment",
-        names=", ".join(PAPERS),
-        files=REPORT_FILES,
-        minutes=DEFAULT_MINUTES,
-        repetitions=DEFAULT_REPETITIONS,
+        names=", ".join(experiment.PAPERS),
+        files=experiment.REPORT_FILES,
+        minutes=experiment.DEFAULT_MINUTES,
+        repetitions=experiment.DEFAULT_REPETITIONS,
     )
-    kinds = [PAPERS[name] for name in argv if name in PAPERS][:1] or list(PAPERS.values())
+    kinds = [experiment.PAPERS[name] for name in argv if name in experiment.PAPERS][:1] or list(
+        experiment.PAPERS.values()
+    )
     if specs := [kind.spec for kind in kinds if kind.spec["has_models"]]:
         mined = " or ".join(sorted({str(spec.get("mined", "all")) for spec in specs}))
         add_table_flags(
-            parser, __package__, "experiment_with_models", mined=mined, patience=DEFAULT_PATIENCE
+            parser,
+            __package__,
+            "experiment_with_models",
+            mined=mined,
+            patience=experiment.DEFAULT_PATIENCE,
         )
     added: set[str] = set()
     for kind in kinds:

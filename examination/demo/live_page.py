@@ -227,6 +227,8 @@ def state(views: Mapping[str, Sequence[StepRelease]], wanted: str = "") -> dict[
     view = wanted if wanted in views else next(iter(views))
     newest = views[view][-1]
     horizon = newest.step + 1 + newest.n_steps_left
+    assert newest.figures is not None
+    (drawn_map, most_hidden), figures = map_of(newest), figures_data(newest.figures)
     spent = "The budget is spent: the stream publishes no more." if not newest.n_steps_left else ""
     return {
         "version": f"{'/'.join(map(str, newest.key))}/{len(views)}",
@@ -241,16 +243,6 @@ def state(views: Mapping[str, Sequence[StepRelease]], wanted: str = "") -> dict[
             f"{newest.n_steps_left} of {horizon} steps are left. All of them together cost "
             f"epsilon {newest.epsilon} and delta {newest.delta}."
         ),
-        **_figures(newest, views[view]),
-        "totals": course_of(views.get("total", ())),
-    }
-
-
-def _figures(newest: StepRelease, releases: Sequence[StepRelease]) -> dict[str, Any]:
-    assert newest.figures is not None
-    drawn_map, most_hidden = map_of(newest)
-    figures = figures_data(newest.figures)
-    return {
         "map": drawn_map,
         "hidden_text": (
             f"A path that is not drawn can have up to {most_hidden:,} occurrences: with a "
@@ -258,7 +250,8 @@ def _figures(newest: StepRelease, releases: Sequence[StepRelease]) -> dict[str, 
         ),
         "figures": figures["totals"] + figures["activities"],
         # The course of totals is the chart of totals.
-        "course": [] if newest.view == "total" else course_of(releases),
+        "course": [] if newest.view == "total" else course_of(views[view]),
+        "totals": course_of(views.get("total", ())),
     }
 
 

@@ -435,7 +435,6 @@ def window_lines(config: ScheduleConfig, schedule: Schedule, is_noisy: bool) -> 
         schedule: The windows.
         is_noisy: Whether noise hides that a window is empty; a syntactic method refuses it.
     """
-    first, last = schedule.numbered(0), schedule.numbered(schedule.horizon - 1)
     ends = [f"at its first {' or '.join(schedule.end_activities)}"] * bool(schedule.end_activities)
     if schedule.gap_us is not None:
         ends.append(f"{duration_text(schedule.gap_us)} after its last event")
@@ -444,10 +443,7 @@ def window_lines(config: ScheduleConfig, schedule: Schedule, is_noisy: bool) -> 
         "windows.txt.j2",
         config=config,
         schedule=schedule,
-        first=first,
-        last=last,
         ends=[*ends, f"{duration_text(schedule.max_lifetime_us)} after its first event"],
-        waits=first.due_us - first.end_us,
         longest=lambda: max(window.end_us - window.begin_us for window in schedule.windows()),
         is_noisy=is_noisy,
         at=_at,
