@@ -95,7 +95,6 @@ class StreamPlan:
         since: The first step of each name that came to the vocabulary of the epoch later.
         place: By what key store and ledger know the epoch: the folder of all releases, and its
             name.
-        folder: Where the epoch publishes.
         method_name: What ledger and manifest call what is released.
         source_name: By what name a state keeps its positions.
         consumer_group: Under which the brokers of Kafka note what was read, for those who watch the
@@ -114,7 +113,6 @@ class StreamPlan:
     begun: StreamConfig
     since: Mapping[str, int]
     place: tuple[str, str]
-    folder: str
     method_name: str
     source_name: str
     consumer_group: str
@@ -129,6 +127,11 @@ class StreamPlan:
         area = self.keys.staging_area
         area = None if area is None else absolute(area)
         return ReleaseFolder(self.place[0], self.keys.release_id, area)
+
+    @property
+    def folder(self) -> str:
+        """Where the epoch publishes; its file system is asked."""
+        return epoch_folder(self.place[0], self.keys.release_id, self.keys.epoch)
 
     @cached_property
     def guarantee(self) -> Guarantee:
@@ -211,11 +214,9 @@ def resolve(
         cap=_cap(keys),
     )
     inputs = tuple(_input(one, place, name.both) for place, one in enumerate(keys.sources))
-    output = absolute(keys.output)
     return StreamPlan(
         *(keys, product, spends, epsilon, delta, rule, inputs, name, digest, whole, since),
-        place=(output, name.both),
-        folder=epoch_folder(output, keys.release_id, keys.epoch),
+        place=(absolute(keys.output), name.both),
         method_name=f"stream of {keys.product}",
         source_name=", ".join(one.name for one in inputs),
         consumer_group=f"tracecloak-{name.both}",
