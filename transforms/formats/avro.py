@@ -287,12 +287,7 @@ class _Field:
         Raises:
             pa.ArrowInvalid: A value is none of the type.
         """
-        (arrow_type,) = self._types
-        if _is_of_milliseconds(arrow_type):
-            return _from_milliseconds(values, arrow_type)
-        if pa.types.is_date32(arrow_type):
-            values = values.cast(pa.int32())
-        return values.cast(arrow_type)
+        return _native(values, *self._types)
 
     def column(self, values: list[Any]) -> tuple[pa.Array, np.ndarray | None]:
         """Returns the values as one column, whose type is the same for all batches.
@@ -347,23 +342,17 @@ def _python_type(arrow_type: pa.DataType) -> type:
     return _PYTHON_TYPES.get(arrow_type, int)
 
 
-def _native(values: list[Any], arrow_type: pa.DataType) -> pa.Array:
-    if not _is_of_milliseconds(arrow_type):
-        return pa.array(values, arrow_type)
-    return _from_milliseconds(pa.array(values, pa.int64()), arrow_type)
-
-
-def _is_of_milliseconds(arrow_type: pa.DataType) -> bool:
-    return bool(pa.types.is_timestamp(arrow_type) and arrow_type.unit == "ms")
-
-
-def _from_milliseconds(numbers: pa.Array, arrow_type: pa.DataType) -> pa.Array:
-    """Returns int64[n] as stamps in microseconds, null where these overflow."""
-    limit = (1 << 63) // 1000 - 1
-    fits = pc.and_(pc.greater_equal(numbers, -limit), pc.less_equal(numbers, limit))
-    return pc.multiply(pc.if_else(fits, numbers, None), 1000).cast(
-        pa.timestamp("us", arrow_type.tz)
-    )
+def _native(values: list[Any] | pa.Array, arrow_type: pa.DataType) -> pa.Array:
+    """Returns values of one type as a column: milliseconds as microseconds, null if too many."""
+    is_of_millis = pa.types.is_timestamp(arrow_type) and arrow_type.unit == "ms"
+    if isinstance(values, list):
+        values = pa.array(values, pa.int64() if is_of_millis else arrow_type)
+    if is_of_millis:
+        limit = (1 << 63) // 1000 - 1
+        fits = pc.and_(pc.greater_equal(values, -limit), pc.less_equal(values, limit))
+        values = pc.multiply(pc.if_else(fits, values, None), 1000)
+        return values.cast(pa.timestamp("us", arrow_type.tz))
+    return (values.cast(pa.int32()) if pa.types.is_date32(arrow_type) else values).cast(arrow_type)
 
 
 def _regular(

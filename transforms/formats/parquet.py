@@ -133,15 +133,15 @@ class ParquetReader(TypedReader):
         with _opened(stream) as file:
             return self._names(file.schema_arrow)
 
-    def field_ids(self, stream: BinaryIO) -> dict[int, str]:
-        """Returns the names of the top-level columns that have ids of fields, by these.
+    def fields(self, stream: BinaryIO) -> dict[str, int | None]:
+        """Returns the ids of the top-level columns by their names; None of one that has none.
 
         Raises:
             InputSchemaError: As `column_names`.
         """
         with _opened(stream) as file:
-            fields = [(field, field.metadata or {}) for field in file.schema_arrow]
-        return {int(about[_ID]): field.name for field, about in fields if _ID in about}
+            ids = {field.name: (field.metadata or {}).get(_ID) for field in file.schema_arrow}
+        return {name: None if number is None else int(number) for name, number in ids.items()}
 
     def empty(self, stream: BinaryIO, wanted: Sequence[str]) -> pa.RecordBatch:
         """Returns the wanted columns without a row; see `TypedReader`."""

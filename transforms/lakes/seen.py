@@ -111,9 +111,8 @@ class SeenReader(TypedReader):
                 lacks is nested.
         """
         by_name = {column.name: column for column in self.seen.columns}
-        names = self.inner.column_names(stream) or []
-        stream.seek(0)
-        ids = self.inner.field_ids(stream)
+        names = self.inner.fields(stream)
+        ids = {number: name for name, number in names.items() if number is not None}
         stream.seek(0)
         columns = []
         for column in (by_name[name] for name in wanted if name in by_name):
