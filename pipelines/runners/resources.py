@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
@@ -126,16 +126,16 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
 class Workers(contextlib.AbstractContextManager["Workers"]):
     """So many threads, or none at all where one worker does everything.
 
-    Args:
+    Attributes:
         n: How many items are worked at at once, at least 1.
     """
 
-    def __init__(self, n: int) -> None:
-        self.n = n
-        self._pool: ThreadPoolExecutor | None = None
+    n: int
+    _pool: ThreadPoolExecutor | None = field(default=None, init=False)
 
     def each(
         self, function: Callable[[S], T], items: Iterable[S], most: int | None = None
@@ -186,36 +186,35 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
 Columns = TypeVar("Columns", pa.RecordBatch, TraceBatch)
 
 
+@dataclass(eq=False, slots=True)
 class Block(Generic[Columns]):
     """Some columns that a `Hold` has.
 
     Attributes:
         n_bytes: What they take.
+        kind: What they are.
     """
 
-    __slots__ = ("_columns", "_kind", "_place", "n_bytes")
-
-    def __init__(self, columns: Columns) -> None:
-        self.n_bytes: int = columns.nbytes
-        self._columns: Columns | None = columns
-        self._kind: type[Columns] = type(columns)
-        self._place = (0, 0)
+    n_bytes: int
+    kind: type[Columns]
+    _columns: Columns | None
+    _place: tuple[int, int] = (0, 0)
 
 
+@dataclass(eq=False)
 class Hold(contextlib.AbstractContextManager["Hold"]):
     """Holds blocks of columns; threads share it.
 
-    Args:
+    Attributes:
         max_bytes: How many bytes of blocks stay in memory.
         folder: Where the file lies that gets all others; None: where the system has such files.
     """
 
-    def __init__(self, max_bytes: int, folder: str | None) -> None:
-        self._max_bytes = max_bytes
-        self._folder = folder
-        self._n_bytes = 0
-        self._file: FileIO | None = None
-        self._lock = threading.Lock()
+    max_bytes: int
+    folder: str | None
+    _n_bytes: int = field(default=0, init=False)
+    _file: FileIO | None = field(default=None, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def put(self, columns: Columns) -> Block[Columns]:
         """Takes in columns.
@@ -223,9 +222,9 @@ class Hold(contextlib.AbstractContextManager["Hold"]):
         Raises:
             TracecloakError: They must go to the disk, which is full or cannot be written.
         """
-        block = Block(columns)
+        block = Block(columns.nbytes, type(columns), columns)
         with self._lock:
-            fits = self._n_bytes + block.n_bytes <= self._max_bytes
+            fits = self._n_bytes + block.n_bytes <= self.max_bytes
             if fits:
                 self._n_bytes += block.n_bytes
         if not fits:
@@ -247,7 +246,7 @@ class Hold(contextlib.AbstractContextManager["Hold"]):
                 parts.append(self._file.read(n_bytes))
                 n_bytes -= len(parts[-1])
         message = b"".join(parts)
-        if block._kind is TraceBatch:
+        if block.kind is TraceBatch:
             return cast(Columns, decode(message))
         with pa.ipc.open_stream(pa.py_buffer(message)) as reader:
             return cast(Columns, reader.read_next_batch())
@@ -271,14 +270,14 @@ class Hold(contextlib.AbstractContextManager["Hold"]):
             with self._lock:
                 if self._file is None:
                     # Its mode is 0600, and where the system lets it has no name at any time.
-                    self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)
+                    self._file = tempfile.TemporaryFile(dir=self.folder, buffering=0)
                 first = self._file.seek(0, os.SEEK_END)
                 left = memoryview(message)
                 while left:
                     left = left[self._file.write(left) :]
             return first
         except OSError as error:
-            folder = self._folder or tempfile.gettempdir()
+            folder = self.folder or tempfile.gettempdir()
             what = "is full" if error.errno == errno.ENOSPC else "cannot be written"
             raise TracecloakError(
                 f"what does not fit into memory is put into {folder}, whose disk {what}, and "
@@ -300,17 +299,17 @@ def _message(columns: pa.RecordBatch | TraceBatch) -> pa.Buffer | bytes:
     return sink.getvalue()
 
 
+@dataclass(eq=False)
 class HeldTraces:
     """Batches of complete cases, which can be gone through any number of times.
 
     All have one vocabulary when they come out, whatever they had when they went in.
     """
 
-    def __init__(self, hold: Hold) -> None:
-        self._hold = hold
-        self._blocks: list[Block[TraceBatch]] = []
-        self._vocabulary = ActivityVocabulary.of([])
-        self.n_events = 0
+    _hold: Hold
+    _blocks: list[Block[TraceBatch]] = field(default_factory=list, init=False)
+    _vocabulary: ActivityVocabulary = field(default=ActivityVocabulary.of([]), init=False)
+    n_events: int = field(default=0, init=False)
 
     def add(self, traces: TraceBatch, max_bytes: int) -> None:
         """Takes in cases, in batches of about `max_bytes`."""
