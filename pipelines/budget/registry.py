@@ -266,20 +266,6 @@ class ReleaseRegistry:
             )
         return None
 
-    def check_payer(self, receipt: Receipt, account: str) -> None:
-        """Makes sure that the account pays that a release was charged to before it was cut off.
-
-        Raises:
-            UsageError: It was another.
-            LedgerError: The ledger cannot be read.
-        """
-        for entry in self.charges(receipt.key_fingerprint)[-1:]:
-            if entry.account != account:
-                raise UsageError(
-                    f"account {entry.account!r} paid for release_id {receipt.release_id!r} in "
-                    f"{receipt.output}, which drew noise; set account to it, or another release_id"
-                )
-
     def reserve(
         self, digests: tuple[str, str], origin: Origin, asked: Callable[[str], Reservation]
     ) -> tuple[KeyReference, Receipt]:

@@ -251,7 +251,6 @@ def resume_run(run: Run, found: ReleaseState, requested: Callable[[str], Reserva
             )
         _LOG.info("going on with a release that was cut off: nothing is drawn or paid for anew")
         run = _built_as(_reading_as(run, receipt), receipt)
-        run.books.check_payer(receipt, run.plan.keys.account)
         receipt.check_same(run.input_fingerprint, run.plan.digest)
         return run
     charge, charges = (
@@ -273,6 +272,7 @@ def as_charged(books: ReleaseRegistry, reservation: Reservation) -> Reservation:
     """Returns what a release asks for, at the price at which its noise was drawn.
 
     Raises:
+        UsageError: Another account paid for its noise.
         LedgerError: The ledger cannot be read.
     """
     charges = books.charges(reservation.key_fingerprint)
@@ -280,6 +280,11 @@ def as_charged(books: ReleaseRegistry, reservation: Reservation) -> Reservation:
     if not drawn or reservation.charge in [entry.charge for entry in drawn]:
         return reservation
     paid = drawn[-1]
+    if paid.account != reservation.account:
+        raise UsageError(
+            f"account {paid.account!r} paid for release_id {paid.release_id!r} in {paid.output}, "
+            "which drew noise; set account to it, or another release_id"
+        )
     _LOG.warning(
         "this version of tracecloak computes another price for release %s than the one that it "
         "drew at, which stays what is paid: epsilon %s, delta %s",
