@@ -180,7 +180,7 @@ def count_times(batch: Batch, indicator: declared.Timed) -> summands.CellSums:
         batch: Complete cases, and what was decided before.
         indicator: What it is.
     """
-    numbers = summands.numbers_counted(indicator, indicator.steps_of)(batch.traces)
+    numbers = summands.numbers_added(indicator, indicator.steps_of, batch.traces)
     bins = np.searchsorted(LONGEST_US, numbers.values[numbers.is_there])
     return summands.CellSums(np.bincount(bins, minlength=_N_BINS).astype(np.int64))
 

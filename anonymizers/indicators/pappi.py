@@ -37,7 +37,13 @@ from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.indicators import declared
 from tracecloak.anonymizers.indicators.params import Known, RequestedParams
-from tracecloak.anonymizers.indicators.summands import RANGE, CellSums, summand_of
+from tracecloak.anonymizers.indicators.summands import (
+    RANGE,
+    CellSums,
+    Summand,
+    bounds_of,
+    numbers_added,
+)
 from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
@@ -97,8 +103,8 @@ def count_aggregates(batch: Batch, params: PappiParams) -> CellSums:
         if isinstance(indicator, declared.Cases):
             sums.append(traces.n_cases * RANGE)
             continue
-        summand = summand_of(indicator, known.steps(indicator))
-        sums.append(int(summand.places(summand.numbers(traces).values).sum()))
+        numbers = numbers_added(indicator, known.steps(indicator), traces)
+        sums.append(int(Summand(*bounds_of(indicator)).places(numbers.values).sum()))
     return CellSums(np.array(sums, np.int64))
 
 

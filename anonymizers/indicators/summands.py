@@ -8,7 +8,7 @@ steps between them, so one case moves the sum by half of their distance at most.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -101,13 +101,11 @@ class Summand:
 
     Attributes:
         low: Its least value.
-        high: Its largest one, above `low`.
-        numbers: Returns them of traces; beyond the bounds they count as these.
+        high: Its largest one, above `low`; what is beyond the bounds counts as these.
     """
 
     low: float
     high: float
-    numbers: Callable[[TraceBatch], Numbers]
 
     @property
     def middle(self) -> float:
@@ -206,80 +204,56 @@ def _amounts(traces: TraceBatch, attribute: str) -> Numbers:
     return Numbers(numbers, np.isfinite(numbers))
 
 
-def bounds_of(indicator: declared.Measured, selected_us: int | None = None) -> tuple[float, float]:
+def bounds_of(indicator: declared.Indicator, selected_us: int | None = None) -> tuple[float, float]:
     """Returns between which bounds an indicator's numbers count.
 
     Args:
-        indicator: Of times or amounts.
+        indicator: None of cases or of events by who does them, which are counts.
         selected_us: The longest time, where it was chosen on the log.
     """
-    if isinstance(indicator, declared.Amount):
-        low, high = indicator.bounds
-        return float(low), float(high)
-    assert isinstance(indicator, declared.Timed)
-    longest = indicator.at_most if selected_us is None else selected_us
-    assert longest is not None
-    return 0.0, float(longest)
-
-
-def numbers_counted(
-    indicator: declared.Measured, steps: Sequence[declared.Group]
-) -> Callable[[TraceBatch], Numbers]:
-    """Returns how the numbers of an indicator of times or amounts are read off traces.
-
-    Args:
-        indicator: What it is.
-        steps: The activities or pairs that it is about.
-    """
     match indicator:
-        case declared.Throughput():
-            return lambda traces: Numbers.from_cases(throughput_of(traces))
-        case declared.Waiting():
-            pairs = [step for step in steps if not isinstance(step, str)]
-            return lambda traces: _waits(traces, pairs)
-        case declared.Working():
-            return lambda traces: _work(traces, [str(step) for step in steps])
-        case declared.Amount(attribute=attribute):
-            return lambda traces: _amounts(traces, attribute)
-    raise TypeError(f"{type(indicator).__name__} has no numbers")
+        case declared.Amount(bounds=(low, high)):
+            return float(low), float(high)
+        case declared.Timed(at_most=longest):
+            longest = longest if selected_us is None else selected_us
+            assert longest is not None
+            return 0.0, float(longest)
+        case declared.Frequency(at_most=most):
+            return 0.0, float(most)
+    return 0.0, 1.0
 
 
-def summand_of(
-    indicator: declared.Indicator,
-    steps: Sequence[declared.Group] = (),
-    selected_us: int | None = None,
-) -> Summand:
-    """Returns what a case adds to the share, the mean or the sum of an indicator.
+def numbers_added(
+    indicator: declared.Indicator, steps: Sequence[declared.Group], traces: TraceBatch
+) -> Numbers:
+    """Returns what cases add to the share, the mean or the sum of an indicator.
 
     Args:
         indicator: None of cases or of events by who does them, which are counts.
         steps: The activities or pairs that it is about.
-        selected_us: See `bounds_of`.
+        traces: Complete cases.
     """
     names = [str(step) for step in steps]
     match indicator:
-        case declared.Measured():
-            low, high = bounds_of(indicator, selected_us)
-            return Summand(low, high, numbers_counted(indicator, steps))
+        case declared.Waiting():
+            return _waits(traces, [step for step in steps if not isinstance(step, str)])
+        case declared.Working():
+            return _work(traces, names)
+        case declared.Amount(attribute=attribute):
+            return _amounts(traces, attribute)
+        case declared.Throughput():
+            values = throughput_of(traces)
         case declared.Within(limit=limit):
-            return _share(lambda traces: throughput_of(traces) <= limit)
-        case declared.Rework() if not names:
-            return _share(repeats)
+            values = throughput_of(traces) <= limit
         case declared.Rework():
-            return _share(lambda traces: occurrences(traces, names) > 1)
-        case declared.Frequency(at_most=most):
-            return Summand(
-                0.0, float(most), lambda traces: Numbers.from_cases(occurrences(traces, names))
-            )
+            values = occurrences(traces, names) > 1 if names else repeats(traces)
+        case declared.Frequency():
+            values = occurrences(traces, names)
         case declared.Rule(template=template, activity=first, then=second, n=n, within=within):
-            return _share(
-                lambda traces: cases_that_keep(traces, template, first, second, n, within)
-            )
-    raise TypeError(f"{type(indicator).__name__} has no summand")
-
-
-def _share(of_cases: Callable[[TraceBatch], np.ndarray]) -> Summand:
-    return Summand(0.0, 1.0, lambda traces: Numbers.from_cases(of_cases(traces)))
+            values = cases_that_keep(traces, template, first, second, n, within)
+        case _:
+            raise TypeError(f"{type(indicator).__name__} has no numbers")
+    return Numbers.from_cases(values)
 
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -111,9 +111,14 @@ class _OfIndicator:
         return n_groups, max(len(known.steps(self.indicator)), 1)
 
     def summand(self, known: Known) -> summands.Summand:
-        """What a case adds."""
-        steps, selected = known.steps(self.indicator), known.selected_us(self.indicator)
-        return summands.summand_of(self.indicator, steps, selected)
+        """Between which bounds the numbers of cases count."""
+        return summands.Summand(
+            *summands.bounds_of(self.indicator, known.selected_us(self.indicator))
+        )
+
+    def numbers(self, traces: TraceBatch, known: Known) -> summands.Numbers:
+        """What cases add."""
+        return summands.numbers_added(self.indicator, known.steps(self.indicator), traces)
 
     def places(self, traces: TraceBatch, known: Known) -> np.ndarray:
         """int64[n_cases], the group of each case, or -1."""
@@ -148,9 +153,8 @@ class SumOf(_OfIndicator):
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
         """See `CasesOf`."""
-        summand, places = self.summand(known), self.places(traces, known)
-        numbers = summand.numbers(traces)
-        places_of = summand.places(numbers.values, self.units)
+        numbers, places = self.numbers(traces, known), self.places(traces, known)
+        places_of = self.summand(known).places(numbers.values, self.units)
         steps = np.where(numbers.is_there, places_of - self.units // 2, 0)
         return _by_group(places, steps, self.shape(known))
 
@@ -177,7 +181,7 @@ class CasesWith(_OfIndicator):
 
     def count(self, traces: TraceBatch, known: Known) -> np.ndarray:
         """See `CasesOf`."""
-        numbers = self.summand(known).numbers(traces)
+        numbers = self.numbers(traces, known)
         steps = numbers.is_there * UNITS - UNITS // 2 * self.is_centred
         return _by_group(self.places(traces, known), steps, self.shape(known))
 
@@ -246,7 +250,7 @@ class BinsOf(_OfIndicator):
 
     def bins(self, traces: TraceBatch, known: Known) -> np.ndarray:
         """Returns int64[n_groups * n_steps, n_bins], cases by bin."""
-        numbers = self.summand(known).numbers(traces)
+        numbers = self.numbers(traces, known)
         bins = self.bin_of(self.summand(known).places(numbers.values))
         places, (n_groups, n_steps) = self.places(traces, known), self.shape(known)
         rows = (places * n_steps)[:, None] + np.arange(n_steps)

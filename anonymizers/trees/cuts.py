@@ -305,40 +305,6 @@ EndsOfParts = Callable[[Sequence[Part]], Sequence[PartEnds]]
 """From the parts of a parallel or loop cut to what is known of each."""
 
 
-def build_tree(
-    relation: Relation,
-    names: Sequence[str],
-    tolerance: float,
-    ends_of_parts: EndsOfParts,
-    rules: Rules = "published",
-    *,
-    begins_anew: bool = False,
-) -> models.ProcessTree:
-    """Returns the process tree of a relation, normalised (BuildT).
-
-    Where the published rules leave something open: a sequence's parts begin where pairs lead into
-    them, and end where pairs lead out; the occurrences of an activity are the sum over all pairs
-    that it begins, those with the end too, or every last activity would be optional; a loop without
-    a way back (of which algorithm 4 has an empty part) is tried where pairs lead from ends to
-    starts, and mined without these; it and the ends of ways back need no answer of the callback.
-    Activities without a pair are left out.
-
-    Args:
-        relation: What to mine.
-        names: By code, distinct.
-        tolerance: By how many cases a noisy count must be below another one to be less, and above
-            to be more; positive.
-        ends_of_parts: Asked once for each parallel cut, and by the published rules each loop cut,
-            of which some part is not yet a leaf; parents before children.
-        rules: See the module.
-        begins_anew: Whether a part without a cut, of which pairs lead to what may come first, is a
-            loop around what is left without these pairs; else it becomes a flower at once.
-    """
-    is_published = rules == "published"
-    builder = _Builder(relation, names, tolerance, ends_of_parts, is_published, begins_anew)
-    return models.normalise(builder.whole())
-
-
 @dataclass(frozen=True, eq=False)
 class _Place:
     """A set of activities to be mined.
@@ -381,22 +347,48 @@ class _Place:
 
 
 @dataclass(frozen=True, eq=False)
-class _Builder:
-    """The recursion; its fields are what `build_tree` is given."""
+class TreeBuilder:
+    """Makes the process tree of a relation (BuildT).
+
+    Where the published rules leave something open: a sequence's parts begin where pairs lead into
+    them, and end where pairs lead out; the occurrences of an activity are the sum over all pairs
+    that it begins, those with the end too, or every last activity would be optional; a loop without
+    a way back (of which algorithm 4 has an empty part) is tried where pairs lead from ends to
+    starts, and mined without these; it and the ends of ways back need no answer of the callback.
+    Activities without a pair are left out.
+
+    Attributes:
+        relation: What to mine.
+        names: By code, distinct.
+        tolerance: By how many cases a noisy count must be below another one to be less, and above
+            to be more; positive.
+        ends_of_parts: Asked once for each parallel cut, and by the published rules each loop cut,
+            of which some part is not yet a leaf; parents before children.
+        rules: See the module.
+        begins_anew: Whether a part without a cut, of which pairs lead to what may come first, is a
+            loop around what is left without these pairs; else it becomes a flower at once.
+    """
 
     relation: Relation
     names: Sequence[str]
     tolerance: float
     ends_of_parts: EndsOfParts
-    is_published: bool
-    begins_anew: bool
+    rules: Rules = "published"
+    begins_anew: bool = False
+
+    @property
+    def is_published(self) -> bool:
+        """Whether the rules are those of the paper."""
+        return self.rules == "published"
 
     @property
     def n(self) -> int:
+        """Number of activities."""
         return self.relation.n_activities
 
     @cached_property
     def counts(self) -> np.ndarray:
+        """int64[n+1, n+1], of the pairs that hold."""
         return np.where(self.relation.holds, self.relation.counts, 0)
 
     @property
@@ -404,12 +396,12 @@ class _Builder:
         """DP-ESize."""
         return int(self.counts[self.n].sum())
 
-    def whole(self) -> models.ProcessTree:
+    def tree(self) -> models.ProcessTree:
+        """Returns the tree, normalised."""
         holds, n = self.relation.holds, self.n
         part = tuple(np.flatnonzero(holds[:, :n].any(axis=0) | holds[:n].any(axis=1)).tolist())
-        if not part:
-            return models.SILENT
-        return self.mined(_Place(part, holds[:n, :n], holds[n, :n], holds[:n, n]))
+        place = _Place(part, holds[:n, :n], holds[n, :n], holds[:n, n])
+        return models.normalise(self.mined(place) if part else models.SILENT)
 
     def mined(self, place: _Place) -> models.ProcessTree:
         """Returns the tree of a place."""
@@ -465,9 +457,11 @@ class _Builder:
         return is_loop
 
     def build_flower(self, place: _Place) -> models.ProcessTree:
+        """Returns any order of the activities."""
         return models.flower(self.names[activity] for activity in place.part)
 
     def build_activity(self, activity: int) -> models.ProcessTree:
+        """Returns a leaf, repeated or left out as the relation says."""
         name = models.leaf(self.names[activity])
         follows_itself = self.relation.holds[activity, activity]
         tree = models.loop(name, models.SILENT) if follows_itself else name
@@ -481,6 +475,7 @@ class _Builder:
     def build_cut(
         self, operator: models.Operator, place: _Place, parts: list[Part]
     ) -> models.ProcessTree:
+        """Returns the trees of the parts of a cut under its operator."""
         if operator == "parallel":
             follows = self.without_loops(place.follows) if self.is_published else place.follows
             places = self.asked(replace(place, follows=follows), parts)

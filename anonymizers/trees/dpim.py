@@ -31,7 +31,7 @@ from tracecloak.anonymizers.rigorous.names import excess_of_names, most_names_of
 from tracecloak.anonymizers.rigorous.params import Exact, drawable, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, RoundsMethod, step
 from tracecloak.anonymizers.rigorous.parts_method import Part as BudgetPart
-from tracecloak.anonymizers.trees.cuts import Part, PartEnds, Relation, build_tree, cases_with_pair
+from tracecloak.anonymizers.trees.cuts import Part, PartEnds, Relation, TreeBuilder, cases_with_pair
 from tracecloak.anonymizers.trees.fitness import (
     UNITS,
     fitness_sum,
@@ -267,7 +267,8 @@ class _Round:
         def ends_of_parts(parts: Sequence[Part]) -> list[PartEnds]:
             return self.ends(parts, next(number))
 
-        return build_tree(relation, self.names, tolerance, ends_of_parts, begins_anew=True)
+        own = relation, self.names, tolerance, ends_of_parts
+        return TreeBuilder(*own, begins_anew=True).tree()
 
     def ends(self, parts: Sequence[Part], number: int) -> list[PartEnds]:
         """Answers a question (DetectS_E): the log keeps the activities of all parts together.

@@ -387,7 +387,7 @@ def _selection(params: ProcessTreeParams) -> BudgetPart:
         n_clear = int((relation.holds & (relation.counts > above_noise)).sum())
         strongest = [cuts.top_pairs(relation, n) for n in (n_clear, *params.sizes(len(names)))]
         made = (
-            cuts.build_tree(pairs, names, 2 * deviation, ends.of(pairs), rules)
+            cuts.TreeBuilder(pairs, names, 2 * deviation, ends.of(pairs), rules).tree()
             for pairs, rules in itertools.product(strongest, _RULES)
         )
         trees = list(dict.fromkeys([normalise(flower(names)), *made]))

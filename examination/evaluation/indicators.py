@@ -78,7 +78,7 @@ def truths_of(
     def numbers(step: declared.Group | None) -> np.ndarray:
         """A number of each case, NaN of one that has none; shares are the mean of 0 and 1."""
         # Numbers are not clipped to the longest time, so any will do.
-        counted = summands.summand_of(indicator, () if step is None else (step,), 1).numbers(traces)
+        counted = summands.numbers_added(indicator, () if step is None else (step,), traces)
         values = counted.values[:, 0]
         if isinstance(indicator, declared.Frequency):
             values = np.minimum(values, indicator.at_most)

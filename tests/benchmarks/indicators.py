@@ -132,7 +132,7 @@ def by_laplace(setting: Setting, epsilon: float) -> np.ndarray:
         for name in ("within", "rework")
     ]
     points = grid()
-    places = Summand(0.0, high, lambda traces: None).places(of_cases["duration"])  # type: ignore[arg-type, return-value]
+    places = Summand(0.0, high).places(of_cases["duration"])
     counts = np.bincount(np.searchsorted(points, places), minlength=len(points))
     reached = np.cumsum(counts)
     goal = setting.traces.n_cases / 2

@@ -19,7 +19,7 @@ from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.randomness import uniform
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
 from tracecloak.anonymizers.rigorous.parts_method import Given
-from tracecloak.anonymizers.trees.cuts import Relation, build_tree, cases_with_pair
+from tracecloak.anonymizers.trees.cuts import Relation, TreeBuilder, cases_with_pair
 from tracecloak.anonymizers.trees.process_tree import (
     ProcessTreeMiner,
     ProcessTreeParams,
@@ -114,7 +114,7 @@ class MinerOfTheExactLog(ProcessTreeMiner):
         relation = Relation(counts, counts > 0)
         ends = exact_ends(variants, len(names))
         # The counts are exact, so one that is larger by any number of cases is taken as larger.
-        exact = build_tree(relation, names.to_pylist(), 0.5, ends, "structural")
+        exact = TreeBuilder(relation, names.to_pylist(), 0.5, ends, "structural").tree()
         return TreeDecision(ReleasedTree(names, str(exact), True, None))
 
 

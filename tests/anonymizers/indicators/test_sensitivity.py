@@ -149,7 +149,7 @@ class NotClipped(terms.SumOf):
                 share = (values - self.low) / (self.high - self.low)
                 return np.rint(share * n_steps).astype(np.int64)
 
-        return Unclipped(own.low, own.high, own.numbers)
+        return Unclipped(own.low, own.high)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class NotCentred(terms.SumOf):
     """Nothing is taken off the numbers."""
 
     def count(self, traces: Any, known: Any) -> np.ndarray:
-        numbers = self.summand(known).numbers(traces)
+        numbers = self.numbers(traces, known)
         n_there = np.array([numbers.is_there[self.places(traces, known) >= 0].sum()])
         return super().count(traces, known) + RANGE // 2 * n_there
 

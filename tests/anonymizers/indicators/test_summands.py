@@ -32,9 +32,7 @@ def read(text: str) -> Any:
 
 def test_bounds_however_far_apart_keep_a_case_between_0_and_the_range() -> None:
     for low, high in [(0.0, 1e-300), (-1e300, 1e300), (1e15, 1e15 + 1)]:
-        summand = summands.Summand(
-            low, high, lambda traces: summands.Numbers.from_cases(np.zeros(0))
-        )
+        summand = summands.Summand(low, high)
         values = np.array([low, high, (low + high) / 2, -1e308, 1e308, 0.0])
         places = summand.places(values)
         assert ((places >= 0) & (places <= summands.RANGE)).all()
@@ -43,7 +41,8 @@ def test_bounds_however_far_apart_keep_a_case_between_0_and_the_range() -> None:
 
 def test_an_attribute_that_the_log_does_not_have_is_of_no_case() -> None:
     traces = log_of([Case((Event("A", 0),), amount="5")])
-    numbers = summands.summand_of(read("amount attribute=case:other bounds=0|1")).numbers(traces)
+    other = read("amount attribute=case:other bounds=0|1")
+    numbers = summands.numbers_added(other, (), traces)
     assert numbers.is_there.tolist() == [[False]]
 
 

@@ -39,7 +39,9 @@ def mined(counts: dict[Variant, int], names: str = NAMES, rules: cuts.Rules = "s
     variants = histogram(counts, names)
     counted = cuts.cases_with_pair(variants, len(names))
     relation = cuts.Relation(counted, counted > 0)
-    return str(cuts.build_tree(relation, names, 0.5, exact_ends(variants, len(names)), rules))
+    return str(
+        cuts.TreeBuilder(relation, names, 0.5, exact_ends(variants, len(names)), rules).tree()
+    )
 
 
 @settings(max_examples=100, deadline=None)
@@ -198,14 +200,8 @@ def test_any_relation_becomes_a_tree_of_its_activities() -> None:
         counts = random.integers(-20, 100, (n + 1, n + 1))
         for rules in ("published", "structural"):
             anew = bool(random.random() < 0.5)
-            tree = cuts.build_tree(
-                cuts.Relation(counts, holds),
-                NAMES,
-                5,
-                nothing,
-                rules,  # type: ignore[arg-type]
-                begins_anew=anew,
-            )
+            relation = cuts.Relation(counts, holds)
+            tree = cuts.TreeBuilder(relation, NAMES, 5, nothing, rules, anew).tree()  # type: ignore[arg-type]
             used = holds[:n, :].any(axis=1) | holds[:, :n].any(axis=0)
             assert sorted(tree.labels) == [NAMES[i] for i in np.flatnonzero(used)]
 
