@@ -11,7 +11,7 @@ import math
 import secrets
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -342,10 +342,8 @@ def with_cases(traces: TraceBatch, cases: Sequence[_Case]) -> TraceBatch:
     ids = pa.array([f"canary {secrets.token_hex(8)}" for _ in cases], pa.string())
     place = np.arange(more.n_events) - np.repeat(more.offsets[:-1], more.lengths)
     nothing = pa.nulls(more.n_events, pa.dictionary(pa.int32(), pa.string()))
-    more = TraceBatch(
-        ids, more.offsets, more.activities, start + place * STEP_US, more.vocabulary,
-        more.individuals, dict.fromkeys(traces.attributes, nothing),
-    )  # fmt: skip
+    attributes = dict.fromkeys(traces.attributes, nothing)
+    more = replace(more, case_ids=ids, times=start + place * STEP_US, attributes=attributes)
     return TraceBatch.concat([traces.recode(vocabulary), more.recode(vocabulary)])
 
 

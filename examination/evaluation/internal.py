@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -214,7 +214,11 @@ def internal_report(
         "manifest": manifest,
         "report": report,
         "sizes": _sizes(manifest, report),
-        "measures": list(_measures(report)),
+        "measures": [
+            (MEASURES[name], row_of(report, name))
+            for name in report["legend"]
+            if report.get(name) is not None
+        ],
         "notes": list(notes_of(report)),
         "shown": shown,
         "no_times": no_times,
@@ -312,14 +316,6 @@ def _sizes(manifest: ReleaseManifest, report: dict[str, Any]) -> list[tuple[str,
         (name, "-" if released.get(name) is None else f"{released[name]:,}", f"{size:,}")
         for name, size in report["original"].items()
     ]
-
-
-def _measures(report: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for name in report["legend"]:
-        if report.get(name) is not None:
-            measure = MEASURES[name]
-            explained = f"{measure.formula}; {measure.extent}. {measure.source}."
-            yield {"explained": explained, "cells": row_of(report, name)}
 
 
 def _entries(entries: Sequence[Entry], manifest: ReleaseManifest) -> list[dict[str, Any]]:

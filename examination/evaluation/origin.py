@@ -53,7 +53,11 @@ def as_released(config: SourceConfig, release: Received | None, store: KeyStore)
         return config
     from tracecloak.transforms.lakes.tables import address_of, at_version_read
 
-    read = () if release is None else _tables_of(release, store)
+    read: tuple[str, ...] = ()
+    if release is not None:
+        home = str(Path(absolute(release.folder.path)).parent)
+        if (receipt := store.receipt(home, release.body["release_id"])) is not None:
+            read = receipt.origin.tables
 
     def pinned(text: str) -> str:
         address = at_version_read(address_of(text), read)
@@ -91,12 +95,6 @@ def opened(
     release = Received.at(folder)
     require(release)  # before a log is opened
     return release, source_of(as_released(log, release, store)), store, url
-
-
-def _tables_of(release: Received, store: KeyStore) -> tuple[str, ...]:
-    home = str(Path(absolute(release.folder.path)).parent)
-    receipt = store.receipt(home, release.body["release_id"])
-    return () if receipt is None else receipt.origin.tables
 
 
 # --- Whether a release can be of a log: a release of another one is not measured. -----------------

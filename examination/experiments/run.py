@@ -342,7 +342,7 @@ def write_report(
     images: list[Path] = []
     logs = []
     for log in experiment.logs:
-        sections = []
+        sections, log_rows = [], [row for row in rows if row["log"] == log.name]
         for section in experiment.paper.sections(log, experiment.table(log, rows)):
             image, text = _drawn(section, log.name, folder, images)
             if section.rows or image or text:
@@ -352,8 +352,8 @@ def write_report(
                 "name": log.name,
                 "size": log.identity(),
                 "n_activities": len(log.names),
-                "rows": [row for row in rows if row["log"] == log.name],
-                "unmined": _unmined(row for row in rows if row["log"] == log.name),
+                "rows": log_rows,
+                "unmined": _unmined(log_rows),
                 "sections": sections,
                 "statements": stated[log.name],
                 "counted": counted(stated[log.name]),
