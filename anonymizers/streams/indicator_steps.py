@@ -135,17 +135,14 @@ class IndicatorSteps(CountSteps):
     def explain(self) -> tuple[str, ...]:
         """Returns a sentence on what is published, and the errors of each kind of sum."""
         params, length = self.params, self.params.length
-        errors = self._noise.errors(length)
-        of_sums = []
-        for term, factor in params.terms:
-            units = factor * term.units
-            unit = "ranges" if isinstance(term, SumOf) else "cases"
-            first, last = errors[0] / units, errors[-1] / units
-            of_sums.append(
-                f"{term.name}: standard deviation {first:.1f} {unit} in the first step, "
-                f"{last:.1f} in step {params.horizon:,}"
-            )
+        first, last = self._noise.errors(length)[[0, -1]]
+        units = {term: factor * term.units for term, factor in params.terms}
         return (
             *sentences("streams", "indicators", params, noise=self._noise),
-            *of_sums,
+            *(
+                f"{term.name}: standard deviation {first / n:.1f} "
+                f"{'ranges' if isinstance(term, SumOf) else 'cases'} in the first step, "
+                f"{last / n:.1f} in step {params.horizon:,}"
+                for term, n in units.items()
+            ),
         )

@@ -80,6 +80,7 @@ _COMMIT_SECONDS = 10.0
 _IDLE_SECONDS = 60.0
 
 
+@dataclass(eq=False, repr=False)
 class ReadKafka(beam.PTransform):
     """Reads a topic from its oldest message on.
 
@@ -89,35 +90,29 @@ class ReadKafka(beam.PTransform):
     them.
 
     Attributes:
+        topic: The topic.
+        group: Name under which positions are committed.
+        clock_topic: Name of the topic by which brokers tell their time; see `KafkaClock`.
+        start_us: Where step 0 begins, microseconds since 1970 UTC.
+        end_us: When the last step takes no more cases; what is published later is not read.
         logs: What an epoch keeps of its topics; None: no key is there, and nobody sets positions.
     """
 
+    topic: KafkaTopic
+    group: str
+    clock_topic: str
+    start_us: int
+    end_us: int
     logs: KeptLogs | None = None
 
-    def __init__(
-        self, topic: KafkaTopic, group: str, clock_topic: str, start_us: int, end_us: int
-    ) -> None:
-        """Keeps the topic.
-
-        Args:
-            topic: The topic.
-            group: Name under which positions are committed.
-            clock_topic: Name of the topic by which brokers tell their time; see `KafkaClock`.
-            start_us: Where step 0 begins, microseconds since 1970 UTC.
-            end_us: When the last step takes no more cases; what is published later is not read.
-        """
+    def __post_init__(self) -> None:
         super().__init__()
-        self._topic = topic
-        self._group = group
-        self._clock_topic = clock_topic
-        self._start_us = start_us
-        self._end_us = end_us
 
     def expand(self, begin: beam.pvalue.PBegin) -> beam.PCollection[KafkaMessage]:
         """Finds the partitions, and reads them."""
-        given = self._topic, self._clock_topic, self._end_us, self.logs
-        finding = _FindPartitions(*given, self._start_us)
-        reading = _ReadPartition(*given, self._group)
+        given = self.topic, self.clock_topic, self.end_us, self.logs
+        finding = _FindPartitions(*given, self.start_us)
+        reading = _ReadPartition(*given, self.group)
         return (
             begin
             | "Begin" >> beam.Impulse()
