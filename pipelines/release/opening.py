@@ -253,16 +253,13 @@ def resume_run(run: Run, found: ReleaseState, requested: Callable[[str], Reserva
         run = _built_as(_reading_as(run, receipt), receipt)
         receipt.check_same(run.input_fingerprint, run.plan.digest)
         return run
-    charge, charges = (
-        requested(receipt.key_fingerprint).charge,
-        books.charges(receipt.key_fingerprint),
-    )
+    key = receipt.key_fingerprint
     if (
         found.state == "given up"
         # Or cut off before it drew anything, and another release, payer or price now.
         or receipt.changed_in(run.input_fingerprint, run.plan.digest)
         or receipt.origin != origin_of(run)
-        or any(entry.charge != charge for entry in charges if entry.is_open)
+        or any(e.charge != requested(key).charge for e in books.charges(key) if e.is_open)
     ):
         books.begin_anew(found)
     return run
