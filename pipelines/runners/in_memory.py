@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
@@ -66,19 +66,18 @@ _RUN_BYTES = 1 << 18
 _WRITTEN_BYTES = 200 << 20
 
 
+@dataclass(eq=False)
 class LogParts:
-    """The parts of a log, before and after they are written."""
+    """The parts of a log, before and after they are written.
 
-    def __init__(self, target: Target, means: Means) -> None:
-        """Begins without a case.
+    Attributes:
+        target: What is written, and where.
+        means: Hold the cases, and count and write them.
+    """
 
-        Args:
-            target: What is written, and where.
-            means: Hold the cases, and count and write them.
-        """
-        self._target = target
-        self._hold, self._limits, self._workers = means.hold, means.limits, means.workers
-        self._parts: list[list[Block[TraceBatch]]] = [[] for _ in range(target.n_parts)]
+    target: Target
+    means: Means
+    _parts: dict[int, list[Block[TraceBatch]]] = field(default_factory=dict, init=False)
 
     def write(
         self, released: Iterable[TraceBatch]
@@ -90,52 +89,54 @@ class LogParts:
         """
         counts = Totals(KINDS_OF_LOG_COUNTS)
         # A log that was made up comes in large batches, and to count one takes ten times its bytes.
-        batches = (one for whole in released for one in whole.split(self._limits.batch_bytes))
+        limits, each, n_parts = self.means.limits, self.means.workers.each, self.target.n_parts
+        batches = (one for whole in released for one in whole.split(limits.batch_bytes))
 
         def looked_at(batch: TraceBatch) -> list[tuple[int, TraceBatch]]:
             counts.add(count_released(batch))
-            return list(parts_of(batch, self._target.n_parts))
+            return list(parts_of(batch, n_parts))
 
-        for cases_of_parts in self._workers.each(looked_at, batches):
+        for cases_of_parts in each(looked_at, batches):
             for number, cases in cases_of_parts:
-                self._parts[number].append(self._hold.put(cases))
+                self._parts.setdefault(number, []).append(self.means.hold.put(cases))
         log = LogCounts(**counts.result())
-        folder, manifest, n_parts = self._target.folder, self._target.manifest, len(self._parts)
-        n_writers = max(self._limits.n_workers * self._limits.step_bytes // _WRITTEN_BYTES, 1)
-        parts = list(self._workers.each(self._write_part, range(n_parts), n_writers))
+        folder, manifest = self.target.folder, self.target.manifest
+        n_writers = max(limits.n_workers * limits.step_bytes // _WRITTEN_BYTES, 1)
+        parts = list(each(self._write_part, range(n_parts), n_writers))
         exports: list[OutputFile] = []
-        for kind in self._target.exports:
+        for kind in self.target.exports:
             exports.append(write_export(folder, manifest, kind, n_parts))
             _LOG.info("wrote %s", exports[-1].path)
         return parts, log, exports
 
     def _write_part(self, number: int) -> OutputFile:
-        blocks, self._parts[number] = self._parts[number], []
-        if _ORDERED_BYTES * sum(one.n_bytes for one in blocks) > self._limits.step_bytes:
+        blocks = self._parts.pop(number, [])
+        if _ORDERED_BYTES * sum(one.n_bytes for one in blocks) > self.means.limits.step_bytes:
             rows = self._merged(blocks)
         else:
-            rows = rows_of_part([self._hold.take(block) for block in blocks])
-        return write_part(self._target.folder, self._target.manifest, number, rows)
+            rows = rows_of_part([self.means.hold.take(block) for block in blocks])
+        return write_part(self.target.folder, self.target.manifest, number, rows)
 
     def _merged(self, blocks: list[Block[TraceBatch]]) -> Iterator[pa.RecordBatch]:
         """Yields the rows of a part that is not in memory at once: runs of it are, piece by piece.
 
         A run is as many cases as can be ordered at once, held in pieces; see `rows_of_part`.
         """
+        hold, step_bytes = self.means.hold, self.means.limits.step_bytes
         runs: list[list[Block[TraceBatch]]] = []
         cases: list[TraceBatch] = []
         n_bytes = 0
         for i, block in enumerate(blocks):
-            batch = self._hold.take(block)
+            batch = hold.take(block)
             schema = released_schema(batch.attribute_types)
             cases += [batch] if batch.n_cases else []
             n_bytes += block.n_bytes
             is_last = i + 1 == len(blocks)
-            if cases and (is_last or n_bytes * _ORDERED_BYTES >= self._limits.step_bytes):
+            if cases and (is_last or n_bytes * _ORDERED_BYTES >= step_bytes):
                 run = in_order(TraceBatch.concat(cases)).split(_RUN_BYTES)
-                runs.append([self._hold.put(piece) for piece in run])
+                runs.append([hold.put(piece) for piece in run])
                 cases, n_bytes = [], 0
-        streams = [(self._hold.take(block).to_rows() for block in run) for run in runs]
+        streams = [(hold.take(block).to_rows() for block in run) for run in runs]
         return merge_rows(streams, schema)
 
 
@@ -151,36 +152,36 @@ class LogParts:
 _SMALL_EVENTS = 1 << 18
 # To sort a byte of events takes so many more: their copy in one piece, and their order.
 _SORTED_BYTES = 5
+_NAMES: dict[str, type[Any]] = {"names": ActivityVocabulary}
 
 
+_Shards = dict[int, list[Block[pa.RecordBatch]]]
+
+
+@dataclass(eq=False)
 class EventsByShard:
-    """Events as they are read, by shard of their unit; several threads may add some."""
+    """Events as they are read, by shard of their unit; several threads may add some.
 
-    def __init__(
-        self,
-        means: Means,
-        n_shards: int,
-        by_individual: bool = False,
-        drops_duplicates: bool = False,
-    ) -> None:
-        """Begins without an event.
+    Attributes:
+        means: Hold them, and sort them.
+        n_shards: Into how many shards events are dealt as they are read.
+        by_individual: See `TraceBatch.from_events`.
+        drops_duplicates: Whether equal events of a case count once.
+        n_events: How many there are.
+        n_dropped: How many of them are duplicates, once they are grouped.
+    """
 
-        Args:
-            means: Hold them, and sort them.
-            n_shards: Into how many shards events are dealt as they are read.
-            by_individual: See `TraceBatch.from_events`.
-            drops_duplicates: Whether equal events of a case count once.
-        """
-        self._hold, self._limits, self._workers = means.hold, means.limits, means.workers
-        self._n_shards = n_shards
-        self._by_individual = by_individual
-        self._drops_duplicates = drops_duplicates
-        self._key = INDIVIDUAL_ID if by_individual else CASE_ID
-        self._first: list[pa.RecordBatch] | None = []  # until there are more than a few
-        self._shards: dict[int, list[Block[pa.RecordBatch]]] = {}
-        self._names = Totals({"names": ActivityVocabulary})
-        self._lock = threading.Lock()
-        self.n_events = self.n_dropped = 0  # events, and duplicates once they are grouped
+    means: Means
+    n_shards: int
+    by_individual: bool = False
+    drops_duplicates: bool = False
+    n_events: int = field(default=0, init=False)
+    n_dropped: int = field(default=0, init=False)
+    # Until there are more than a few.
+    _first: list[pa.RecordBatch] | None = field(default_factory=list, init=False)
+    _shards: _Shards = field(default_factory=dict, init=False)
+    _names: Totals = field(default_factory=lambda: Totals(_NAMES), init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def add(self, events: pa.RecordBatch) -> None:
         """Takes in canonical events.
@@ -191,7 +192,7 @@ class EventsByShard:
         """
         if not events.num_rows:
             return
-        events = carried_columns(events, self._by_individual)
+        events = carried_columns(events, self.by_individual)
         names = ActivityVocabulary.of(events.column(ACTIVITY).dictionary)
         with self._lock:
             self._names.add({"names": names})
@@ -203,13 +204,12 @@ class EventsByShard:
                     return
                 new, self._first = self._first, None
         for batch in new:
-            self._deal(batch, self._n_shards, self._shards)
+            self._deal(batch, self.n_shards, self._shards)
 
-    def _deal(
-        self, events: pa.RecordBatch, n_shards: int, to: dict[int, list[Block[pa.RecordBatch]]]
-    ) -> None:
-        for shard, part in split_by_shard(events, n_shards, self._key):
-            block = self._hold.put(part)
+    def _deal(self, events: pa.RecordBatch, n_shards: int, to: _Shards) -> None:
+        key = INDIVIDUAL_ID if self.by_individual else CASE_ID
+        for shard, part in split_by_shard(events, n_shards, key):
+            block = self.means.hold.put(part)
             with self._lock:
                 to.setdefault(shard, []).append(block)
 
@@ -220,17 +220,18 @@ class EventsByShard:
             InputSchemaError: The events have different attributes.
             TracecloakError: The disk is full.
         """
-        cases = HeldTraces(self._hold)
+        hold, batch_bytes = self.means.hold, self.means.limits.batch_bytes
+        cases = HeldTraces(hold)
         self._vocabulary = self._names.result()["names"]
         if self._first:
-            cases.add(self._sorted(self._first), self._limits.batch_bytes)
+            cases.add(self._sorted(self._first), batch_bytes)
             self._first = None
 
         def sort_shard(blocks: list[Block[pa.RecordBatch]]) -> TraceBatch:
-            return self._sorted([self._hold.take(block) for block in blocks])
+            return self._sorted([hold.take(block) for block in blocks])
 
-        for traces in self._workers.each(sort_shard, self._finer_shards()):
-            cases.add(traces, self._limits.batch_bytes)
+        for traces in self.means.workers.each(sort_shard, self._finer_shards()):
+            cases.add(traces, batch_bytes)
         return cases
 
     def _finer_shards(self) -> Iterator[list[Block[pa.RecordBatch]]]:
@@ -238,28 +239,29 @@ class EventsByShard:
         for shard in sorted(self._shards):
             blocks = self._shards.pop(shard)
             n_bytes = _SORTED_BYTES * sum(block.n_bytes for block in blocks)
-            if n_bytes <= self._limits.step_bytes:
+            n_finer = -(-n_bytes // self.means.limits.step_bytes)
+            if n_finer <= 1:
                 yield blocks
                 continue
-            n_finer = -(-n_bytes // self._limits.step_bytes)
-            finer: dict[int, list[Block[pa.RecordBatch]]] = {}
+            finer: _Shards = {}
             for events in self._joined(blocks):
-                self._deal(events, self._n_shards * n_finer, finer)
+                self._deal(events, self.n_shards * n_finer, finer)
             yield from finer.values()
 
     def _joined(self, blocks: list[Block[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
         """Yields the events of blocks in large batches, as there are many shards for their rows."""
         run: list[pa.RecordBatch] = []
+        batch_bytes = self.means.limits.batch_bytes
         for i, block in enumerate(blocks):
-            run.append(self._hold.take(block))
-            if i + 1 == len(blocks) or sum(one.nbytes for one in run) >= self._limits.batch_bytes:
+            run.append(self.means.hold.take(block))
+            if i + 1 == len(blocks) or sum(one.nbytes for one in run) >= batch_bytes:
                 table = pa.Table.from_batches(run).unify_dictionaries().combine_chunks()
                 yield from table.to_batches()
                 run = []
 
     def _sorted(self, events: list[pa.RecordBatch]) -> TraceBatch:
-        traces = TraceBatch.from_events(events, self._by_individual)
-        if self._drops_duplicates:
+        traces = TraceBatch.from_events(events, self.by_individual)
+        if self.drops_duplicates:
             from tracecloak.schemas.events.traces import without_duplicates  # loaded on use
 
             left = without_duplicates(traces)
