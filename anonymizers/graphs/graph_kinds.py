@@ -54,6 +54,12 @@ if TYPE_CHECKING:
     from tracecloak.schemas.published.graph import ReleasedDurations
 
 
+def missing_cases(numbered: np.ndarray, threshold: int) -> float:
+    """Returns about how many cases a histogram does not show, of noisy `numbered_cases`."""
+    n_shown = numbered[1] / ((CLEARLY_SHOWN - 1) * threshold)
+    return float(numbered[0] - n_shown * (threshold - 1))
+
+
 def votes(
     counted: VariantHistogram, vocabulary: ActivityVocabulary, ratio: float, n_buckets: int
 ) -> np.ndarray:
@@ -336,9 +342,7 @@ def _graph_of_variants(params: Any, given: Given, most_missing: float) -> GraphD
     noise = given.means["kind"].noise(changed)
     exact = numbered_cases(counted, threshold)
     numbered = noisy_sums(exact, noise, "kind", np.arange(3), given.randomness)
-    # About how many cases a histogram does not show, of noisy `numbered_cases`.
-    n_shown = numbered[1] / ((CLEARLY_SHOWN - 1) * threshold)
-    missing, shown = float(numbered[0] - n_shown * (threshold - 1)), float(numbered[1:].sum())
+    missing, shown = missing_cases(numbered, threshold), float(numbered[1:].sum())
     if shown < 2 * _clear_of(noise, 1) or missing > min(most_missing, shown):
         return None
     seen = stable_variants(counted, allowance, params.max_units, given.randomness, "variants")

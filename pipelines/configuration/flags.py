@@ -104,9 +104,15 @@ def standing(field: FieldInfo) -> str:
     """Returns whether a key is required or what is its default; empty where it has neither."""
     if field.is_required():
         return "(required)"
-    default = field.get_default(call_default_factory=True)
+    default = default_text(field)
+    return "" if default is None else f"(default {default})"
+
+
+def default_text(field: FieldInfo) -> str | None:
+    """Returns the default as a flag would have it; None where there is none or it is empty."""
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
     is_empty = default is None or default == () or default == {}
-    return "" if is_empty else f"(default {flag_text(as_json(default))})"
+    return None if is_empty else flag_text(as_json(default))
 
 
 def key_help(field: FieldInfo, name: str = "") -> str:
