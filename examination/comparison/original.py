@@ -125,7 +125,7 @@ _MEASURED: Mapping[str, tuple[str, Callable[[Any, Any], float | Figures | None]]
     "case_duration_distance_days": ("cases", utility.case_duration_distance_days),
     "hour_of_week_total_variation": ("cases", utility.hour_of_week_distance),
     "service_time_error": ("cases", utility.service_errors),
-    "case_duration_distance": ("times", lambda a, b: a.figures(b.original)),
+    "case_duration_distance": ("", lambda a, b: a.times.figures(b.cases)),
     "next_activity_accuracy": (
         "",
         lambda a, b: utility.next_activity_accuracy(b.variants, a.tested, len(a.vocabulary)),

@@ -14,7 +14,6 @@ compared. Every figure is exact about private data: for the operator, not for pu
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -374,30 +373,19 @@ def misplaced_waiting_time(a: PairWaits, b: PairWaits) -> float | None:
     return total_variation(*weights) if weights[0].any() else None
 
 
-@dataclass(frozen=True, eq=False)
 class CaseTimes:
     """The measures of case times by one original; what follows from it alone is computed once.
 
-    Attributes:
+    Args:
         original: The original.
     """
 
-    original: TraceBatch
-
-    @cached_property
-    def _top(self) -> VariantHistogram:
-        """The ten variants that most cases follow; of equally many the first by their codes."""
-        histogram = VariantHistogram.from_traces(self.original)
+    def __init__(self, original: TraceBatch) -> None:
+        # The ten variants that most cases follow; of equally many the first by their codes.
+        histogram = VariantHistogram.from_traces(original)
         top = np.sort(np.argsort(-histogram.counts, kind="stable")[:_N_TOP])
-        return VariantHistogram(histogram.sequences.take(top), histogram.counts[top])
-
-    @cached_property
-    def _original_times(self) -> tuple[np.ndarray, np.ndarray]:
-        return self._seen(self.original)
-
-    @cached_property
-    def _waits(self) -> PairWaits:
-        return PairWaits.of(self.original)
+        self._top = VariantHistogram(histogram.sequences.take(top), histogram.counts[top])
+        self._times, self._waits = self._seen(original), PairWaits.of(original)
 
     def _seen(self, traces: TraceBatch) -> tuple[np.ndarray, np.ndarray]:
         """The duration of each case, and the number of its variant, ten of any other."""
@@ -411,7 +399,7 @@ class CaseTimes:
         lacks, as if nothing was known of it.
         """
         n = self._top.n_variants
-        means, counts = _means(*self._original_times, n)
+        means, counts = _means(*self._times, n)
         theirs, their_counts = _means(others, other_classes, n)
         errors = np.abs(theirs - means) / np.maximum(means, _LEAST_DURATION_US)
         errors = np.where(their_counts > 0, errors, 1.0)
@@ -421,11 +409,12 @@ class CaseTimes:
         """Returns the measures of a released log by their names in the registry."""
         others, other_classes = self._seen(released)
         waits, other_waits = self._waits, PairWaits.of(released)
+        n_cases = len(self._times[0])
         return {
-            "case_duration_distance": distance_over_mean(self._original_times[0], others),
+            "case_duration_distance": distance_over_mean(self._times[0], others),
             "top_variant_duration_error": self._duration_error(others, other_classes),
             "duration_eta_squared": eta_squared(np.log1p(others / _HOUR_US), other_classes),
-            "big_pair_wait_error": big_pair_wait_error(waits, other_waits, self.original.n_cases),
+            "big_pair_wait_error": big_pair_wait_error(waits, other_waits, n_cases),
             "misplaced_waiting_time": misplaced_waiting_time(waits, other_waits),
             "drift": half_difference(released.starts, other_classes),
         }
