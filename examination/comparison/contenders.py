@@ -345,7 +345,6 @@ def _timed(make: Callable[[], VariantHistogram]) -> Released:
     return Released(variants, seconds=time.perf_counter() - begun)
 
 
-@dataclass(frozen=True)
 class Pgm:
     """The peer Private-PGM."""
 

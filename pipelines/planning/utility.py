@@ -232,11 +232,7 @@ class UtilityEstimate:
 
 
 class _VariantsDrawn(Exception):  # noqa: N818 - the end of a run, and no fault
-    """Ends a run whose variants are drawn: neither the graph nor the variants need its times."""
-
-    def __init__(self, variants: ReleasedVariants) -> None:
-        super().__init__()
-        self.variants = variants
+    """Ends a run whose variants, its argument, are drawn: what is judged needs no times."""
 
 
 class _UntilVariants:
@@ -300,9 +296,9 @@ def estimate_utility_of_log(
             [traces], method, params, key, "made up", "made up", draws=draws
         )
     except _VariantsDrawn as drawn:
-        names = ActivityVocabulary(drawn.variants.names)
-        words = ActivityVocabulary.merge([traces.vocabulary, names])
-        return _log_estimate(traces, words, drawn.variants.counted(words), Yield())
+        [variants] = drawn.args
+        words = ActivityVocabulary.merge([traces.vocabulary, ActivityVocabulary(variants.names)])
+        return _log_estimate(traces, words, variants.counted(words), Yield())
     held = release.products.held
     for graph in release.products.by_name.values():
         if isinstance(graph, ReleasedGraph):
