@@ -362,7 +362,7 @@ def changed_times(max_units: int, *, is_pure: bool) -> Sensitivity:
 def clip_of(spans: SpansDecision, n_names: int) -> int:
     """Returns the clip, in ticks, at least 1: a time that a share of the cases exceeds.
 
-    The share is that of `clip_by_rank` for noise as wide as that of the lengths, up to a quarter;
+    The share is that of `rank_of_clip` for noise as wide as that of the lengths, up to a quarter;
     of a single activity it is four times that.
 
     Args:

@@ -250,8 +250,8 @@ def timed(
 
     A case's class decides in which period it begins, and with it in which wide bin its time lies;
     of the cases of a class that whose steps come to the most takes longest, and so on, and likewise
-    within a bin of those of all classes (`step_sums`). That time is divided among its steps
-    (`split_times`), by which the events follow each other. All is added up in working time, so
+    within a bin of those of all classes (`ranks_of`). That time is divided among its steps
+    (`divided`), by which the events follow each other. All is added up in working time, so
     stamps do not decrease within a case. A case that would outlast the range begins as much
     earlier.
 

@@ -437,7 +437,7 @@ def drawn_cases(
 # last activity comes back to them. That costs little, since a case has each arc of a bin once or
 # twice and the norm of the vector is about twice the root of the case's length. The clip is
 # exceeded by so few cases that what it takes is about what the noise is in all cells
-# (`rigorous.clip_by_rank`): longer cases weigh less in the chain, but the noise is less for all.
+# (`rigorous.clips`): longer cases weigh less in the chain, but the noise is less for all.
 #
 # Markov models of sequences with differential privacy: Chen, Acs and Castelluccia (CCS 2012).
 # Noise: Canonne, Kamath and Steinke (NeurIPS 2020); its scale: Balle and Wang (ICML 2018).

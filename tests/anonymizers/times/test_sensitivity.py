@@ -29,6 +29,7 @@ from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, variance_of
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance
+from tracecloak.anonymizers.rigorous.clips import ClipDecision
 from tracecloak.anonymizers.times import case_spans, case_starts, step_durations
 from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, CaseClasses, Detail
 from tracecloak.anonymizers.times.case_spans import (
@@ -81,11 +82,6 @@ EVERY = variants_of(
     public({"".join(v): " ".join(v) for n in (1, 2, 3) for v in itertools.product("ABX", repeat=n)})
 )
 CLASSES = CaseClasses.of(EVERY, WORDS)
-
-
-@dataclass(frozen=True)
-class Clip(contract.Decision):
-    clip_units: int
 
 
 @dataclass(frozen=True)
@@ -146,7 +142,7 @@ def pair_times(detail: Detail, *, is_pure: bool) -> Statistic:
 
 def durations(clip: int, units: int, detail: Detail = BY_ACTIVITY, *, buys: bool) -> Statistic:
     names, classes = detail.names(WORDS), detail.classes(EVERY, WORDS)
-    known = {"variants": EVERY, "clip": Clip(clip), "bins": TimeBins(4, N_BINS)}
+    known = {"variants": EVERY, "clip": ClipDecision(clip), "bins": TimeBins(4, N_BINS)}
     params = asked(detail=detail, words=WORDS, log_time=ALWAYS)
     return Statistic(
         counting_durations(ALWAYS, None if buys else clip, units, detail),

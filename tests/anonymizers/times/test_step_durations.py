@@ -6,7 +6,6 @@ import bisect
 import itertools
 import math
 from collections import Counter, defaultdict
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,11 +16,10 @@ from hypothesis import strategies as st
 from tests.support.keys import randomness
 from tests.support.logs import MINUTE, Log, as_released, cases_of, event_logs, trace_batch
 from tests.support.timed_logs import EXACT, asked, counting_durations, given_of
-from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.noise.randomness import cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
+from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.clips import norm_grid
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS, excess_of_names
@@ -37,7 +35,7 @@ from tracecloak.anonymizers.times.step_durations import (
     most_names_of_durations,
     n_cells_of,
 )
-from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
+from tracecloak.anonymizers.times.time_range import LogTime, TimeRange, TimeRangeDecision
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
@@ -175,18 +173,10 @@ def test_a_clip_at_the_norm_of_a_case_leaves_it_whole_whatever_the_classes(log, 
 
 
 def test_counters_see_the_bought_vocabulary_length_and_range():
-    @dataclass(frozen=True)
-    class Length(contract.Decision):
-        max_trace_length: int
-
-    @dataclass(frozen=True)
-    class Range(contract.Decision):
-        time_range: TimeRange
-
     decisions = {
         "vocabulary": VocabularyDecision(WORDS),
-        "length": Length(2),
-        "time_range": Range(TimeRange(0, DAY)),
+        "length": LengthDecision(2),
+        "time_range": TimeRangeDecision(TimeRange(0, DAY)),
         "granularity": case_spans.GranularityDecision("hour"),
         "bins": time_bins.TimeBins(4, 9),
         **NONE,
