@@ -49,6 +49,7 @@ def make_past(folder: Path, n_windows: int, n_cases: int) -> None:
                     connection.execute(sa.insert(UNITS), claimed.rows(last.seq))
         for at in range(0, len(entries), _PIECE):
             connection.execute(sa.insert(TABLE), entries[at : at + _PIECE])
+    Ledger(url).migrate()  # which adds what follows from the entries
     Ledger(url).migrate()
 
 
