@@ -44,8 +44,8 @@ from tracecloak.schemas.errors import UsageError
 
 # Digits of a scope before the key's fingerprint.
 _SCOPE_DIGITS = 32
-# Words, and claims, of one query; and the bytes of a salt, which no row of a unit has.
-_N_WORDS, _N_CLAIMS, _N_SALT = 5_000, 64, 16
+# Words of one query; and the bytes of a salt, which no row of a unit has.
+_N_WORDS, _N_SALT = 5_000, 16
 _REMEDY = (
     "Nothing of this schedule is released until the ledger's database is restored from a backup; "
     "if they are lost, release under another schedule, whose windows are charged in addition"
@@ -233,10 +233,9 @@ class CaseRegistry:
         """
         past = self._ledger.past(is_sound=True)
         self.check(scope, past)
-        claims = [(scope, *claim) for claim in past.claims(scope)]
-        for found in _compared(past.ask, claims):
-            if isinstance(found, CaseRegistryError):
-                raise found
+        claims = past.claims(scope)
+        for claim in claims:
+            _claimed(past.ask, (scope, *claim))
         return len(claims)
 
     def check(self, scope: str, past: LedgerSnapshot | None = None) -> None:
@@ -279,7 +278,12 @@ def units_of(ledger: Ledger, entries: Sequence[Entry]) -> Iterator[Claimed | Cas
     Raises:
         LedgerError: The table cannot be read.
     """
-    yield from _compared(ledger.past().ask, claims_of(entries))
+    ask = ledger.past().ask
+    for claim in claims_of(entries):
+        try:
+            yield _claimed(ask, claim)
+        except CaseRegistryError as error:
+            yield error
 
 
 def claim_in(data: bytes, sha256: str) -> Claimed | None:
@@ -304,33 +308,22 @@ def _named(window: WindowCharge, claim: Entry) -> _Claim:
 
 
 def _claimed(ask: Asks, claim: _Claim) -> Claimed:
-    [found] = _compared(ask, [claim])
-    if isinstance(found, CaseRegistryError):
-        raise found
-    return found
+    """Returns what a claim has in the table.
 
-
-def _compared(ask: Asks, claims: Sequence[_Claim]) -> Iterator[Claimed | CaseRegistryError]:
-    """Yields what each claim has in the table, or what is wrong with that."""
-    for at in range(0, len(claims), _N_CLAIMS):
-        some = claims[at : at + _N_CLAIMS]
-        rows: dict[int, list[tuple[int, bytes]]] = {}
-        asked = sa.select(UNITS).where(UNITS.c.seq.in_([seq for _, _, seq, _ in some]))
-        for seq, word, rest in ask(asked):
-            rows.setdefault(seq, []).append((word, rest))
-        for scope, label, seq, sha256 in some:
-            claimed, what = None, "are gone"
-            if seq in rows:
-                what = "were changed"
-                with contextlib.suppress(ValueError):
-                    claimed = Claimed.from_rows(scope, label, rows[seq])
-            if claimed is not None and claimed.sha256 == sha256:
-                yield claimed
-            else:
-                yield CaseRegistryError(
-                    f"the units that window {label} counted (entry {seq} of the ledger) {what}. "
-                    f"`tracecloak ledger migrate` takes in the files of earlier versions. {_REMEDY}"
-                )
+    Raises:
+        CaseRegistryError: It is gone, or is not what the ledger says.
+    """
+    scope, label, seq, sha256 = claim
+    rows = [(word, rest) for _, word, rest in ask(sa.select(UNITS).where(UNITS.c.seq == seq))]
+    with contextlib.suppress(ValueError):
+        claimed = Claimed.from_rows(scope, label, rows)
+        if claimed.sha256 == sha256:
+            return claimed
+    raise CaseRegistryError(
+        f"the units that window {label} counted (entry {seq} of the ledger) "
+        f"{'were changed' if rows else 'are gone'}. `tracecloak ledger migrate` takes in the files "
+        f"of earlier versions. {_REMEDY}"
+    )
 
 
 def _same(past: LedgerSnapshot, scope: str, units: CountedUnits) -> list[tuple[str, CountedUnits]]:
