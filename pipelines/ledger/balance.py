@@ -257,7 +257,8 @@ def _numbers(sums: Sums) -> list[Fraction]:
 def largest(name: str, labels: Mapping[str, Total]) -> Fraction:
     """Returns the largest of the windows' sums of a coordinate."""
     # Thousands of windows have few numbers, and to compare fractions takes long.
-    number: Fraction = max({id(total[name]): total[name] for total in labels.values()}.values())
+    numbers = (total[name] for total in labels.values())
+    number: Fraction = max({id(one): one for one in numbers}.values())
     return number
 
 

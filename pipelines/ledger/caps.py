@@ -227,8 +227,8 @@ def check_declared(entries: Sequence[Entry], account: str) -> Account | None:
 
 def is_awaited(entries: Sequence[Entry]) -> bool:
     """Returns whether a ledger was restored, and nobody accepted that since."""
-    actions = [entry.action for entry in entries if entry.action in ("restore", "accept")]
-    return actions[-1:] == ["restore"]
+    ends = (entry.action for entry in reversed(entries) if entry.action in ("restore", "accept"))
+    return next(ends, None) == "restore"
 
 
 def has_lost(entries: Sequence[Entry]) -> bool:
