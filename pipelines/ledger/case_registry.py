@@ -42,8 +42,6 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.snapshot import Asks, LedgerSnapshot
 from tracecloak.schemas.errors import UsageError
 
-# Digits of a scope before the key's fingerprint.
-_SCOPE_DIGITS = 32
 # Words of one query; and the bytes of a salt, which no row of a unit has.
 _N_WORDS, _N_SALT = 5_000, 16
 _REMEDY = (
@@ -141,7 +139,7 @@ def scope_of(
         "scope of windows", schedule_digest, dataset, unit, len(unit_columns), *unit_columns,
         max_cases_per_individual,
     )  # fmt: skip
-    return f"{digest[:_SCOPE_DIGITS]}-{book_key_fingerprint}"
+    return f"{digest[:32]}-{book_key_fingerprint}"
 
 
 class CaseRegistry:
@@ -251,18 +249,18 @@ class CaseRegistry:
             LedgerError: The ledger cannot be read, or somebody changed what it said.
         """
         past = past or self._ledger.past(is_sound=True)
-        if _key_of(scope) != self._key_fingerprint:
+        digits, _, key = scope.partition("-")
+        if key != self._key_fingerprint:
             raise CaseRegistryError(
-                f"scope {scope} is of the book with key {_key_of(scope) or 'none'}, and this book "
-                f"has key {self._key_fingerprint}; set book_key to that of the reservation"
+                f"scope {scope} is of the book with key {key or 'none'}, and this book has key "
+                f"{self._key_fingerprint}; set book_key to that of the reservation"
             )
-        digits = scope[:_SCOPE_DIGITS]  # before characters that are none
-        other = past.other_claims(scope, digits)
+        other = past.other_claims(scope, f"{digits}-")
         if other is not None:
             raise CaseRegistryError(
-                f"windows of this schedule were counted under book key {_key_of(other)}, not "
-                f"{self._key_fingerprint}: name that key with book_key, or restore book.secret of "
-                f"its key store. {_REMEDY}"
+                f"windows of this schedule were counted under book key {other.partition('-')[2]}, "
+                f"not {key}: name that key with book_key, or restore book.secret of its key store. "
+                f"{_REMEDY}"
             )
         for claim in past.claims(scope)[-1:]:
             _claimed(past.ask, (scope, *claim))
@@ -397,10 +395,3 @@ def units_to_count(
     rank = n_new - np.repeat(n_new[begins] - is_new[begins], n_cases)
     has_room = rank + np.repeat(n_claimed, n_cases) <= max_cases
     return units.take(is_left & (~is_new | has_room))
-
-
-def _key_of(scope: str) -> str:
-    """Returns the fingerprint of the key in a scope; empty: `scope_of` did not make it."""
-    digest, _, key = scope.partition("-")
-    is_hex = not set(digest + key) - set("0123456789abcdef")
-    return key if is_hex and len(digest) == _SCOPE_DIGITS and key else ""

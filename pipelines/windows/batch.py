@@ -213,8 +213,7 @@ def calendar_of(
     by_label: dict[str, list[Entry]] = {}
     if ledger is not None and scope is not None:
         for label, entry in ledger.past().charged(scope):
-            if entry.action != "void":
-                by_label.setdefault(label, []).append(entry)
+            by_label.setdefault(label, []).append(entry)
     output = absolute(plan.keys.output)
     days = []
     for window in windows:
