@@ -365,8 +365,10 @@ class LedgerSnapshot:
         known, key = KnownCharge.of(state), str(state.reserved.seq)
         kinds, kind = self._own("kinds", entry.account), f"{entry.unit} {entry.adjacency}"
         kinds[kind] = kinds.get(kind, 0) + (entry.action != "void") - (was not in (None, "void"))
-        if known.scope:
+        try:
             self._charges(known.scope)
+        except LedgerError:
+            self.faults.append(f"entry {entry.seq}: windows of its scope are not as they were")
         if entry.is_open:
             ends[key] = known
         elif entry.action != "void":
@@ -393,7 +395,7 @@ class LedgerSnapshot:
         Raises:
             LedgerError: They are not as they were seen.
         """
-        if scope not in self._state["windows"]:
+        if scope and scope not in self._state["windows"]:
             digest, rows = self._state["scopes"].get(scope, ""), WINDOWS.c
             asked = sa.select(rows.body).where(rows.scope == scope, rows.seq <= self.seq)
             bodies = [row[0] for row in self.ask(asked.order_by(rows.seq))] if digest else []
@@ -409,7 +411,7 @@ class LedgerSnapshot:
             for known in charges.values():
                 if not known.adds_up:
                     self._add(known)
-        windows: Mapping[str, KnownCharge] = self._state["windows"][scope]
+        windows: Mapping[str, KnownCharge] = self._state["windows"].get(scope, {})
         return windows
 
     def _open(self) -> list[KnownCharge]:
