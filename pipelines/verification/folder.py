@@ -345,6 +345,7 @@ def bounded_memory(name: str) -> Iterator[None]:
     with _bounds_lock:
         _n_bounds += 1
         if _n_bounds == 1:
+            pa.allocate_buffer(1)  # Arrow may take as much for itself when it first needs memory
             _unbounded = resource.getrlimit(resource.RLIMIT_DATA)
             with suppress(OSError, ValueError, TypeError):
                 status = Path("/proc/self/status").read_text()

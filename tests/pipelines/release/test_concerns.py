@@ -51,7 +51,7 @@ def test_a_concern_is_one_file_and_one_line_of_a_table(
         ("tests.support.toys.toy_concern.LotConcern.reserved", BudgetExhausted("no lots are left")),
         ("tracecloak.pipelines.release.run.warn_of_overlaps", LedgerError("it is locked")),
         (
-            "tracecloak.pipelines.keys.key_store.KeyStore.reserved",
+            "tracecloak.pipelines.keys.key_store.KeyStore.receipt",
             KeyStoreError("the receipt cannot be read"),
         ),
     ],
