@@ -204,16 +204,16 @@ def judged(truths: Truths, method_name: str, key: int) -> Iterator[Judged]:
                 yield one.row.indicator, one.row.grade, one.is_covered
 
 
-def measure(path: Path, n_keys: int, files: Iterable[str], methods: Iterable[str]) -> None:
+def measure(path: Path, n_keys: int) -> None:
     """Appends what is not in the file yet."""
     known = {(r["log"], r["size"], r["method"], r["key"]) for r in records(path)}
     folder = Path(os.environ["TRACECLOAK_LOGS"])
-    for file in files:
+    for file in LOGS:
         for size in SIZES:
             wanted = [
                 (name, key)
                 for key in range(n_keys)
-                for name in methods
+                for name in METHOD_NAMES
                 if (file, size, name, key) not in known
             ]
             if not wanted:
@@ -278,10 +278,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--keys", type=int, default=5)
-    parser.add_argument("--logs", nargs="*", default=LOGS)
-    parser.add_argument("--methods", nargs="*", default=METHOD_NAMES)
     given = parser.parse_args()
-    measure(given.file, given.keys, given.logs, given.methods)
+    measure(given.file, given.keys)
     print("\n".join(table(records(given.file))))
 
 

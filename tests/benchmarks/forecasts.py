@@ -57,24 +57,10 @@ def measured(traces: TraceBatch, name: str, epsilon: str) -> dict[str, Any]:
     return {"result": statistics.median(errors), **ranges}
 
 
-def is_inside(cell: dict[str, Any], label: str) -> bool:
-    """Whether a range has the result."""
-    low, high = cell[label]
-    return bool(low <= cell["result"] <= high)
-
-
-def shown(cell: dict[str, Any]) -> str:
-    """Returns a cell as a line: the result, and the ranges."""
-    texts = [f"{cell['result']:.4f}"]
-    for label in LABELS:
-        low, high = cell[label]
-        texts.append(f"{label} {low:.4f}-{high:.4f}{'' if is_inside(cell, label) else ' OUT'}")
-    return "  ".join(texts)
-
-
 def main(kept: Path) -> None:
     """Measures the cells that are not kept yet, prints all of them, and how many are inside."""
     found: dict[str, dict[str, Any]] = json.loads(kept.read_text()) if kept.exists() else {}
+    n_inside = dict.fromkeys(LABELS, 0)
     for file in ALL_LOGS:
         traces = public_log(Path(os.environ["TRACECLOAK_LOGS"]), file)
         for name, epsilon in itertools.product(NAMES, EPSILONS):
@@ -82,10 +68,11 @@ def main(kept: Path) -> None:
             if key not in found:
                 found[key] = measured(traces, name, epsilon)
                 kept.write_text(json.dumps(found, indent=1))
-            print(f"{key}: {shown(found[key])}", flush=True)
-    for label in LABELS:
-        n_inside = sum(is_inside(cell, label) for cell in found.values())
-        print(f"{label}: {n_inside} of {len(found)} inside, {n_inside / len(found):.3f}")
+            print(key, found[key], flush=True)
+            for label in LABELS:
+                low, high = found[key][label]
+                n_inside[label] += low <= found[key]["result"] <= high
+    print(f"inside, of {len(found)}: {n_inside}")
 
 
 if __name__ == "__main__":

@@ -55,7 +55,6 @@ class Demo:
     period_seconds: int = 2
     epsilon: str = "2"
     release_delay_seconds: int = 1
-    port: int = 0
 
     @property
     def horizon(self) -> int:
@@ -186,7 +185,7 @@ def run(demo: Demo, say: Callable[[str], None], look: Callable[[Summary], None])
         steps = PublishedSteps(demo.output / "releases", RELEASE_ID, EPOCH)
         again = command_of(demo.output / "releases", RELEASE_ID, EPOCH)
         live = open_things.enter_context(
-            LivePage(steps, "A hospital in fast motion", demo.port, again)
+            LivePage(steps, "A hospital in fast motion", 0, again)
         )
         say(f"live page   {live.address}")
         feeding = open_things.enter_context(ThreadPoolExecutor(1))
@@ -268,14 +267,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--output", type=Path, default=Path("build/stream-demo"), help="folder to write"
     )
     parser.add_argument("--seconds", type=float, default=180.0, help="how long (default 180)")
-    parser.add_argument(
-        "--cases_per_second", type=float, default=10.0, help="about 13 messages each (default 10)"
-    )
-    parser.add_argument("--port", type=int, default=0, help="of the page (default: a free one)")
     flags = parser.parse_args(arguments)
-    demo = Demo(flags.output, flags.seconds, HospitalFeed(flags.cases_per_second), port=flags.port)
     try:
-        summary = run(demo, _say, lambda _: None)
+        summary = run(Demo(flags.output, flags.seconds), _say, lambda _: None)
     except TracecloakError as error:
         sys.stderr.write(f"stream-demo: {error}\n")
         return error.exit_code

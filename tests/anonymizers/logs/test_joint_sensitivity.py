@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any
 
@@ -16,18 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.support.keys import randomness, release_key
+from tests.support.coupled_noise import Coupled, run
+from tests.support.keys import release_key
 from tests.support.logs import MINUTE, trace_batch
 from tests.support.recording import Recording
 from tests.support.rounds import run_rounds
-from tests.support.silence import MeasureRecorder
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.composition import continuous_deviation
-from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous import bought
-from tracecloak.anonymizers.variants.markov import MarkovVariants, MarkovVariantsPure
 from tracecloak.schemas.events.traces import TraceBatch
 
 METHOD = PrivateLog()
@@ -117,101 +114,64 @@ def units_of(max_cases: int) -> Iterator[list[Case]]:
 
 
 @dataclass
-class Fixed(MeasureRecorder):
-    """Chooses alike whatever the log, as neighbours are compared after equal choices."""
+class Fixed(Coupled):
+    """Chooses alike whatever the log, and notes what noise is made for."""
 
-    def select(
-        self,
-        stream: Any,
-        scores: np.ndarray,
-        epsilon: Fraction,
-        sensitivity: Fraction,
-        *,
-        monotone: bool = False,
-    ) -> int:
+    made_for: dict[str, SumNoise] = field(default_factory=dict)
+
+    def select(self, stream: Any, scores: np.ndarray, *_: Any, **__: Any) -> int:
         return min(5, len(scores) - 1)
 
+    def made(self, purpose: str, domain: Any, noisy: Any, noise: SumNoise, *_: Any) -> None:
+        self.made_for[purpose] = noise
 
-@pytest.fixture
-def told_of(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Tells of sums that no other hook sees: the chain's, and the vocabulary's."""
-    found: dict[str, tuple[np.ndarray, SumNoise]] = {}
 
-    def chain(kind: type[MarkovVariants]) -> None:
-        real = kind._noisy_sums
-
-        def noted(self: Any, *given: Any) -> Any:
-            found["chain"] = real(self, *given)
-            return found["chain"]
-
-        monkeypatch.setattr(kind, "_noisy_sums", noted)
-
-    def vocabulary(counted: Any, allowance: Any, changed: Any, *given: Any) -> Any:
-        noise = allowance.noise(changed)
-        by_name = dict(zip(counted.names.to_pylist(), counted.counts.tolist(), strict=True))
-        counts = np.array([by_name.get(name, 0) for name in "ABX"])
-        found["vocabulary"] = counts * noise.units, noise
-        return real_vocabulary(counted, allowance, changed, *given)
-
-    chain(MarkovVariants)
-    chain(MarkovVariantsPure)
-    real_vocabulary = bought.choose_vocabulary
-    monkeypatch.setattr(bought, "choose_vocabulary", vocabulary)
-
-    def told(
-        traces: TraceBatch, params: Any, decisions: Mapping[str, Any]
-    ) -> dict[str, tuple[np.ndarray, SumNoise]]:
-        found.clear()
-        noting = Fixed()
-        [bounded] = bound([traces], METHOD, params, randomness())
-        for name in METHOD.rounds(params):
-            counted = {
-                what: counter.kind.merge([counter.count(bounded, decisions, randomness())])
-                for what, counter in METHOD.requires(name, params).items()
-            }
-            METHOD.decide(name, counted, decisions, params, randomness().with_noise(noting))
-        return {purpose: (sums, noise) for purpose, sums, noise in noting.told} | found
-
-    return told
+def lost_by(first: Fixed, second: Fixed) -> dict[str, Fraction]:
+    """By block, what a unit loses: epsilon of Laplace noise, the square of mu of Gaussian noise."""
+    lost = {}
+    for what, sums in second.seen.sums.items():
+        known, some = first.seen.sums[what], next(iter(sums.values()))
+        assert {(own.law, own.scale) for own in (*known.values(), *sums.values())} == {
+            (some.law, some.scale)
+        }
+        power, width = (
+            (1, some.scale) if some.law == "laplace" else (2, continuous_deviation(some.scale))
+        )
+        moved = (own.exact - (known[c].exact if c in known else 0) for c, own in sums.items())
+        norm = sum(abs(x) ** power for x in moved)
+        if (noise := second.made_for.get(what)) and noise.sensitivity is not None:
+            assert norm <= noise.sensitivity**power
+        lost[what] = norm / Fraction(width) ** power
+    return lost
 
 
 @pytest.mark.parametrize(
     "name", [at_night(name) if name == "other weights" else name for name in CONFIGURATIONS]
 )
 def test_a_unit_moves_all_sums_together_no_further_than_the_budget_covers(
-    name: str, told_of: Any
+    name: str,
 ) -> None:
     """The bound is nearly attained, so that less noise on any block would be found out."""
     params = params_of(name)
     budget, max_cases = params.spending, params.max_units
     owners = {case: case for case in OTHERS}
     others = log_of(OTHERS, owners)
-    decisions = run_rounds([others], METHOD, params, release_key(), noise=Fixed()).decisions
-    before = told_of(others, params, decisions)
+    first = Fixed()
+    run(METHOD, params, others, first)
     largest: dict[str, Fraction] = {}
     most = Fraction(0)
     for unit in units_of(max_cases):
         new = {f"new {i}": case for i, case in enumerate(unit)}
-        log = log_of({**OTHERS, **new}, owners | dict.fromkeys(new, "k"))
-        after = told_of(log, params, decisions)
-        assert after.keys() == before.keys()
-        lost = dict.fromkeys(before, Fraction(0))
-        for what, (sums, noise) in before.items():
-            assert after[what][1] == noise and noise.is_laplace == (params.delta == 0)
-            moved = [int(x) for x in np.abs(after[what][0] - sums)]
-            if noise.is_laplace:
-                assert sum(moved) <= noise.sensitivity
-                lost[what] = sum(moved) / Fraction(*noise.scale)
-            else:
-                square = sum(x * x for x in moved)
-                assert square <= noise.sensitivity**2
-                lost[what] = square / continuous_deviation(Fraction(*noise.scale)) ** 2
+        second = Fixed(first.seen)
+        run(METHOD, params, log_of({**OTHERS, **new}, owners | dict.fromkeys(new, "k")), second)
+        lost = lost_by(first, second)
+        assert lost.keys() == first.seen.sums.keys()
         largest = {what: max(own, largest.get(what, own)) for what, own in lost.items()}
         most = max(most, sum(lost.values(), Fraction(0)))
     covered = budget.epsilon if budget.deviation is None else 1 / budget.deviation**2
     assert Fraction(9, 10) * covered < most <= covered
     # Starts are two histograms, and the range of time is chosen without noise on sums.
-    assert len(before) == len(budget.means.keys() - {"time_range"}) + 1
+    assert len(first.seen.sums) == len(budget.means.keys() - {"time_range"}) + 1
     assert min(largest.values()) > 0  # no block is idle
 
 
