@@ -9,7 +9,7 @@ the noise must cover. Sums are seen where noise is added to them, not where a me
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -25,6 +25,7 @@ from tracecloak.anonymizers.contract.in_memory import bound, decided
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.events.traces import TraceBatch
@@ -294,3 +295,51 @@ def loss_between(
         assert not monotone or (moved >= 0).all() or (moved <= 0).all()
         pure += float(epsilon / sensitivity) * int(np.abs(moved).max())
     return Loss(pure, squared, new)
+
+
+@dataclass
+class Fixed(Coupled):
+    """Chooses alike whatever the log, and notes what noise is made for."""
+
+    made_for: dict[str, SumNoise] = field(default_factory=dict)
+
+    def select(self, stream: Any, scores: np.ndarray, *_: Any, **__: Any) -> int:
+        return min(5, len(scores) - 1)
+
+    def made(self, purpose: str, domain: Any, noisy: Any, noise: SumNoise, *_: Any) -> None:
+        self.made_for[purpose] = noise
+
+
+def lost_by(first: Fixed, second: Fixed) -> dict[str, Fraction]:
+    """By block, what a unit loses: epsilon of Laplace noise, the square of mu of Gaussian noise."""
+    lost = {}
+    for what, sums in second.seen.sums.items():
+        known, some = first.seen.sums[what], next(iter(sums.values()))
+        assert {(own.law, own.scale) for own in (*known.values(), *sums.values())} == {
+            (some.law, some.scale)
+        }
+        power, width = (
+            (1, some.scale) if some.law == "laplace" else (2, continuous_deviation(some.scale))
+        )
+        moved = (own.exact - (known[c].exact if c in known else 0) for c, own in sums.items())
+        norm = sum(abs(x) ** power for x in moved)
+        if (noise := second.made_for.get(what)) and noise.sensitivity is not None:
+            assert norm <= noise.sensitivity**power
+        lost[what] = norm / Fraction(width) ** power
+    return lost
+
+
+def dearest(
+    method: Anonymizer, params: Any, others: TraceBatch, logs: Iterable[TraceBatch]
+) -> tuple[Fraction, dict[str, Fraction]]:
+    """What the units that others have more lose at most, of all blocks together and of each."""
+    first, most, largest = Fixed(), Fraction(0), dict[str, Fraction]()
+    run(method, params, others, first)
+    for log in logs:
+        second = Fixed(first.seen)
+        run(method, params, log, second)
+        lost = lost_by(first, second)
+        assert lost.keys() == first.seen.sums.keys()
+        largest = {what: max(own, largest.get(what, own)) for what, own in lost.items()}
+        most = max(most, sum(lost.values(), Fraction(0)))
+    return most, largest

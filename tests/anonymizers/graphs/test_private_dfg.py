@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.support.coupled_noise import dearest
 from tests.support.keys import randomness, release_key
 from tests.support.logs import MINUTE, Event, Log, event_batch, naive_pairs, trace_batch
 from tests.support.recording import Recording
 from tests.support.rounds import run_rounds
 from tests.support.silence import MeasureRecorder
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.composition import continuous_deviation
 from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract.in_memory import anonymise, bound, group_into_traces
@@ -27,7 +27,7 @@ from tracecloak.anonymizers.graphs import graph_kinds
 from tracecloak.anonymizers.graphs.graph_kinds import ClipsDecision
 from tracecloak.anonymizers.graphs.private_dfg import PrivateDfg, PrivateDfgParams, clip_of
 from tracecloak.anonymizers.noise.sums import variance_of
-from tracecloak.anonymizers.rigorous.bought import NAME_UNITS, VocabularyDecision, changed_names
+from tracecloak.anonymizers.rigorous.bought import VocabularyDecision
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.names import excess_of_names, most_names_of_pairs
 from tracecloak.schemas.errors import UsageError
@@ -236,40 +236,18 @@ def test_one_case_moves_the_sums_by_no_more_than_the_noise_was_made_for(name: st
 def test_a_unit_moves_names_and_pairs_together_no_further_than_the_budget_covers(
     max_cases: int,
 ) -> None:
-    """Names, pairs and what clipping takes; a long case nearly attains the bound."""
+    """Names, pairs, the clip and what clipping takes; a long case nearly attains the bound."""
     of_unit = {"max_cases_per_individual": max_cases} if max_cases > 1 else {}
     params = params_of(max_activities=2, **of_unit)
-    decisions = CONFIGURATIONS["bought"][1]
-    [(what, counter)] = METHOD.requires("vocabulary", params).items()
-    assert what == "activities"
-
-    def sums(traces: TraceBatch) -> list[np.ndarray]:
-        [bounded] = bound([traces], METHOD, params, randomness())
-        counted: Any = counter.count(bounded, decisions, randomness())
-        by_name = dict(zip(counted.names.to_pylist(), counted.counts.tolist(), strict=True))
-        names = np.array([by_name.get(name, 0) for name in "ABX"])
-        return [names, *Silent().sums(traces, params, decisions).values()]
-
-    means, clip = params.spending.means, clip_of(decisions, params, "edges")
-    noises = (
-        means["vocabulary"].noise(changed_names(2, max_cases), NAME_UNITS),
-        params.noise(clip),
-        means["edges beyond"].noise(params.sensitivity_beyond(clip), UNITS),
-    )
-    assert [noise.units for noise in noises] == [UNITS] * 3
-    deviations = [continuous_deviation(Fraction(*noise.scale)) for noise in noises]
     others, whose = small_log([("A", 0), ("B", 5)], [("X", 0)]), {"c0": "i", "c1": "j"}
-    before, most = sums(owned(others, whose)), Fraction(0)
+    logs = []
     for case in [*small_cases(3, False), LONG, ROUND]:
         new = [(f"new {i}", *event) for i in range(max_cases) for event in case]
         owners = whose | {f"new {i}": "k" for i in range(max_cases)}
-        after = sums(owned([*others, *new], owners))
-        moved = [[int(x) for x in now - then] for now, then in zip(after, before, strict=True)]
-        squares = (sum(x * x for x in block) for block in moved)
-        lost = (square / s**2 for square, s in zip(squares, deviations, strict=True))
-        most = max(most, sum(lost, Fraction(0)))
-    assert means["edges clip"].share == Fraction(85, 1000)
-    covered = (1 - means["edges clip"].share) / params.spending.deviation**2
+        logs.append(owned([*others, *new], owners))
+    most, largest = dearest(METHOD, params, owned(others, whose), logs)
+    assert largest.keys() == {"activity", "edges clip", "edge sum", "edge sum beyond"}
+    covered = 1 / params.spending.deviation**2
     assert Fraction(99, 100) * covered < most <= covered
 
 

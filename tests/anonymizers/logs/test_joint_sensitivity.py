@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.support.coupled_noise import Coupled, run
+from tests.support.coupled_noise import dearest
 from tests.support.keys import release_key
 from tests.support.logs import MINUTE, trace_batch
 from tests.support.recording import Recording
 from tests.support.rounds import run_rounds
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.accounting.composition import continuous_deviation
 from tracecloak.anonymizers.logs.private_log import PrivateLog
-from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.schemas.events.traces import TraceBatch
 
 METHOD = PrivateLog()
@@ -113,38 +110,6 @@ def units_of(max_cases: int) -> Iterator[list[Case]]:
         yield from (list(two) for two in itertools.combinations_with_replacement(some, 2))
 
 
-@dataclass
-class Fixed(Coupled):
-    """Chooses alike whatever the log, and notes what noise is made for."""
-
-    made_for: dict[str, SumNoise] = field(default_factory=dict)
-
-    def select(self, stream: Any, scores: np.ndarray, *_: Any, **__: Any) -> int:
-        return min(5, len(scores) - 1)
-
-    def made(self, purpose: str, domain: Any, noisy: Any, noise: SumNoise, *_: Any) -> None:
-        self.made_for[purpose] = noise
-
-
-def lost_by(first: Fixed, second: Fixed) -> dict[str, Fraction]:
-    """By block, what a unit loses: epsilon of Laplace noise, the square of mu of Gaussian noise."""
-    lost = {}
-    for what, sums in second.seen.sums.items():
-        known, some = first.seen.sums[what], next(iter(sums.values()))
-        assert {(own.law, own.scale) for own in (*known.values(), *sums.values())} == {
-            (some.law, some.scale)
-        }
-        power, width = (
-            (1, some.scale) if some.law == "laplace" else (2, continuous_deviation(some.scale))
-        )
-        moved = (own.exact - (known[c].exact if c in known else 0) for c, own in sums.items())
-        norm = sum(abs(x) ** power for x in moved)
-        if (noise := second.made_for.get(what)) and noise.sensitivity is not None:
-            assert norm <= noise.sensitivity**power
-        lost[what] = norm / Fraction(width) ** power
-    return lost
-
-
 @pytest.mark.parametrize(
     "name", [at_night(name) if name == "other weights" else name for name in CONFIGURATIONS]
 )
@@ -156,22 +121,15 @@ def test_a_unit_moves_all_sums_together_no_further_than_the_budget_covers(
     budget, max_cases = params.spending, params.max_units
     owners = {case: case for case in OTHERS}
     others = log_of(OTHERS, owners)
-    first = Fixed()
-    run(METHOD, params, others, first)
-    largest: dict[str, Fraction] = {}
-    most = Fraction(0)
+    logs = []
     for unit in units_of(max_cases):
         new = {f"new {i}": case for i, case in enumerate(unit)}
-        second = Fixed(first.seen)
-        run(METHOD, params, log_of({**OTHERS, **new}, owners | dict.fromkeys(new, "k")), second)
-        lost = lost_by(first, second)
-        assert lost.keys() == first.seen.sums.keys()
-        largest = {what: max(own, largest.get(what, own)) for what, own in lost.items()}
-        most = max(most, sum(lost.values(), Fraction(0)))
+        logs.append(log_of({**OTHERS, **new}, owners | dict.fromkeys(new, "k")))
+    most, largest = dearest(METHOD, params, others, logs)
     covered = budget.epsilon if budget.deviation is None else 1 / budget.deviation**2
     assert Fraction(9, 10) * covered < most <= covered
     # Starts are two histograms, and the range of time is chosen without noise on sums.
-    assert len(first.seen.sums) == len(budget.means.keys() - {"time_range"}) + 1
+    assert len(largest) == len(budget.means.keys() - {"time_range"}) + 1
     assert min(largest.values()) > 0  # no block is idle
 
 
