@@ -9,7 +9,7 @@ the noise must cover. Sums are seen where noise is added to them, not where a me
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from tests.support.keys import randomness
+from tests.support.logs import Variant, trace_batch
 from tracecloak.anonymizers.accounting.composition import continuous_deviation
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.contract.in_memory import bound, decided
@@ -343,3 +344,21 @@ def dearest(
         largest = {what: max(own, largest.get(what, own)) for what, own in lost.items()}
         most = max(most, sum(lost.values(), Fraction(0)))
     return most, largest
+
+
+def dearest_of_variants(
+    method: Anonymizer,
+    params: Any,
+    others: Mapping[Variant, int],
+    units: Iterable[Sequence[Variant]],
+    names: Sequence[str],
+) -> tuple[Fraction, dict[str, Fraction]]:
+    """The same of units that are cases of these variants, beside cases of somebody else each."""
+    cases = [variant for variant, n in others.items() for _ in range(n)]
+
+    def log(*unit: Variant) -> TraceBatch:
+        texts = {f"{i}": " ".join(variant) for i, variant in enumerate([*cases, *unit])}
+        owners = {case: case if int(case) < len(cases) else "k" for case in texts}
+        return trace_batch(texts, names, owners)
+
+    return dearest(method, params, log(), (log(*unit) for unit in units))

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.coupled_noise import dearest_of_variants
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
-from tests.support.silence import MeasureRecorder, Silence
+from tests.support.silence import Silence
 from tests.support.trees import language, mined_tree
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.composition import continuous_deviation
 from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
 from tracecloak.anonymizers.accounting.sensitivity import of_count, of_scaled_pairs, of_shares
 from tracecloak.anonymizers.noise.randomness import Randomness
@@ -27,10 +27,9 @@ from tracecloak.anonymizers.trees.process_tree import (
     ProcessTreeMiner,
     ProcessTreeParams,
     noisy_fitness,
-    noisy_relation,
 )
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
-from tracecloak.schemas.models import flower, parse_tree
+from tracecloak.schemas.models import parse_tree
 from tracecloak.schemas.published.graph import ReleasedTree
 
 METHOD = ProcessTreeMiner()
@@ -75,10 +74,10 @@ def test_the_interval_of_a_fitness_holds_what_there_is_and_half_of_it_seldom() -
     names = ["A", "B", OTHER]
     variants = histogram({("A", "B"): 150, ("B",): 150}, names)
     params = params_of(epsilon="0.5", vocabulary=("A", "B"), max_pairs=3)
-    truth = fitness_sum(TREES[1], names, variants) / (300 * UNITS)
+    truth = fitness_sum(TREE, names, variants) / (300 * UNITS)
     within, narrow = [], []
     for number in range(300):
-        given = Given({"variants": variants}, {"selection": TREES[1]}, {}, randomness(number))
+        given = Given({"variants": variants}, {"selection": TREE}, {}, randomness(number))
         fitness, low, high = noisy_fitness(given, fitness_noise(params), params)
         within.append(low <= truth <= high)
         narrow.append((fitness + low) / 2 <= truth <= (fitness + high) / 2)
@@ -123,61 +122,23 @@ def test_every_draw_has_the_noise_of_what_one_unit_changes(
     assert sensitivity == UNITS * units and monotone and len(scores) > 3
 
 
-TREES = [flower(["A", "B", OTHER]), parse_tree("->( 'A', 'B' )"), parse_tree("X( 'A', 'B' )")]
+TREE = parse_tree("->( 'A', 'B' )")
 
 
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"max_cases_per_individual": 2},
-        {"selection_share": "0.5", "ends_share": "0"},
-        {"delta": "0"},
-        {"delta": "0", "max_cases_per_individual": 2},
-    ],
-)
+@pytest.mark.parametrize("max_units", [{}, {"max_cases_per_individual": 2}])
+@pytest.mark.parametrize("given", [{}, {"selection_share": "0.5"}, {"delta": "0"}])
 def test_a_unit_moves_pairs_and_fitness_together_no_further_than_the_budget_covers(
-    given: dict[str, Any],
+    given: dict[str, Any], max_units: dict[str, int]
 ) -> None:
     """All variants of up to 3 events, and one of more pairs than count; equal cases of a unit."""
-    params = params_of(vocabulary=("A", "B"), max_pairs=3, **given)
-    names = ["A", "B", OTHER]
-    noises = (params.pairs_noise(3), fitness_noise(params))
-
-    def sums(counts: dict[Variant, int], tree: Any) -> list[np.ndarray]:
-        variants, noting = histogram(counts, names), MeasureRecorder()
-        keyed = randomness().with_noise(noting)
-        known = Given({"variants": variants}, {"selection": tree}, {}, keyed)
-        noisy_relation(known, params)
-        noisy_fitness(known, noises[1], params)
-        [(purpose, pairs, told)] = noting.told
-        assert (purpose, told) == ("process-tree/pairs", noises[0])
-        assert [scale for _, _, scale in noting.draws] == [Fraction(*n.scale) for n in noises]
-        fits = fitness_sum(tree, names, variants)
-        return [pairs, np.array([fits, variants.n_cases * UNITS - fits])]
-
-    others: dict[Variant, int] = {("A", "B"): 3, ("B", "B"): 1}
-    few = [v for n in (1, 2, 3) for v in itertools.product(names, repeat=n)]
-    most = Fraction(0)
-    for tree in TREES:
-        before = sums(others, tree)
-        for variant in [*few, ("A", "B", "B", "A", "A", OTHER, "B", OTHER)]:
-            after = sums(others | {variant: others.get(variant, 0) + params.max_units}, tree)
-            lost = Fraction(0)
-            for now, then, noise in zip(after, before, noises, strict=True):
-                moved = [int(x) for x in now - then]
-                assert noise.is_laplace == params.is_pure and noise.sensitivity is not None
-                if params.is_pure:
-                    assert sum(map(abs, moved)) <= noise.sensitivity
-                    lost += sum(map(abs, moved)) / Fraction(*noise.scale)
-                else:
-                    square = sum(x * x for x in moved)
-                    assert square <= noise.sensitivity**2
-                    lost += square / continuous_deviation(Fraction(*noise.scale)) ** 2
-            most = max(most, lost)
-    budget = params.spending
-    chosen = Fraction(params.selection_share) + Fraction(params.ends_share)
-    covered = 1 - chosen if budget.deviation is None else 1 / budget.deviation**2
+    given = {"vocabulary": ("A", "B"), "max_pairs": 3, "ends_share": "0", **given, **max_units}
+    params, others = params_of(**given), {("A", "B"): 3, ("B", "B"): 1}
+    variants = [v for n in (1, 2, 3) for v in itertools.product("ABX", repeat=n)]
+    units = ((v,) * params.max_units for v in [*variants, tuple("ABBAAXBX")])
+    most, largest = dearest_of_variants(METHOD, params, others, units, "ABX")
+    assert largest.keys() == {"process-tree/pairs", "process-tree/fitness"}
+    deviation = params.spending.deviation
+    covered = 1 - Fraction(params.selection_share) if deviation is None else 1 / deviation**2
     assert Fraction(999, 1000) * covered < most <= covered
 
 

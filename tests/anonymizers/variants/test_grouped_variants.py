@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.coupled_noise import dearest_of_variants
 from tests.support.generators import answer_of, budget
 from tests.support.keys import randomness, release_key
 from tests.support.logs import Variant, histogram, trace_batch
-from tests.support.silence import MeasureRecorder as Telling
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.rigorous.names import Grouping
 from tracecloak.anonymizers.variants import grouped_variants, joint_variants
@@ -29,7 +28,7 @@ from tracecloak.anonymizers.variants.grouped_variants import (
     GroupSums,
     group_chain,
 )
-from tracecloak.anonymizers.variants.joint_variants import REPEATED, JointVariants, Measured
+from tracecloak.anonymizers.variants.joint_variants import JointVariants, Measured
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.published import figures
 from tracecloak.schemas.published.variants import ReleasedVariants
@@ -41,6 +40,7 @@ VOCABULARY = ActivityVocabulary.public(NAMES)
 DELTA = Fraction(1, 10**6)
 BY_LETTER = Grouping({"A1": "A", "A2": "A", "B1": "B"})
 GROUPED = GroupedVariants(BY_LETTER)
+METHOD: Any = method_named("joint-variants")
 LENGTH = 5
 BOTH = pytest.mark.parametrize("is_hidden", [True, False])
 
@@ -137,31 +137,6 @@ def test_cases_follow_groups_whose_activities_noise_hides() -> None:
     assert of_groups > 0.15 > 0.05 > of_names
 
 
-class _Sums:
-    """What is told of the exact sums of one log where all choices are fixed."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, is_hidden: bool) -> None:
-        decide_as(monkeypatch, is_hidden)
-        monkeypatch.setattr(joint_variants, "noisy_number", self._number)
-        monkeypatch.setattr(joint_variants, "balance", lambda *_: 10**9)  # all are seen
-        for place in ("variants.joint_variants", "rigorous.clips"):
-            monkeypatch.setattr(f"tracecloak.anonymizers.{place}.choose_clip", lambda *_: 4)
-        # What is made of the sums does not matter here.
-        monkeypatch.setattr(Measured, "drawn", lambda *_: VariantHistogram.merge(()))
-        monkeypatch.setattr(GroupSums, "note", lambda *_: None)
-
-    @staticmethod
-    def _number(*_: Any) -> tuple[float, SumNoise]:
-        return 10.0, SumNoise((1, 1), 1, False)
-
-    def of(self, log: dict[Variant, int], max_units: int) -> dict[str, tuple[np.ndarray, SumNoise]]:
-        telling = Telling()
-        means = budget(GROUPED, Fraction(1), DELTA, max_units, LENGTH).means
-        answer = randomness().with_noise(telling)
-        GROUPED.answer(counted(log), domain(max_units), means, answer)
-        return {purpose.split("/")[1]: (sums, noise) for purpose, sums, noise in telling.told}
-
-
 def _units(max_units: int) -> Iterator[tuple[Variant, ...]]:
     cases = [v for n in (1, 2, 3) for v in itertools.product(NAMES, repeat=n)] + [("A1",) * LENGTH]
     if max_units == 1:
@@ -169,24 +144,14 @@ def _units(max_units: int) -> Iterator[tuple[Variant, ...]]:
     return itertools.combinations_with_replacement(cases[::4], max_units)
 
 
-def _moved(
-    sums: _Sums, max_units: int, before: dict[Variant, int]
-) -> tuple[float, dict[str, float]]:
-    """How far a unit moves all sums together at most, and each: squares, of s at sensitivity 1."""
-    own = budget(GROUPED, Fraction(1), DELTA, max_units, LENGTH).means["joint-variants"]
-    old = sums.of(before, max_units)
-    most, each = 0.0, Counter[str]()
-    for unit in _units(max_units):
-        new = sums.of(dict(Counter(before) + Counter(unit)), max_units)
-        moved = {
-            what: float((((new[what][0] - exact) / noise.width) ** 2).sum())
-            * float(own.deviation or 0) ** 2
-            for what, (exact, noise) in old.items()
-            if "ranks" not in what
-        }
-        most = max(most, sum(moved.values()))
-        each |= Counter(moved)
-    return most, dict(each)
+def _moved(max_units: int, before: dict[Variant, int]) -> tuple[float, dict[str, float]]:
+    """How far a unit moves all sums together at most, and each: shares of the budget."""
+    of_unit = {"max_cases_per_individual": max_units} if max_units > 1 else {}
+    given = {"vocabulary": NAMES, "max_trace_length": LENGTH, "groups": BY_LETTER.listed}
+    params: Any = METHOD.Params(epsilon="1", **given, **of_unit)
+    whole = METHOD.budget(params).deviation ** 2
+    most, each = dearest_of_variants(METHOD, params, before, _units(max_units), NAMES)
+    return float(most * whole), {what: float(own * whole) for what, own in each.items()}
 
 
 @BOTH
@@ -195,24 +160,20 @@ def _moved(
 def test_a_unit_moves_both_levels_together_no_further_than_their_share_covers(
     before: dict[Variant, int], max_units: int, is_hidden: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its chain, partitions and groups; its variant has the rest of the share."""
-    own = budget(GROUPED, Fraction(1), DELTA, max_units, LENGTH).means["joint-variants"]
-    share = HIDDEN if is_hidden else CLEAR
-    most, each = _moved(_Sums(monkeypatch, is_hidden), max_units, before)
-    assert set(each) == {"chain", "marginals", "groups"}
-    covered = own.share * (1 - (1 - share) * REPEATED.variants)
-    assert 0.5 * covered < most <= covered
-    assert 0.5 * own.share * share < each["groups"] <= own.share * share
+    """And all sums no further than the budget, of which nearly nothing is left."""
+    decide_as(monkeypatch, is_hidden)
+    most, each = _moved(max_units, before)
+    assert len(each) == 8 and 0.98 < most <= 1
+    own = budget(GROUPED, 1, DELTA, max_units, LENGTH).means["joint-variants"]
+    covered = own.share * (HIDDEN if is_hidden else CLEAR)
+    assert 0.98 * covered < each["joint-variants/groups"] <= covered
 
 
 def test_sums_of_groups_that_nobody_clips_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: a case's vector as it is, under the noise of a clipped one."""
-    sums = _Sums(monkeypatch, True)
     monkeypatch.setattr(CaseCells, "clipped", lambda self, _, units: self.counts * units)
-    own = budget(GROUPED, Fraction(1), DELTA, 1, LENGTH).means["joint-variants"]
-    most, each = _moved(sums, 1, {})
-    assert each["groups"] > 1.2 * own.share * HIDDEN
-    assert most > own.share * (1 - (1 - HIDDEN) * REPEATED.variants)
+    with pytest.raises(AssertionError):
+        _moved(1, {})
 
 
 def test_groups_that_are_paid_by_nobody_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,9 +181,8 @@ def test_groups_that_are_paid_by_nobody_are_found_out(monkeypatch: pytest.Monkey
     real = Measured.of
     whole = budget(GROUPED, Fraction(1), DELTA, 1, LENGTH).means
     monkeypatch.setattr(Measured, "of", lambda *given: real(*given[:4], whole, given[-1]))
-    own = whole["joint-variants"]
-    most, _ = _moved(_Sums(monkeypatch, True), 1, {})
-    assert most > own.share * (1 - REPEATED.variants)
+    decide_as(monkeypatch, True)
+    assert _moved(1, {})[0] > 1
 
 
 def measured_of(log: VariantHistogram, where: Domain, grouping: Grouping, epsilon: int) -> Any:

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.coupled_noise import dearest_of_variants
 from tests.support.generators import answer_of, budget
 from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram, read_released
@@ -23,7 +24,7 @@ from tracecloak.anonymizers.accounting.composition import rough_gaussian_delta
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.sums import MeasureRecorder
-from tracecloak.anonymizers.rigorous.bought import changed_ranks, measured_ranks
+from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Sums, budget_of
 from tracecloak.anonymizers.rigorous.clips import norm_grid, sums_sensitivity
 from tracecloak.anonymizers.rigorous.params import LONGEST_CASE
@@ -37,7 +38,6 @@ from tracecloak.anonymizers.variants.joint_variants import (
     JointVariants,
     balance,
 )
-from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published import figures
 from tracecloak.schemas.published.figures import ReleasedMeasures
@@ -85,47 +85,22 @@ def test_with_next_to_no_noise_it_is_the_log(counts: dict[Variant, int]) -> None
     assert distance <= 1 + 0.05 * n + n_rare
 
 
-def _blocks(
-    log: Mapping[Variant, int], clip: int, max_units: int
-) -> list[tuple[np.ndarray, Fraction]]:
-    """Each vector that gets noise, in occurrences, and the sensitivity that its noise is for."""
-    variants = counted(log)
-    cells = FlowCells.of(len(VOCABULARY), 5, 1000)
-    flows = VariantFlows.from_variants(variants, cells)
-    marginals = MarginalCells(len(VOCABULARY), 5)
-    row, cell = marginals.entries(variants)
-    buckets = np.searchsorted(norm_grid(), flows.squares)
-    cases = sum_groups(buckets, flows.cases, len(norm_grid()) + 1)
-    units = 64
-    every = sorted(v for n in range(1, 5) for v in itertools.product(NAMES, repeat=n))
-    return [
-        (
-            flows.sums(cells, math.isqrt(clip * units**2), units),
-            sums_sensitivity(clip, units, max_units).l2,
-        ),
-        (np.array([log.get(v, 0) for v in every]), of_one_cell(max_units).l2),
-        (
-            sum_groups(cell, variants.counts[row], marginals.size),
-            Fraction(math.isqrt(marginals.n_of_case * max_units**2 * 10**12) + 1, 10**6),
-        ),
-        (measured_ranks(cases), changed_ranks(len(cases), max_units).l2),
-        (np.array([balance(variants, 3)]), Fraction(max_units)),
-    ]
-
-
-@pytest.mark.parametrize("clip", [2, 5, 50])
+@pytest.mark.parametrize(("clip", "max_units"), [(2, 2), (5, 1), (50, 2)])
 @pytest.mark.parametrize("before", [{}, {("A", "B"): 2, ("C",): 1, ("A", "B", "A"): 3}])
 def test_no_unit_changes_a_vector_by_more_than_its_noise_is_for(
-    before: dict[Variant, int], clip: int
+    before: dict[Variant, int], clip: int, max_units: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every case of up to three events, once and twice."""
-    exact = _blocks(before, clip, 1), _blocks(before, clip, 2)
-    for n in range(1, 4):
-        for variant in itertools.product(NAMES, repeat=n):
-            for m in (1, 2):
-                after = _blocks({**before, variant: before.get(variant, 0) + m}, clip, m)
-                for (old, _), (new, sensitivity) in zip(exact[m - 1], after, strict=True):
-                    assert ((new - old) ** 2).sum() <= sensitivity**2
+    """Every case of up to three events, or twice the same one; and all vectors together."""
+    monkeypatch.setattr(joint_variants, "choose_clip", lambda *_: clip)
+    method: Any = method_named("joint-variants")
+    of_unit = {"max_cases_per_individual": max_units} if max_units > 1 else {}
+    params = method.Params(epsilon="1", vocabulary=NAMES, max_trace_length=5, **of_unit)
+    units = ((v,) * max_units for n in (1, 2, 3) for v in itertools.product(NAMES, repeat=n))
+    most, largest = dearest_of_variants(method, params, before, units, NAMES)
+    assert len(largest) == 5 and min(largest.values()) > 0
+    found = method.budget(params)
+    covered = (1 - found.means["joint-variants ranks"].share) / found.deviation**2
+    assert (0.7 if clip == 50 else 0.999) * covered < most <= covered
 
 
 @pytest.mark.parametrize("unit", [("A",) * 500, ("A", "B", "C", "B") * 125, NAMES])
