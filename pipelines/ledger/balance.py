@@ -257,9 +257,8 @@ def _numbers(sums: Sums) -> list[Fraction]:
 def largest(name: str, labels: Mapping[str, Total]) -> Fraction:
     """Returns the largest of the windows' sums of a coordinate."""
     # Thousands of windows have few numbers, and to compare fractions takes long.
-    numbers = (total[name] for total in labels.values())
-    number: Fraction = max({id(one): one for one in numbers}.values())
-    return number
+    numbers: list[Fraction] = [total[name] for total in labels.values()]
+    return max(dict(zip(map(id, numbers), numbers, strict=True)).values())
 
 
 def dearest(labels: Mapping[str, Total], others: Collection[str]) -> dict[str, Total]:

@@ -21,7 +21,7 @@ import contextlib
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache, reduce
 from itertools import chain
 from typing import Any, NamedTuple, get_args
@@ -373,7 +373,7 @@ class LedgerSnapshot:
             ends[key] = known
         elif entry.action != "void":
             if was is None or was in (*OPEN, "void"):
-                self._add(known)
+                self._add([known])
             if known.scope:
                 self._own("windows", known.scope)[key] = known
                 scopes, body = self._own("scopes"), canonical_json((key, *known))
@@ -382,12 +382,17 @@ class LedgerSnapshot:
         if ends:
             opened[release] = ends
 
-    def _add(self, known: KnownCharge) -> None:
-        """Adds what a charge costs that counts for ever."""
-        with contextlib.suppress(UsageError):  # of a number that no ledger wrote
-            scope, label = (cost := known.cost).place
-            labels = self._own("closed", known.account, scope)
-            labels[label] = cost.beside(labels.get(label))
+    def _add(self, charges: Iterable[KnownCharge]) -> None:
+        """Adds what charges cost that count for ever."""
+        sums: dict[tuple[str, str], dict[str, Any]] = {}
+        for known in charges:
+            with contextlib.suppress(UsageError):  # of a number that no ledger wrote
+                scope, label = (cost := known.cost).place
+                labels = sums.get((known.account, scope))
+                if labels is None:
+                    labels = self._own("closed", known.account, scope)
+                    sums[known.account, scope] = labels
+                labels[label] = cost.beside(labels.get(label))
 
     def _charges(self, scope: str) -> Mapping[str, KnownCharge]:
         """Returns the charges of the windows of a scope that count for ever, which it reads once.
@@ -408,9 +413,7 @@ class LedgerSnapshot:
             self._own("windows")[scope] = charges
             for account in self._state["closed"]:
                 self._own("closed", account).pop(scope, None)
-            for known in charges.values():
-                if not known.adds_up:
-                    self._add(known)
+            self._add(known for known in charges.values() if not known.adds_up)
         windows: Mapping[str, KnownCharge] = self._state["windows"].get(scope, {})
         return windows
 
