@@ -22,6 +22,7 @@ from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
+from tracecloak.pipelines.ledger.reading import text_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import absolute, is_on_this_machine, remove_folder
 from tracecloak.transforms.operator_log import operator_log
@@ -42,16 +43,8 @@ def resume_text(store: KeyStore, ledger: Ledger) -> str:
         for receipt in store.receipts(".key")
         if store.key_state(receipt) == "there"
     }
-    waiting = [_unfinished_text(e, e.key_fingerprint in keys) for e in _unfinished(entries)]
-    waiting += [
-        f"{folder.release_id}  in {folder.output}\n"
-        f"  the result of its query is in {folder.input}, and nothing is reserved\n"
-        "  Run the same command again, or delete the result with `tracecloak ledger forfeit`.\n"
-        for folder in _lone_results(store, entries)
-    ]
-    if not waiting:
-        return "Nothing waits: every release is committed, or was given back or given up.\n"
-    return "\n".join(waiting)
+    results = _lone_results(store, entries)
+    return text_of("unfinished", open=_unfinished(entries), keys=keys, results=results)
 
 
 def forfeit(
@@ -147,25 +140,6 @@ def _lone_results(store: KeyStore, entries: Sequence[Entry]) -> list[ReleaseFold
 
 def _unfinished(entries: Sequence[Entry]) -> list[Entry]:
     return [entry for entry in charges(entries).values() if entry.is_open]
-
-
-def _unfinished_text(entry: Entry, has_key: bool) -> str:
-    epsilon = "no finite epsilon" if entry.epsilon is None else f"epsilon {entry.epsilon}"
-    remedy = "It drew nothing yet. Run the same command again, which pays nothing more."
-    if not has_key:
-        remedy = (
-            "Its key is not in this key store: run it again with that which has it, or give it up."
-        )
-    elif entry.action == "draw":
-        remedy = (
-            "It drew noise. Run the same command again, which finishes it with the same noise and "
-            "pays nothing, or give it up, which leaves it spent."
-        )
-    return (
-        f"{entry.release_id}  in {entry.output}\n"
-        f"  {entry.method}, {epsilon}, account {entry.account}, since {entry.recorded_at[:19]}Z\n"
-        f"  {remedy}\n"
-    )
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from tracecloak.pipelines.screen.results import Result
 from tracecloak.schemas.errors import TracecloakError, UsageError
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.budget.unfinished import Ended
     from tracecloak.pipelines.keys.key_store import KeyStore
     from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger
 
@@ -163,12 +162,12 @@ def _bind(flags: Flags) -> Result:
 
 
 def _accept(flags: Flags) -> Result:
-    from tracecloak.pipelines.ledger.reading import accepted_text
+    from tracecloak.pipelines.ledger.reading import text_of
 
     ledger = _opened(flags, after_loss=True)
     accepted = ledger.accept(flags["by"], flags["reason"])
     data = {"complaints": list(accepted.complaints), "entries_counted": len(accepted.counted)}
-    return Result((), data, _lines(accepted_text(accepted)))
+    return Result((), data, _lines(text_of("accepted", **vars(accepted))))
 
 
 def _list_unfinished(flags: Flags) -> Result:
@@ -177,43 +176,21 @@ def _list_unfinished(flags: Flags) -> Result:
     return _said(resume_text(_store(flags), _opened(flags)))
 
 
-def _ended(
-    flags: Flags, what: str, spent: str, end: Callable[..., Ended], without_key: str = ""
-) -> Result:
+def _ended(flags: Flags) -> Result:
     """Ends a release by hand, and returns what there is to say of it."""
+    from tracecloak.pipelines.budget.unfinished import forfeit, withdraw
+    from tracecloak.pipelines.ledger.reading import text_of
+
+    action = flags["action"]
+    end, what = (forfeit, "given up") if action == "forfeit" else (withdraw, "withdrawn")
     named = (flags[name] for name in ("output", "release_id", *_SIGNED))
     ended = end(_store(flags), _opened(flags), *named)
     data = {
         "folder": ended.folder, "key_destroyed": ended.had_key,
         "key_stores_elsewhere": list(ended.elsewhere),
     }  # fmt: skip
-    if not ended.was_reserved:
-        spent, without_key = "Nothing was reserved for it; the result of its query is deleted.", ""
-    sentences = [spent] + ["Its key was in this key store, and is destroyed."] * ended.had_key
-    if ended.elsewhere:
-        names = ", ".join(name or "without a name" for name in ended.elsewhere)
-        sentences.append(
-            f"It was made with another key store (in the ledger: {names}), so that key and the "
-            "copies of it for workers are out of reach from here. Run this command again with "
-            "--key_store of that one, which destroys what is there of them."
-        )
-    elif not ended.had_key and without_key:
-        sentences.append(without_key)
+    sentences = _lines(text_of("ended", action=action, ended=ended))
     return Result([(what, ended.folder)], data, below=[" ".join(sentences)])
-
-
-def _forfeit(flags: Flags) -> Result:
-    from tracecloak.pipelines.budget.unfinished import forfeit
-
-    lost = "Its key was not in this key store, which made it: see to backups that may have it."
-    return _ended(flags, "given up", "What it reserved stays spent.", forfeit, lost)
-
-
-def _withdraw(flags: Flags) -> Result:
-    from tracecloak.pipelines.budget.unfinished import withdraw
-
-    spent = "What it spent stays spent, and whoever has a copy of it has it still."
-    return _ended(flags, "withdrawn", spent, withdraw)
 
 
 def _list_cases(flags: Flags) -> Result:
@@ -242,8 +219,8 @@ ACTIONS: Mapping[str, Callable[[Flags], Result]] = {
     "declare": _declare,
     "bind": _bind,
     "list-unfinished": _list_unfinished,
-    "forfeit": _forfeit,
-    "withdraw": _withdraw,
+    "forfeit": _ended,
+    "withdraw": _ended,
     "list-cases": _list_cases,
     "erase": _erase,
     "accept": _accept,

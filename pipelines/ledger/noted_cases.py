@@ -9,6 +9,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 
 import sqlalchemy as sa
@@ -71,40 +72,32 @@ def erase(
 
 def cases_text(entries: Sequence[Entry], releases: Sequence[Noted]) -> str:
     """Returns the notes as a text, and which accounts have cases in common."""
-    lines = [
-        f"{noted.release_id}  in {noted.output}\n"
-        f"  about {noted.sketch.n_cases:,} cases, account {noted.account}, noted on "
-        f"{noted.noted_on}, kept until {noted.kept_until}\n"
-        for noted in releases
-    ]
+    from tracecloak.pipelines.ledger.reading import text_of
+
     # Only releases with a digest in common are compared.
     holders: dict[tuple[str, int], list[int]] = defaultdict(list)
     for number, noted in enumerate(releases):
         for digest in noted.sketch.digests.tolist():
             holders[noted.deployment_key, digest].append(number)
+    alike = sorted({pair for held in holders.values() for pair in combinations(held, 2)})
     pairs = [
-        f"  {share_text(share)} of the smaller: {releases[one].release_id} "
-        f"({releases[one].account}, {epsilon_of(entries, releases[one])}) and {noted.release_id} "
-        f"({noted.account}, {epsilon_of(entries, noted)})\n"
-        for one, other in sorted(
-            {pair for held in holders.values() for pair in combinations(held, 2)}
-        )
+        (share_text(share), releases[one], noted)
+        for one, other in alike
         for noted, share in shared_with(releases[one], [releases[other]])
     ]
-    if pairs:
-        lines.append("\nThe same cases under several accounts, whose epsilons add up:\n")
-    lines += pairs
     known = {(noted.output, noted.release_id) for noted in releases}
     without = [
-        f"  {entry.release_id} in {entry.output} (account {entry.account})\n"
+        entry
         for entry in charges(entries).values()
         if entry.action not in (*UNDRAWN, "void") and (entry.output, entry.release_id) not in known
     ]
-    if without:
-        lines.append("\nReleases whose cases are not noted, and not compared:\n")
-    if not lines:
-        return "Nothing was released yet, and nothing is noted.\n"
-    return "".join([*lines, *without])
+    return text_of(
+        "cases",
+        releases=releases,
+        pairs=pairs,
+        without=without,
+        epsilon_of=partial(epsilon_of, entries),
+    )
 
 
 # --- What a ledger notes of the cases that releases read, so that a copy of a log is recognised. --

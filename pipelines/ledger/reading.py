@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
@@ -16,12 +17,13 @@ from tracecloak.pipelines.ledger.balance import COORDINATES, Sums, counting, pai
 from tracecloak.pipelines.ledger.caps import accounts_that_paid, bound_datasets, declared_accounts
 from tracecloak.pipelines.ledger.entries import NOTES, Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.officers_ledger import Accepted
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
+from tracecloak.schemas.texts import templates_of
 
 # How many characters of a long text a table shows, and of one in the last column; `export` has all.
 _WIDEST = 40
 _WIDEST_LAST = 120
+_MANY = {"entry": "entries", "release": "releases", "window": "windows"}
 
 
 def show(ledger: Ledger, account: str | None = None) -> tuple[str, dict[str, Any]]:
@@ -46,20 +48,16 @@ def show(ledger: Ledger, account: str | None = None) -> tuple[str, dict[str, Any
     owners = {n: of for n, of in bound_datasets(past.declared).items() if account in (None, of)}
     shown = {
         "accounts": [facts for facts, _ in accounts],
-        "datasets": [
-            {"dataset": name, "account": owner, "also_paid_by": _others(entries, name, owner)}
-            for name, owner in owners.items()
-        ],
+        "datasets": [_bound(entries, name) for name in owners],
         "entries": [asdict(entry) for entry in own],
         "forgotten": forgotten,
     }
-    parts = [f"{_upper(complaint)}.\n" for complaint in forgotten]
-    if past.faults:
-        parts.append(f"This ledger is not sound; problems found by `verify`: {len(past.faults)}\n")
-    parts += [text for _, text in accounts]
-    parts += ["".join(dataset_text(entries, name) for name in owners)] * bool(owners)
-    parts += [_entries_text(own)] * bool(own)
-    return "\n".join(parts) or "The ledger is empty, and no account is declared.\n", shown
+    said = {
+        "accounts": [{**facts, **beside} for facts, beside in accounts],
+        "entries": _entries_table(own) if own else [],
+        "n_faults": len(past.faults),
+    }
+    return text_of("show", **{**shown, **said}), shown
 
 
 def verify(ledger: Ledger) -> tuple[str, bool]:
@@ -84,15 +82,7 @@ def verify(ledger: Ledger) -> tuple[str, bool]:
         faults = [str(one) for one in units if isinstance(one, CaseRegistryError)]
     if faults:
         return "".join(f"{problem}\n" for problem in faults), False
-    if not entries:
-        return "The ledger is sound: it has no entries.\n", True
-    last, n = entries[-1], len(entries)
-    text = (
-        f"The ledger is sound: {n} {'entry' if n == 1 else 'entries'}, the last of "
-        f"{last.recorded_at} with hash\n{last.hash}\nKeep this hash elsewhere: a later `tracecloak "
-        "ledger export` without it is of a ledger that was cut off or written anew.\n"
-    )
-    return text, True
+    return text_of("sound", entries=entries), True
 
 
 def export(ledger: Ledger) -> str:
@@ -110,48 +100,35 @@ def export(ledger: Ledger) -> str:
 
 def dataset_text(entries: Sequence[Entry], dataset: str) -> str:
     """Returns to which account a data set is bound, and which others paid for releases of it."""
+    return text_of("bound", datasets=[_bound(entries, dataset)])
+
+
+def _bound(entries: Sequence[Entry], dataset: str) -> dict[str, Any]:
     owner = bound_datasets(entries)[dataset]
-    text = f"Data set {dataset} is bound to account {owner}\n"
-    if others := _others(entries, dataset, owner):
-        text += (
-            f"  Releases that name it were paid by {' and '.join(others)}, too: what all of them "
-            "spent on it adds up.\n"
-        )
-    return text
+    others = [name for name in accounts_that_paid(entries, dataset) if name != owner]
+    return {"dataset": dataset, "account": owner, "also_paid_by": others}
 
 
-def accepted_text(accepted: Accepted) -> str:
-    """Returns what an entry `accept` ended, and what counts as spent for it."""
-    lines = [f"{_upper(complaint)}." for complaint in accepted.complaints]
-    lines.append("That is written down as accepted, and releases go on.")
-    for entry in accepted.counted:
-        if entry.action == "account":
-            lines.append(f"Account {entry.account} was declared and is lost: its caps are 0 now.")
-        elif entry.action == "reserve":
-            lines.append(
-                f"Account {entry.account}: what was left counts as spent, epsilon {entry.epsilon} "
-                f"and delta {entry.delta}."
-            )
-    if accepted.counted:
-        lines.append(
-            "Look which releases the ledger lacks, and declare caps and bind data sets again, with "
-            "`tracecloak ledger declare` and `tracecloak ledger bind`; or restore a newer backup."
-        )
-    return "".join(f"{line}\n" for line in lines)
+@cache
+def _templates() -> Any:
+    templates = templates_of("tracecloak.pipelines.ledger")
+    templates.filters |= {
+        "many": lambda n, one: f"{n} {one if n == 1 else _MANY[one]}",
+        "sentence": lambda text: f"{text[:1].upper()}{text[1:]}.",
+        "short": _shortened,
+    }
+    return templates
 
 
-def _others(entries: Sequence[Entry], dataset: str, owner: str) -> list[str]:
-    return [name for name in accounts_that_paid(entries, dataset) if name != owner]
-
-
-def _upper(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def text_of(template: str, **values: Any) -> str:
+    """Returns what a template of this package says, which ends with one end of a line."""
+    return _templates().get_template(f"{template}.txt.j2").render(values).rstrip("\n") + "\n"
 
 
 def _account_facts(
     ledger: Ledger, past: LedgerSnapshot, entries: Sequence[Entry], name: str
-) -> tuple[dict[str, Any], str]:
-    """Returns what an account may spend and spent, as JSON values and as text."""
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns what an account may spend and spent, as JSON values; and what the text has beside."""
     account, paid, spent = ledger.account_in(past, name), counting(entries, name), past.spent(name)
     balance, left = ledger.balance_in(past, name), None
     declared = declared_accounts(past.declared)
@@ -178,33 +155,22 @@ def _account_facts(
         "releases_like_the_last_left": left,
         "windows": [_numbers_as_text(scope) for scope in scopes_of(spent.all)],
     })  # fmt: skip
-    unit = "no caps" if account is None else f"per {account.unit}"
     rows = [("", "cap", "spent", "of it open", "remaining")]
     for column in ("epsilon", "delta"):
         cap, now = facts[f"{column}_cap"], facts[f"spent_{column}"]
         # Without a finite epsilon no delta is kept, either.
         is_exceeded = facts["spent_epsilon"] is None or Fraction(now) > Fraction(cap or now)
         remaining = "exceeded" if cap and is_exceeded else facts[f"remaining_{column}"] or "no cap"
-        rows.append((column, cap or "no cap", _sum(now), _sum(facts[f"open_{column}"]), remaining))
-    lines = [*_table(rows), *map(_scope_text, facts["windows"])]
-    if balance.is_exceeded:
-        lines.append("Exceeded: more is spent than the caps allow; nothing more can be released.")
-    if balance.n_open:
-        lines.append("Open: reserved, and neither committed nor voided; it counts as spent.")
-    if paid:
-        any_more = "any number, no cap limits them"
-        if is_of_window:
-            any_more = "one of each further window, which costs nothing more"
-        more = any_more if left is None else left
-        lines.append(f"Releases like the last one that still fit: {more}")
-    if len(spent.kinds) > 1 or any(account and account.unit != one for one, _ in spent.kinds):
-        odd = " and ".join(sorted(map(", ".join, spent.kinds)))
-        lines.append(f"The sums are not a valid bound: the releases are about {odd}.")
-    head = (
-        f"Account {name} ({'not declared, so it pays no more' if is_shut else unit}): "
-        f"{_releases(balance.n_releases)}, {balance.n_open} of them open\n"
-    )
-    return facts, head + "".join(f"  {line}\n" for line in lines)
+        spent_open = (facts[f"{of}_{column}"] or "not finite" for of in ("spent", "open"))
+        rows.append((column, cap or "no cap", *spent_open, remaining))
+    is_odd = len(spent.kinds) > 1 or any(account and account.unit != one for one, _ in spent.kinds)
+    beside = {
+        "is_shut": is_shut,
+        "is_of_window": is_of_window,
+        "sums": _table(rows),
+        "odd": sorted(map(", ".join, spent.kinds)) if is_odd else [],
+    }
+    return facts, beside
 
 
 def _numbers_as_text(facts: dict[str, Any]) -> dict[str, Any]:
@@ -244,19 +210,7 @@ def scopes_of(sums: Sums) -> list[dict[str, Any]]:
     return scopes
 
 
-def _scope_text(scope: dict[str, Any]) -> str:
-    """Returns one line on all windows of a scope."""
-    n, which = scope["n_windows"], scope["epsilon_window"]
-    if scope["delta_window"] != which:
-        which = f"{which} by epsilon, {scope['delta_window']} by delta"
-    return (
-        f"Windows of {_shortened(scope['scope'], 16)}: {n} {'window' if n == 1 else 'windows'}, "
-        f"{_releases(scope['n_releases'])}; the dearest ({which}) is what all add: epsilon "
-        f"{_sum(scope['epsilon'])}, delta {_sum(scope['delta'])}"
-    )
-
-
-def _entries_text(entries: Sequence[Entry]) -> str:
+def _entries_table(entries: Sequence[Entry]) -> list[str]:
     header = (
         "seq", "recorded", "account", "action", "epsilon", "delta", "unit", "adjacency", "method",
         "release", "output", "details",
@@ -269,7 +223,7 @@ def _entries_text(entries: Sequence[Entry]) -> str:
         )
         for e in _last_steps(entries)
     ]  # fmt: skip
-    return "".join(f"{line}\n" for line in ["Entries", *_table([header, *rows])])
+    return _table([header, *rows])
 
 
 def _last_steps(entries: Sequence[Entry]) -> list[Entry]:
@@ -297,14 +251,6 @@ def _details(entry: Entry) -> str:
         "by" in facts and f"{facts['by']}: {facts.get('reason')}",
     ]
     return "; ".join(text for text in said if text)
-
-
-def _sum(value: str | None) -> str:
-    return "not finite" if value is None else value
-
-
-def _releases(n: int) -> str:
-    return f"{n} {'release' if n == 1 else 'releases'}"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -123,7 +123,7 @@ def test_a_ledger_from_an_old_backup_is_noticed_and_what_it_forgot_counts_again(
     assert ledger.balance("a").remaining_delta == 0
     entry = next(e for e in ledger.entries() if e.action == "accept")
     assert (entry.facts["by"], entry.facts["lost"]["seq"]) == ("the officer", 11)
-    text = reading.accepted_text(accepted)
+    text = reading.text_of("accepted", **vars(accepted))
     assert "Account a: what was left counts as spent, epsilon 0.8 and delta 0.00001.\n" in text
     with pytest.raises(UsageError, match="there is nothing to accept"):
         ledger.accept(*OFFICER)
@@ -149,7 +149,7 @@ def test_a_ledger_that_is_gone_is_not_begun_anew_unseen(world: World) -> None:
             world.opened()
     assert not world.file.exists()
     ledger = world.opened(after_loss=True)
-    text = reading.accepted_text(ledger.accept(*OFFICER))
+    text = reading.text_of("accepted", **vars(ledger.accept(*OFFICER)))
     assert "Account a was declared and is lost: its caps are 0 now." in text
     with pytest.raises(BudgetExhausted):
         ledger.reserve(reservation(1, "0.1"))

@@ -83,7 +83,7 @@ def test_an_officer_with_another_key_store_is_told_which_one_has_the_key(
     assert officer(place, action) == 0
     told = capsys.readouterr().out
     assert f"made with another key store (in the ledger: {name})" in told
-    assert "destroyed" not in told and "Run this command again with --key_store of that" in told
+    assert "destroyed" not in told and "Run this command again with the key_store of that" in told
     assert len(key_files(place.folder)) == n_keys
     assert officer(place, action, "--json", keys="keys") == 0
     told = json.loads(capsys.readouterr().out)
