@@ -155,7 +155,7 @@ def _account_facts(
         "releases_like_the_last_left": left,
         "windows": [_numbers_as_text(scope) for scope in scopes_of(spent.all)],
     })  # fmt: skip
-    rows = [("", "cap", "spent", "of it open", "remaining")]
+    rows: list[Sequence[str]] = [("", "cap", "spent", "of it open", "remaining")]
     for column in ("epsilon", "delta"):
         cap, now = facts[f"{column}_cap"], facts[f"spent_{column}"]
         # Without a finite epsilon no delta is kept, either.
