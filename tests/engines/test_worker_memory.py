@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import apache_beam as beam
@@ -14,17 +14,21 @@ from apache_beam.options.pipeline_options import PipelineOptions
 
 from tests.engines.fetching import or_skip
 from tests.engines.flink import flink_cluster, flink_job_server, worker_pool
+from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.variants import VariantHistogram
-from tracecloak.transforms.batch.traces import CountStatistics
+from tracecloak.schemas.statistics.variants import Dafsa, VariantHistogram
+from tracecloak.transforms.batch.traces import CountStatistics, once, total
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1200)]
 
-N_BATCHES, N_CASES, N_EVENTS = 64, 10_000, 20
+KINDS = {"variants": VariantHistogram}
+N_BATCHES, N_MERGED, N_CASES, N_EVENTS = 64, 16, 10_000, 20
 NAMES = ActivityVocabulary.public(tuple(f"a{number:02d}" for number in range(30)), True)
 # Of the largest of 4 task managers, as a share of what one alone takes.
 MAX_SHARE = 0.5
+# What the automaton takes of an event of the variants; see `Dafsa.from_variants`.
+MAX_EVENT_BYTES = 180
 LOOK_SECONDS = 0.05
 
 
@@ -52,11 +56,31 @@ def idle(pipeline: beam.Pipeline) -> None:
     _ = batches | "End" >> beam.Map(lambda traces: None)
 
 
+def counted(pipeline: beam.Pipeline, n_batches: int) -> beam.PCollection[Statistics]:
+    """Counts the variants of so many batches."""
+    batches = pipeline | beam.Create(range(n_batches)) | beam.Reshuffle() | beam.Map(batch)
+    return batches | CountStatistics(KINDS, variants)
+
+
 def counting(pipeline: beam.Pipeline) -> None:
     """Counts the variants of all batches."""
-    batches = pipeline | beam.Create(range(N_BATCHES)) | beam.Reshuffle() | beam.Map(batch)
-    parts = batches | CountStatistics({"variants": VariantHistogram}, variants)
-    _ = parts | "End" >> beam.Map(lambda part: None)
+    _ = counted(pipeline, N_BATCHES) | "End" >> beam.Map(lambda part: None)
+
+
+def merging(pipeline: beam.Pipeline) -> None:
+    """Brings the variants of some batches to one place."""
+    parts = beam.pvalue.AsIter(counted(pipeline, N_MERGED))
+    _ = once(pipeline, "Merge", lambda parts: [total(KINDS, parts)["variants"].n_variants], parts)
+
+
+def automaton(pipeline: beam.Pipeline) -> None:
+    """Builds the automaton of these variants there."""
+
+    def build(parts: Iterable[Statistics]) -> list[int]:
+        return [Dafsa.from_variants(total(KINDS, parts)["variants"]).n_transitions]
+
+    parts = beam.pvalue.AsIter(counted(pipeline, N_MERGED))
+    _ = once(pipeline, "Build", build, parts)
 
 
 def below(pid: int) -> Iterator[int]:
@@ -111,3 +135,10 @@ def test_the_largest_worker_of_four_holds_at_most_half_of_what_one_would(tmp_pat
     }
     assert held[1] > 100, held  # otherwise it shows nothing
     assert held[4] <= MAX_SHARE * held[1], held
+
+
+def test_the_automaton_takes_at_most_what_is_stated(tmp_path: Path) -> None:
+    with_it = largest_mb(tmp_path / "automaton", 1, automaton)
+    without = largest_mb(tmp_path / "merged", 1, merging)
+    stated = MAX_EVENT_BYTES * N_MERGED * N_CASES * N_EVENTS / (1 << 20)
+    assert 0 < with_it - without <= stated, (with_it, without, stated)
