@@ -65,6 +65,15 @@ def read_all(
     return columns, records, malformed
 
 
+def table_of(
+    reader: Reader, data: bytes, wanted: Sequence[str], required: Sequence[str]
+) -> pa.Table:
+    """All batches as a table; no record is malformed."""
+    batches, records, malformed = read_all(reader, data, wanted, required, 1000)
+    assert records == list(range(len(records))) and malformed == []
+    return pa.Table.from_batches(batches) if batches else pa.table({})
+
+
 Records = dict[int, tuple[Any, ...] | None]
 
 

@@ -7,7 +7,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,10 +16,8 @@ from hypothesis import given
 from scipy import sparse
 from scipy.optimize import minimize
 
-from tests.support.generators import budget
-from tests.support.keys import randomness
+from tests.support.coupled_noise import dearest_of_variants
 from tests.support.logs import Variant, histogram, variant_counts
-from tests.support.silence import Silence
 from tracecloak.anonymizers.accounting.composition import Spend, gaussian_delta, total
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.noise.sums import SumNoise
@@ -125,37 +122,23 @@ def test_no_case_adds_more_than_the_clip(clip: int, units: int) -> None:
 
 
 @pytest.mark.parametrize("max_units", [1, 3])
-@pytest.mark.parametrize("epsilon", [Fraction(1, 10), Fraction(2)])
+@pytest.mark.parametrize("epsilon", ["0.1", "2"])
 def test_the_noise_keeps_epsilon_and_delta_at_the_clip(
-    monkeypatch: pytest.MonkeyPatch, epsilon: Fraction, max_units: int
+    monkeypatch: pytest.MonkeyPatch, epsilon: str, max_units: int
 ) -> None:
-    """The norm of m cases over sigma, and what the ranks of the clip have, by their exact delta."""
-    silence = Silence()
-    quiet = randomness().with_noise(silence)
+    """What m cases move of the chain, and what the ranks of the clip have, by their exact delta."""
     monkeypatch.setattr(markov, "choose_clip", lambda *_: 9)
-    where = domain(max_units=max_units)
-    means = budget(MARKOV, epsilon, DELTA, max_units).means
-    cells = cells_of(where)
-    largest = 0.0
-    for variant in all_variants(5)[::7]:
-        cases = counted({variant: 400, ("A",): 100})
-        flows = VariantFlows.from_variants(cases, cells)
-        noisy, noise = MARKOV._noisy_sums(cases, where, means, quiet)
-        alone = replace(flows, cases=(flows.cases == 400).astype(np.int64))
-        sigma = Fraction(*noise.scale)
-        assert silence.draws[-1] == ("gaussian", cells.n_possible, sigma)
-        clip_units = 3 * noise.units
-        of_case = math.sqrt(10) * noise.units
-        vector = alone.sums(cells, clip_units, noise.units)
-        norm = max_units * math.sqrt(int((vector**2).sum()))
-        assert norm <= max_units * of_case * (1 + 1e-12)
-        largest = max(largest, norm / float(sigma))
-        assert (noisy == flows.sums(cells, clip_units, noise.units)).all()
-    of_sums = 1 - means["markov-log clip"].share
-
-    deviation = Fraction(math.sqrt(of_sums) / largest)  # of all, if the sums have their share
+    method: Any = METHODS["markov-log"]
+    of_unit = {"max_cases_per_individual": max_units} if max_units > 1 else {}
+    params = method.Params(epsilon=epsilon, vocabulary=NAMES, max_trace_length=5, **of_unit)
+    units = ((variant,) * max_units for variant in all_variants(5)[::7])
+    most, largest = dearest_of_variants(method, params, {("A",): 3}, units, NAMES)
+    [(sums, _)] = largest.items()
+    assert sums == "markov-log/sum"
+    of_sums = 1 - method.budget(params).means["markov-log clip"].share
+    deviation = Fraction(math.sqrt(of_sums / most))  # of all, if the sums have their share
     for share, is_enough in ((1, True), (Fraction(99, 100), False)):
-        assert gaussian_delta(deviation * share, epsilon).is_at_most(DELTA) is is_enough
+        assert gaussian_delta(deviation * share, Fraction(epsilon)).is_at_most(DELTA) is is_enough
 
 
 def test_without_noise_the_chain_is_that_of_the_log_by_position() -> None:

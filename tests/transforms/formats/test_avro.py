@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.support.format_streams import Trickle, read_all, share_read_together
+from tests.support.format_streams import Trickle, share_read_together, table_of
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.formats import avro, avro_regular
 from tracecloak.transforms.formats.avro import AvroReader
@@ -42,16 +42,8 @@ def container_of(schema: Any, rows: Sequence[Any], codec: str = "null", **option
     return stream.getvalue()
 
 
-def read(
-    data: bytes,
-    wanted: Sequence[str] = ("c", "a", "t"),
-    required: Sequence[str] = ("c",),
-    batch_rows: int = 1000,
-) -> pa.Table:
-    """Returns all batches as a table; no record is malformed."""
-    batches, records, malformed = read_all(AvroReader(), data, wanted, required, batch_rows)
-    assert records == list(range(len(records))) and malformed == []
-    return pa.Table.from_batches(batches) if batches else pa.table({})
+def read(data: bytes) -> pa.Table:
+    return table_of(AvroReader(), data, ("c", "a", "t"), ("c",))
 
 
 def long(logical: str, **more: Any) -> dict[str, Any]:

@@ -88,9 +88,10 @@ def test_a_column_that_the_file_lacks_is_named_and_no_value_is(name: str) -> Non
     assert "c1" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", [name for name in WRITTEN if name != "parquet"])
+@every_format
 def test_a_stream_may_give_few_bytes_and_its_own_errors_pass(name: str) -> None:
     data = written(name)
-    assert read(name, Slow(data)) == ROWS
+    is_parquet = name == "parquet"  # which is read from its end, and as much as is asked for
+    assert is_parquet or read(name, Slow(data)) == ROWS
     with pytest.raises(OSError, match="disk"):
-        read(name, Slow(data, fails_at=len(data) - 20))
+        read(name, Slow(data, fails_at=0 if is_parquet else len(data) - 20))

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.format_streams import read_all, rows_of, written_by
+from tests.support.format_streams import rows_of, table_of, written_by
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.transforms.formats import parquet
@@ -32,12 +32,8 @@ def read(
     data: bytes,
     wanted: Sequence[str] = ("case_id", "activity", "timestamp"),
     required: Sequence[str] = ("case_id",),
-    batch_rows: int = 1000,
 ) -> pa.Table:
-    """Returns all batches as a table; no record is malformed."""
-    batches, records, malformed = read_all(ParquetReader(), data, wanted, required, batch_rows)
-    assert records == list(range(len(records))) and malformed == []
-    return pa.Table.from_batches(batches) if batches else pa.table({})
+    return table_of(ParquetReader(), data, wanted, required)
 
 
 @pytest.mark.skipif(not hasattr(pa, "json_"), reason="this pyarrow has no such types")
@@ -105,16 +101,6 @@ def test_checksums_of_pages_are_verified() -> None:
         read(damaged)
     with pytest.raises(InputSchemaError, match="damaged"):
         read(written(rows_of(("1", "A", 0)))[:40] + b"x" + written(rows_of(("1", "A", 0)))[41:])
-
-
-class Failing(io.BytesIO):
-    def read(self, size: int | None = -1) -> bytes:
-        raise OSError(5, "disk")
-
-
-def test_errors_of_the_stream_pass() -> None:
-    with pytest.raises(OSError, match="disk"):
-        next(ParquetReader().read(Failing(parquet_of(NESTED)), ["a"], ["a"], 10))
 
 
 def written(*batches: pa.RecordBatch, about: Any = None) -> bytes:
