@@ -138,16 +138,9 @@ def _migrate(flags: Flags) -> Result:
 
 
 def _declare(flags: Flags) -> Result:
-    from tracecloak.pipelines.ledger.caps import Account, parse_cap
+    from tracecloak.pipelines.ledger.caps import account_of
 
-    ledger = _opened(flags)
-    epsilon, delta = (
-        parse_cap(name, None if flags[name] == "none" else flags[name], "none")
-        for name in ("epsilon", "delta")
-    )
-    account = Account(
-        flags["name"], epsilon, delta, flags["unit"], flags.get("max_cases"), flags.get("note", "")
-    )
+    ledger, account = _opened(flags), account_of(flags["name"], flags, "none")
     ledger.declare_account(account, flags["by"], flags["reason"])
     return _shown(ledger, account.name)
 

@@ -7,7 +7,7 @@ counts. A release of one name in one output is paid once, and made by whoever be
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -130,28 +130,32 @@ def _account(name: str, keys: Any) -> Account:
             raise UsageError(f"{where}: {key} is missing; write null for no cap")
         if isinstance(keys[key], dict | list):
             raise UsageError(f"{where}: {key} must be one value")
-    epsilon, delta = (parse_cap(f"{where}: {key}", keys[key], "null") for key in _REQUIRED[:2])
-    max_cases, note = keys.get("max_cases"), keys.get("note") or ""
+    max_cases = keys.get("max_cases")
     if max_cases is not None and re.fullmatch(r"[0-9]{1,18}", max_cases) is None:
         raise UsageError(f"{where}: max_cases must be a whole number, got {max_cases!r}")
-    return Account(name, epsilon, delta, keys["unit"], max_cases and int(max_cases), note)
+    return account_of(name, {**keys, "max_cases": max_cases and int(max_cases)}, "null")
 
 
-def parse_cap(name: str, text: str | None, none: str) -> Fraction | None:
-    """Returns a cap as it is written; None: there is none.
+def account_of(name: str, keys: Mapping[str, Any], none: str) -> Account:
+    """Returns an account whose caps are given as text.
 
     Args:
-        name: What it is, for errors.
-        text: The decimal; None: there is no cap.
-        none: What is written for that.
+        name: Its name.
+        keys: As in an accounts file.
+        none: What is written where there is no cap.
 
     Raises:
-        UsageError: The text is no decimal.
+        UsageError: A cap is no decimal, or see `Account`.
     """
-    try:
-        return None if text is None else parse_decimal(text)
-    except UsageError as error:
-        raise UsageError(f"{name}: {error}, or {none} for no cap") from None
+    caps: dict[str, Fraction | None] = {}
+    for key in ("epsilon", "delta"):
+        try:
+            caps[key] = None if keys[key] in (None, none) else parse_decimal(keys[key])
+        except UsageError as error:
+            told = f"account {name!r}: {key}: {error}, or {none} for no cap"
+            raise UsageError(told) from None
+    further = keys["unit"], keys.get("max_cases"), keys.get("note") or ""
+    return Account(name, caps["epsilon"], caps["delta"], *further)
 
 
 class _TextLoader(StrictLoader):
@@ -259,14 +263,11 @@ def both_bounds(declared: Account | None, in_file: Account | None) -> Account | 
             f"account {declared.name!r} is per {declared.unit} in the ledger and per "
             f"{in_file.unit} in the accounts file; correct one of them"
         )
-    epsilon_cap, delta_cap = (
-        min((cap for cap in caps if cap is not None), default=None)
-        for caps in (
-            (declared.epsilon_cap, in_file.epsilon_cap),
-            (declared.delta_cap, in_file.delta_cap),
-        )
-    )
-    return replace(declared, epsilon_cap=epsilon_cap, delta_cap=delta_cap)
+    lower: dict[str, Any] = {}
+    for name in ("epsilon_cap", "delta_cap"):
+        caps = (getattr(one, name) for one in (declared, in_file))
+        lower[name] = min((cap for cap in caps if cap is not None), default=None)
+    return replace(declared, **lower)
 
 
 # --- A release of one name in one output is paid once, and made by whoever began it. --------------

@@ -126,10 +126,6 @@ class WindowCharge:
         """The scope and the label, which together identify the window."""
         return self.scope, self.label
 
-    def facts(self) -> dict[str, Any]:
-        """Returns it as the details of an entry have it."""
-        return {"window": asdict(self)}
-
 
 @dataclass(frozen=True)
 class Reservation:
@@ -172,39 +168,21 @@ class Reservation:
     staging_area: str | None = None
 
     def __post_init__(self) -> None:
-        texts = ("account", "release_id", "output", "method", "config_digest", "key_fingerprint")
-        for name in texts if self.dataset is None else (*texts, "dataset"):
-            require_text(name, getattr(self, name))
-        for name, value, largest in (("epsilon", self.epsilon, None), ("delta", self.delta, 1)):
-            if value is not None and not isinstance(value, Fraction):
-                raise UsageError(f"{name} must be an exact fraction, got {value!r}")
-            if value is not None and not 0 <= value <= (value if largest is None else largest):
-                raise UsageError(f"{name} must be at least 0, and delta at most 1, got {value}")
-        if self.epsilon is not None and self.delta is None:
-            raise UsageError("a finite epsilon needs a delta; give 0 if there is none")
-        for name, known in (("unit", get_args(Unit)), ("adjacency", get_args(Adjacency))):
-            if (given := getattr(self, name)) not in known:
-                raise UsageError(f"{name} must be one of {', '.join(known)}, got {given!r}")
-        self.columns()  # for its errors
+        for name, value in vars(self).items():
+            if isinstance(value, str):
+                require_text(name, value)
+        for odd in odd_columns(Entry.after(None, "reserve", self.columns(), self.facts())):
+            raise UsageError(odd)
 
     def columns(self) -> dict[str, Any]:
         """Returns the columns of an entry about this reservation: numbers and spends are text.
 
         Raises:
-            UsageError: A number is no exact decimal, or the spends hold what JSON cannot.
+            UsageError: A number is no exact decimal.
         """
-        names = (field.name for field in fields(self) if field.name not in _FACTS)
-        columns = {name: getattr(self, name) for name in names}
-        for name in ("epsilon", "delta"):
-            try:
-                columns[name] = None if columns[name] is None else decimal_text(columns[name])
-            except UsageError as error:
-                raise UsageError(f"{name}: {error}") from None
-        try:
-            columns["spends"] = canonical_json(self.spends)
-        except (TypeError, ValueError):
-            raise UsageError("spends must be text, finite numbers, lists, mappings") from None
-        return columns
+        columns = {name: value for name, value in vars(self).items() if name not in _FACTS}
+        numbers = decimals_of(epsilon=self.epsilon, delta=self.delta)
+        return {**columns, **numbers, "spends": canonical_json(self.spends)}
 
     def facts(self) -> dict[str, Any]:
         """Returns what only the entry that reserves has in its details."""
@@ -398,6 +376,49 @@ class Entry:
 
 # The columns that every hash covers; `details` is another where there are some.
 _HASHED = tuple(field.name for field in fields(Entry) if field.name not in ("hash", "details"))
+
+
+_KNOWN = {"unit": get_args(Unit), "adjacency": get_args(Adjacency)}
+
+
+def odd_columns(entry: Entry) -> list[str]:
+    """Returns what is wrong with the columns of an entry; nothing: a ledger may have written it."""
+    numbers = {name: getattr(entry, name) for name in ("epsilon", "delta")}
+    found = {f"{n} {what}": True for n, text in numbers.items() if (what := _odd_decimal(text))}
+    found[f"action is not one of {', '.join(ACTIONS)}"] = entry.action not in ACTIONS
+    known = _KNOWN if entry.is_of_charge else {}
+    if entry.is_of_charge:
+        found["delta is missing"] = entry.epsilon is not None and entry.delta is None
+        found["delta is above 1"] = not any(found.values()) and (entry.values()[1] or 0) > 1
+        found["units is not a SHA-256"] = entry.action == "claim" and entry.units_sha256 is None
+        found["window is not valid"] = "window" in entry.facts and entry.window is None
+    elif entry.action == "step":
+        found["step or sha256 is not valid"] = entry.decided is None
+    elif entry.action in DECLARATIONS:
+        known = {"unit": _KNOWN["unit"]} if entry.action == "account" else {}
+        found |= {f"{name} is missing": name not in entry.facts for name in ("by", "reason")}
+    for name, values in known.items():
+        found[f"{name} is not one of {', '.join(values)}"] = getattr(entry, name) not in values
+    return [what for what, is_so in found.items() if is_so]
+
+
+@lru_cache(maxsize=1024)
+def _odd_decimal(text: str | None) -> str:
+    """Returns what is wrong with an exact decimal; empty: nothing. Ledgers repeat the same few."""
+    try:
+        is_odd = text is not None and decimal_text(parse_decimal(text)) != text
+        return "is not in its one form" if is_odd else ""
+    except UsageError:
+        return "is no decimal"
+
+
+def decimals_of(**numbers: Fraction | None) -> dict[str, str | None]:
+    """Returns numbers as the columns of an entry have them.
+
+    Raises:
+        UsageError: One is no exact decimal.
+    """
+    return {name: None if n is None else decimal_text(n) for name, n in numbers.items()}
 
 
 def require_text(name: str, text: object) -> None:

@@ -12,7 +12,6 @@ from typing import Any, Literal, get_args
 
 import sqlalchemy as sa
 
-from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.balance import balance_of
 from tracecloak.pipelines.ledger.caps import (
     Account,
@@ -27,6 +26,7 @@ from tracecloak.pipelines.ledger.entries import (
     Entry,
     Reservation,
     Step,
+    decimals_of,
     require_text,
     signed,
 )
@@ -185,12 +185,8 @@ class OfficersLedger(Ledger):
         if account.note:
             require_text("note", account.note)
         facts = {"max_cases": account.max_cases, "note": account.note}
-        caps = {"epsilon": account.epsilon_cap, "delta": account.delta_cap}
-        columns = {
-            "account": account.name,
-            "unit": account.unit,
-            **{name: None if cap is None else decimal_text(cap) for name, cap in caps.items()},
-        }
+        caps = decimals_of(epsilon=account.epsilon_cap, delta=account.delta_cap)
+        columns = {"account": account.name, "unit": account.unit, **caps}
         self.declare("account", columns, {n: f for n, f in facts.items() if f}, by, reason)
 
     def bind_dataset(self, dataset: str, account: str, by: str, reason: str) -> None:

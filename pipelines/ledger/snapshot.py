@@ -22,13 +22,12 @@ import copy
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import lru_cache, reduce
+from functools import reduce
 from itertools import chain
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.balance import (
     ChargeState,
     Cost,
@@ -39,7 +38,6 @@ from tracecloak.pipelines.ledger.balance import (
 )
 from tracecloak.pipelines.ledger.database import NO_STEP, TABLE, WINDOWS, LedgerError
 from tracecloak.pipelines.ledger.entries import (
-    ACTIONS,
     DECLARATIONS,
     FIRST_HASH,
     OPEN,
@@ -50,10 +48,10 @@ from tracecloak.pipelines.ledger.entries import (
     KeyedRelease,
     WindowCharge,
     canonical_json,
+    odd_columns,
     parse_decimal,
 )
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.manifest import Adjacency, Unit
 
 # --- Whether a ledger is sound: each entry follows the one before, and says what a ledger writes. -
 
@@ -76,44 +74,9 @@ _MAY_FOLLOW: Mapping[Action, tuple[Action | None, ...]] = {
 }
 
 
-_ODD_ACTION = f"action is not one of {', '.join(ACTIONS)}"
-_KNOWN = {"unit": get_args(Unit), "adjacency": get_args(Adjacency)}
-
-
 def may_follow(action: Action, last: Action | None) -> bool:
     """Returns whether an action on a charge can come after the last one; None: there was none."""
     return last in _MAY_FOLLOW.get(action, ())
-
-
-def _odd_columns(entry: Entry) -> dict[str, bool]:
-    """Returns what can be wrong with the columns of an entry, and whether it is."""
-    numbers = {name: getattr(entry, name) for name in ("epsilon", "delta")}
-    found = {f"{n} {what}": True for n, text in numbers.items() if (what := _odd_decimal(text))}
-    found[_ODD_ACTION] = entry.action not in ACTIONS
-    known = _KNOWN if entry.is_of_charge else {}
-    if entry.is_of_charge:
-        found["delta is missing"] = entry.epsilon is not None and entry.delta is None
-        found["units is not a SHA-256"] = entry.action == "claim" and entry.units_sha256 is None
-        found["window is not valid"] = "window" in entry.facts and entry.window is None
-    elif entry.action == "step":
-        found["step or sha256 is not valid"] = entry.decided is None
-    elif entry.action in DECLARATIONS:
-        known = {"unit": _KNOWN["unit"]} if entry.action == "account" else {}
-        found |= {f"{name} is missing": name not in entry.facts for name in ("by", "reason")}
-    for name, values in known.items():
-        if getattr(entry, name) not in values:
-            found[f"{name} is not one of {', '.join(values)}"] = True
-    return found
-
-
-@lru_cache(maxsize=1024)
-def _odd_decimal(text: str | None) -> str:
-    """Returns what is wrong with an exact decimal; empty: nothing. Ledgers repeat the same few."""
-    try:
-        is_odd = text is not None and decimal_text(parse_decimal(text)) != text
-        return "is not in its one form" if is_odd else ""
-    except UsageError:
-        return "is no decimal"
 
 
 # --- What a ledger said up to an entry. -----------------------------------------------------------
@@ -311,7 +274,7 @@ class LedgerSnapshot:
             "it was changed: its hash is not the hash of its columns": entry.hash != entry.digest(),
             "it does not follow the entry before it": entry.previous_hash
             != (FIRST_HASH if self.head is None else self.head.hash),
-            **_odd_columns(entry),
+            **dict.fromkeys(odd_columns(entry), True),
         }
         if entry.action == "checkpoint" and entry.facts.get("version") == _VERSION:
             is_right = entry.details == canonical_json(self.checkpoint())

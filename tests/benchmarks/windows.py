@@ -41,7 +41,7 @@ def make_past(folder: Path, n_windows: int, n_cases: int) -> None:
             claimed = Claimed(scope(), f"w{number}", 0, f"{number:032x}", _units(number, n_cases))
             asked = of_window(number, f"w{number}")
             assert asked.window is not None
-            of_actions = {"reserve": asked.window.facts(), "claim": {"units": claimed.sha256}}
+            of_actions = {"reserve": asked.facts(), "claim": {"units": claimed.sha256}}
             for action in ("reserve", "claim", "draw", "commit"):
                 last = Entry.after(last, action, asked.columns(), of_actions.get(action))
                 entries.append(asdict(last))

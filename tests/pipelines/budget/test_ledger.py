@@ -68,10 +68,9 @@ def test_what_does_not_add_up_is_refused(ledger: Ledger) -> None:
 
 
 ODD_RESERVATIONS: list[dict[str, Any]] = [
-        {"epsilon": 0.1}, {"epsilon": Fraction(1, 3)}, {"epsilon": Fraction(-1)},
+        {"epsilon": Fraction(1, 3)}, {"delta": Fraction(-1)}, {"epsilon": Fraction(-1)},
         {"delta": Fraction(2)}, {"delta": None}, {"unit": "person"}, {"adjacency": "near"},
         {"account": ""}, {"release_id": "a\nb"}, {"output": "\udc80"},
-        {"spends": ({"x": float("nan")},)}, {"spends": ({"x": object()},)},
     ]  # fmt: skip
 
 

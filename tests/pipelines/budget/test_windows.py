@@ -53,8 +53,7 @@ def chained(*steps: tuple[str, Reservation]) -> list[Entry]:
     """The entries of these actions, as a ledger writes them: details stand in `reserve` alone."""
     entries: list[Entry] = []
     for action, of in steps:
-        facts: dict[str, Any] = {} if of.window is None else of.window.facts()
-        details = {"reserve": facts, "claim": {"units": "ab" * 32}}.get(action)
+        details = {"reserve": of.facts(), "claim": {"units": "ab" * 32}}.get(action)
         last = entries[-1] if entries else None
         entries.append(Entry.after(last, action, of.columns(), details))  # type: ignore[arg-type]
     return entries
