@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tracecloak.pipelines.keys.key_store import KeyState, KeyStore
 from tracecloak.pipelines.keys.receipts import Origin, Receipt
@@ -48,8 +48,7 @@ State = Literal[
 ]  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """A state, what the witnesses say in it, and what is done.
 
     Attributes:
@@ -65,11 +64,6 @@ class Row:
     folder: tuple[FolderState, ...]
     key: tuple[KeyState, ...]
     next_run: str
-
-    def holds(self, ledger: LedgerState, folder: FolderState, key: KeyState) -> bool:
-        """Returns whether the witnesses say what this row has."""
-        pairs = ((self.ledger, ledger), (self.folder, folder), (self.key, key))
-        return all(not asked or said in asked for asked, said in pairs)
 
 
 TABLE: tuple[Row, ...] = (
@@ -121,7 +115,9 @@ TABLE: tuple[Row, ...] = (
 
 def state_of(ledger: LedgerState, folder: FolderState, key: KeyState) -> State:
     """Returns what a release is, by what the witnesses say of it."""
-    return next(row.state for row in TABLE if row.holds(ledger, folder, key))
+    said = ledger, folder, key
+    rows = ((row, zip((row.ledger, row.folder, row.key), said, strict=True)) for row in TABLE)
+    return next(r.state for r, pairs in rows if all(not ask or one in ask for ask, one in pairs))
 
 
 _SAYS: dict[Action, LedgerState] = {
@@ -237,34 +233,25 @@ class ReleaseRegistry:
 
         output, release_id = self.named
         where, state = f"release_id {release_id!r} in {output}", standing.state
-        if state == "withdrawn":
-            return ReleaseTaken(
-                f"{where} was withdrawn; choose another release_id, which is another spend"
-            )
         if state == "made elsewhere":
             if any(one.window is not None for one in self.ledger.states(output, release_id)):
                 return MadeByAnother(
                     f"{where} is of a window that another key store released: run again, which "
                     "finds it; if that one was cut off, run again with its key store"
                 )
-            return ReleaseTaken(
-                f"{where} was made with another key store, so its input is not known here; use "
-                "the key_store of that run, or choose another release_id"
-            )
-        if state == "another ledger":
-            begun_with = place_of(self.store.ledger_of(output, release_id) or "")
-            return ReleaseTaken(
-                f"{where} was begun with {begun_with} and is not finished; name that ledger, or "
-                "give the release up in it with `tracecloak ledger forfeit`"
-            )
-        if state == "gone":
-            return ReleaseTaken(
-                f"{where} was committed, and {self.folder.final} is gone: mount its disk or "
-                "restore the files, and run again; or note the loss with `tracecloak ledger "
-                "withdraw`; "
-                "or choose another release_id, which is another spend"
-            )
-        return None
+        begun_with = self.store.ledger_of(output, release_id) if state == "another ledger" else None
+        why = {
+            "withdrawn": "was withdrawn; choose another release_id, which is another spend",
+            "made elsewhere": "was made with another key store, so its input is not known here; "
+            "use the key_store of that run, or choose another release_id",
+            "another ledger": f"was begun with {begun_with and place_of(begun_with)} and is not "
+            "finished; name that ledger, or give the release up in it with `tracecloak ledger "
+            "forfeit`",
+            "gone": f"was committed, and {self.folder.final} is gone: mount its disk or restore "
+            "the files, and run again; or note the loss with `tracecloak ledger withdraw`; or "
+            "choose another release_id, which is another spend",
+        }
+        return ReleaseTaken(f"{where} {why[state]}") if state in why else None
 
     def reserve(
         self, digests: tuple[str, str], origin: Origin, asked: Callable[[str], Reservation]

@@ -82,7 +82,7 @@ def forfeit(
     receipt = store.receipt(place, release_id)
     final = ReleaseFolder(place, release_id)
     with store.alone(place, release_id), operator_log(store.operator_folder(place, release_id)):
-        built = builds_of(ledger.release_entries(place, release_id))
+        built = builds_of(ledger.past().release_entries(place, release_id))
         states = ledger.states(place, release_id)
         open_charges = [state.last for state in states if state.last.is_open]
         if not open_charges:
@@ -232,7 +232,7 @@ def withdraw(
         ledger.withdraw(place, release_id, by, reason)
         # The key of a stream, which may have steps to publish, goes as well.
         had_key = receipt is not None and store.commit(place, release_id)
-        built = builds_of(ledger.release_entries(place, release_id))
+        built = builds_of(ledger.past().release_entries(place, release_id))
         others = elsewhere(built, built, receipt)
         internal = store.operator_folder(place, release_id)
         name, at, epoch = release_id.partition("@")

@@ -311,10 +311,8 @@ class Entry:
     @property
     def facts(self) -> dict[str, Any]:
         """The details; empty where they are no JSON object, as no ledger writes them."""
-        if not self.details:
-            return {}
         try:
-            facts = json.loads(self.details)
+            facts = json.loads(self.details or "{}")
         except ValueError:
             return {}
         return facts if isinstance(facts, dict) else {}

@@ -476,14 +476,6 @@ class Ledger:
             self.memory.begin(past)
         return past
 
-    def release_entries(self, output: str, release_id: str) -> list[Entry]:
-        """Returns the entries about a release, under whatever key, without its steps.
-
-        Raises:
-            LedgerError: The ledger cannot be read.
-        """
-        return self.past().release_entries(output, release_id)
-
     def entries(self) -> list[Entry]:
         """Reads all entries, however many, and returns them in their order.
 

@@ -240,7 +240,7 @@ def check_releases_known(plan: ReleasePlan, days: Sequence[Day], ledger: Ledger 
             continue
         folder = ReleaseFolder(output, f"{plan.keys.release_id}-{day.window.label}")
         is_of_window = bool((folder.committed() or {}).get("window"))
-        if is_of_window and not ledger.release_entries(output, folder.release_id):
+        if is_of_window and not ledger.past().release_entries(output, folder.release_id):
             raise LedgerError(
                 f"{folder.final} is the release of window {day.window.label}, and {ledger.place} "
                 "does not know of it, so ledger and key store are older than what is released: "

@@ -78,7 +78,7 @@ def decide(
         name = names[window]
         with store.alone(output, name):
             # Until it claims, a release that was cut off is begun anew, with another input.
-            entries = () if ledger is None else ledger.release_entries(output, name)
+            entries = () if ledger is None else ledger.past().release_entries(output, name)
             if entries and entries[-1].action not in ("reserve", "void"):
                 claimed.append(window.label)
                 continue
