@@ -18,8 +18,11 @@ import sqlalchemy as sa
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.examination.doctor.setting import CheckResult, Setting, Status
-from tracecloak.pipelines.budget.migration import check_migrated
-from tracecloak.pipelines.budget.opening import check_worker_keys, out_of_reach
+from tracecloak.pipelines.budget.opening import (
+    check_migrated,
+    check_worker_keys,
+    out_of_reach,
+)
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import caps
 from tracecloak.pipelines.ledger.cache import LedgerCache

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from tracecloak.pipelines.budget.opening import accounts_of, ledger_url, store_of
+from tracecloak.pipelines.budget.opening import ledger_url, store_of
 from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.ledger.cache import LedgerCache, lost_text
+from tracecloak.pipelines.ledger.caps import load_accounts
 from tracecloak.pipelines.ledger.database import LedgerError, place_of
 from tracecloak.pipelines.ledger.ledger import Ledger, NoLedger
 from tracecloak.schemas.errors import TracecloakError
@@ -117,7 +118,8 @@ class Setting:
             return None
         try:
             url = ledger_url(config.ledger, self.store)
-            return Ledger(url, accounts_of(config), _PATIENCE_SECONDS)
+            accounts = load_accounts(config.accounts, config.account)
+            return Ledger(url, accounts, _PATIENCE_SECONDS)
         except NoLedger as error:
             memory = LedgerCache(self.store, place_of(url))
             seen = memory.heads().get(memory.name)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tracecloak.pipelines.budget.migration import check_migrated
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.cache import COPIES, not_migrated
 from tracecloak.pipelines.ledger.caps import Account, load_accounts
 from tracecloak.pipelines.ledger.database import (
     TABLE,
@@ -137,7 +137,7 @@ def open_ledger(config: AccountConfig, store: KeyStore) -> Ledger:
             machine and the run is not.
         LedgerError: It, or the key store, was restored from an old backup, as it seems.
     """
-    accounts = accounts_of(config)
+    accounts = load_accounts(config.accounts, config.account)
     url = ledger_url(config.ledger, store, config.new_ledger)
     ledger = Ledger(url, accounts, new=config.new_ledger, store=store)
     if not ledger.is_shared and not is_local(config.runner):
@@ -145,6 +145,17 @@ def open_ledger(config: AccountConfig, store: KeyStore) -> Ledger:
     check_migrated(ledger, store)
     ledger.check_remembered()
     return ledger
+
+
+def check_migrated(ledger: Ledger, store: KeyStore) -> None:
+    """Makes sure that nothing is to be taken over.
+
+    Raises:
+        UsageError: Something is.
+        LedgerError: The ledger cannot be read.
+    """
+    if store.names(COPIES) or not ledger.is_migrated:
+        raise not_migrated(f"{ledger.place} or key store {store.path}")
 
 
 def ledger_url(named: str | None, store: KeyStore, makes: bool = False) -> str:
@@ -158,17 +169,6 @@ def ledger_url(named: str | None, store: KeyStore, makes: bool = False) -> str:
     if named is None and makes:
         store.touch("ledger.db")
     return store.ledger_url if named is None else referred(named)
-
-
-def accounts_of(config: AccountConfig) -> Mapping[str, Account]:
-    """Returns the accounts in the file of a configuration; without a file none.
-
-    Raises:
-        UsageError: It cannot be read, or the account of the configuration is not in it.
-    """
-    if config.accounts is None:
-        return {}
-    return load_accounts(config.accounts, config.account)
 
 
 def out_of_reach(runner: str) -> UsageError:

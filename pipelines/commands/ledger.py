@@ -61,13 +61,8 @@ def _opened(flags: Flags, **how: bool) -> OfficersLedger:
     from tracecloak.pipelines.budget.opening import officers_ledger
     from tracecloak.pipelines.ledger.caps import load_accounts
 
-    accounts = flags.get("accounts")
-    return officers_ledger(
-        _store(flags),
-        flags.get("ledger"),
-        None if accounts is None else load_accounts(accounts),
-        **how,
-    )
+    accounts = load_accounts(flags.get("accounts"))
+    return officers_ledger(_store(flags), flags.get("ledger"), accounts, **how)
 
 
 def _show(flags: Flags) -> Result:
@@ -158,9 +153,9 @@ def _accept(flags: Flags) -> Result:
     from tracecloak.pipelines.ledger.reading import text_of
 
     ledger = _opened(flags, after_loss=True)
-    accepted = ledger.accept(flags["by"], flags["reason"])
-    data = {"complaints": list(accepted.complaints), "entries_counted": len(accepted.counted)}
-    return Result((), data, _lines(text_of("accepted", **vars(accepted))))
+    complaints, counted = ledger.accept(flags["by"], flags["reason"])
+    data = {"complaints": complaints, "entries_counted": len(counted)}
+    return Result((), data, _lines(text_of("accepted", complaints=complaints, counted=counted)))
 
 
 def _list_unfinished(flags: Flags) -> Result:

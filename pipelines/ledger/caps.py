@@ -92,12 +92,14 @@ class Account:
                 raise UsageError(f"account {self.name!r}: {refusal}")
 
 
-def load_accounts(path: str | Path, payer: str | None = None) -> dict[str, Account]:
-    """Returns the accounts of a file by name, a payer among them; see the module for its form.
+def load_accounts(path: str | Path | None, payer: str | None = None) -> dict[str, Account]:
+    """Returns the accounts of a file by name, a payer among them; without a file none.
 
     Raises:
         UsageError: It cannot be read or lacks the payer; a key is unknown, missing, twice or wrong.
     """
+    if path is None:
+        return {}
     try:
         with open(path, "rb") as stream:
             body = bounded_yaml(stream.read(MAX_BYTES + 1), _TextLoader)

@@ -5,8 +5,8 @@ Nothing is given back: of what a ledger has forgotten the most counts that its c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict
 from fractions import Fraction
 from typing import Any, Literal, get_args
 
@@ -34,20 +34,6 @@ from tracecloak.pipelines.ledger.ledger import Ledger, steps_of
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, may_follow
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import Adjacency
-
-
-@dataclass(frozen=True)
-class Accepted:
-    """What an entry `accept` ended.
-
-    Attributes:
-        complaints: What ledger and key store did not agree on.
-        counted: What was written into the ledger for it: accounts that are shut, and what counts
-            as spent.
-    """
-
-    complaints: Sequence[str]
-    counted: Sequence[Entry]
 
 
 class OfficersLedger(Ledger):
@@ -234,7 +220,7 @@ class OfficersLedger(Ledger):
 
         self.append(steps)
 
-    def accept(self, by: str, reason: str) -> Accepted:
+    def accept(self, by: str, reason: str) -> tuple[list[str], list[Entry]]:
         """Notes what happened to a ledger or a key store that has forgotten something.
 
         What a ledger lost is not known. So of each account that has a cap all that is left counts
@@ -244,6 +230,10 @@ class OfficersLedger(Ledger):
         Args:
             by: Who accepts.
             reason: Why.
+
+        Returns:
+            What ledger and key store did not agree on; and what was written into the ledger for it:
+            accounts that are shut, and what counts as spent.
 
         Raises:
             UsageError: Neither has forgotten anything, or nobody and no reason is named.
@@ -274,7 +264,7 @@ class OfficersLedger(Ledger):
 
         _, *counted = self.append(steps)
         memory.accept(self.past())
-        return Accepted(complaints, counted)
+        return complaints, counted
 
     def _shut(
         self, past: LedgerSnapshot, declares: Mapping[str, str], details: Mapping[str, str]

@@ -16,9 +16,11 @@ from tests.support.books import KEY, book_of, of_window, scope, units
 from tests.support.keys import release_key
 from tests.support.ledgers import account, execute, faults, in_memory, reservation
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
+from tracecloak.pipelines.budget import migration
+from tracecloak.pipelines.budget.migration import units_of_files
 from tracecloak.pipelines.budget.opening import back_up, restore
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger import case_registry, unit_files
+from tracecloak.pipelines.ledger import case_registry
 from tracecloak.pipelines.ledger.case_registry import (
     CaseRegistry,
     CaseRegistryError,
@@ -30,7 +32,6 @@ from tracecloak.pipelines.ledger.database import UNITS, Database, LedgerError
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.reading import verify
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
-from tracecloak.pipelines.ledger.unit_files import units_of_files
 from tracecloak.schemas.errors import UsageError
 
 OFFICER = ("the officer", "its input is gone")
@@ -428,7 +429,7 @@ def test_the_files_of_an_earlier_version_are_taken_in(
 ) -> None:
     with pytest.raises(CaseRegistryError, match="`tracecloak ledger migrate` takes in the files"):
         files.book.check(scope())
-    insert, n_left = unit_files._insert, [2]
+    insert, n_left = migration._insert, [2]
 
     def killed(*asked: Any, **named: Any) -> None:
         insert(*asked, **named)
@@ -436,7 +437,7 @@ def test_the_files_of_an_earlier_version_are_taken_in(
         if n_left[0] == 0:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(unit_files, "_insert", killed)
+    monkeypatch.setattr(migration, "_insert", killed)
     with pytest.raises(KeyboardInterrupt):
         units_of_files(files.ledger, files.store, {})
     with pytest.raises(CaseRegistryError, match="ledger migrate"):
