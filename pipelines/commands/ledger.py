@@ -94,8 +94,7 @@ def _verify(flags: Flags) -> Result:
 def _export(flags: Flags) -> Result:
     from tracecloak.pipelines.ledger.reading import export
 
-    text = export(_opened(flags))
-    return Result((), {}, _lines(text) if text else [])
+    return Result((), {}, export(_opened(flags)).splitlines())
 
 
 def _backup(flags: Flags) -> Result:

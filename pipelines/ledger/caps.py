@@ -6,13 +6,13 @@ counts. A release of one name in one output is paid once, and made by whoever be
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
 
+import pydantic
 import yaml
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
@@ -49,8 +49,6 @@ from tracecloak.schemas.texts import MAX_BYTES, StrictLoader, bounded_yaml
 # a cap of 1, and an eleventh does not.
 
 
-_REQUIRED = ("epsilon", "delta", "unit")
-_KEYS = (*_REQUIRED, "max_cases", "note")
 _UNITS = get_args(Unit)
 
 
@@ -92,6 +90,18 @@ class Account:
                 raise UsageError(f"account {self.name!r}: {refusal}")
 
 
+class _Caps(pydantic.BaseModel, extra="forbid"):
+    epsilon: str | None
+    delta: str | None
+    unit: str | None
+    max_cases: int | None = None
+    note: str | None = None
+
+
+class _Accounts(pydantic.BaseModel, extra="forbid"):
+    accounts: dict[str, _Caps] = pydantic.Field(min_length=1)
+
+
 def load_accounts(path: str | Path | None, payer: str | None = None) -> dict[str, Account]:
     """Returns the accounts of a file by name, a payer among them; without a file none.
 
@@ -100,42 +110,29 @@ def load_accounts(path: str | Path | None, payer: str | None = None) -> dict[str
     """
     if path is None:
         return {}
+    where = f"accounts file {str(path)!r}"
     try:
         with open(path, "rb") as stream:
             body = bounded_yaml(stream.read(MAX_BYTES + 1), _TextLoader)
-        if not isinstance(body, dict) or set(body) != {"accounts"}:
+        if not isinstance(body, dict):
             raise UsageError("expected the one key 'accounts'")
-        if not isinstance(body["accounts"], dict) or not body["accounts"]:
-            raise UsageError("'accounts' must map at least one name to its caps")
-        accounts = {name: _account(name, keys) for name, keys in body["accounts"].items()}
+        given = _Accounts.model_validate(body).accounts
+        accounts = {name: account_of(name, vars(keys), "null") for name, keys in given.items()}
     except OSError as error:
-        raise UsageError(f"accounts file {str(path)!r} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{where} cannot be read: {error.strerror}") from None
+    except pydantic.ValidationError as error:
+        from tracecloak.anonymizers.contract.wrong_values import usage_error
+
+        raise UsageError(f"{where}: {usage_error(error)}") from None
     except UsageError as error:
-        raise UsageError(f"accounts file {str(path)!r}: {error}") from None
+        raise UsageError(f"{where}: {error}") from None
     except ValueError as error:
-        raise UsageError(f"accounts file {str(path)!r} is not valid YAML: {error}") from None
+        raise UsageError(f"{where} is not valid YAML: {error}") from None
     if payer is not None and payer not in accounts:
         raise UsageError(
             f"account {payer!r} is not in {path}; name one of {', '.join(sorted(accounts))}"
         )
     return accounts
-
-
-def _account(name: str, keys: Any) -> Account:
-    where = f"account {name!r}"
-    if not isinstance(keys, dict):
-        raise UsageError(f"{where}: expected the keys {', '.join(_REQUIRED)}")
-    for key in (*keys, *_REQUIRED):
-        if key not in _KEYS:
-            raise UsageError(f"{where}: unknown key {key!r}; there are {', '.join(_KEYS)}")
-        if key not in keys:
-            raise UsageError(f"{where}: {key} is missing; write null for no cap")
-        if isinstance(keys[key], dict | list):
-            raise UsageError(f"{where}: {key} must be one value")
-    max_cases = keys.get("max_cases")
-    if max_cases is not None and re.fullmatch(r"[0-9]{1,18}", max_cases) is None:
-        raise UsageError(f"{where}: max_cases must be a whole number, got {max_cases!r}")
-    return account_of(name, {**keys, "max_cases": max_cases and int(max_cases)}, "null")
 
 
 def account_of(name: str, keys: Mapping[str, Any], none: str) -> Account:

@@ -60,9 +60,8 @@ def erase(
             before = datetime.date.fromisoformat(before).isoformat()
         except ValueError:
             raise UsageError(f"before must be a day such as 2026-12-31, got {before!r}") from None
-    place = None if output is None else absolute(output)
-    given = (("output", place), ("release_id", release_id), ("before", before))
-    which = {name: value for name, value in given if value is not None}
+    given = {"output": output and absolute(output), "release_id": release_id, "before": before}
+    which = {name: value for name, value in given.items() if value is not None}
     ledger.declare("erase", {}, which, by, reason)
     return NotedCases(ledger.url).erase(
         *(CASES.c[name] == value for name, value in which.items() if name != "before"),
