@@ -188,6 +188,7 @@ accounts:
     epsilon: 0.30000000000000000000000000000000000000000000000001
     delta: null
     unit: individual
+  shut: {epsilon: 0, delta: "0", unit: case}
 """
 
 
@@ -204,6 +205,7 @@ def test_an_accounts_file_is_read_exactly(tmp_path: Path) -> None:
         ),
         # A name that YAML takes for a number, and a cap that binary floating point does not have.
         "2027": Account("2027", Fraction(3, 10) + Fraction(1, 10**50), None, "individual"),
+        "shut": Account("shut", Fraction(0), Fraction(0), "case"),
     }
 
 

@@ -18,7 +18,9 @@ from tests.support.releasing import (
     manifest,
     small_rows,
 )
+from tracecloak.pipelines.budget.unfinished import Ended
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger.reading import text_of
 from tracecloak.pipelines.runners.in_memory import InMemoryDriver
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.transforms.batch.job import Job
@@ -180,3 +182,11 @@ def test_the_account_that_paid_goes_on_paying(
     assert "account 'default' paid" in capsys.readouterr().err
     assert place.actions == ["reserve", "draw"]
     assert place.run() == 0
+
+
+def test_a_key_that_is_nowhere_is_told_of() -> None:
+    for action, had_key, is_told in (
+        ("forfeit", False, True), ("forfeit", True, False), ("withdraw", False, False),
+    ):  # fmt: skip
+        text = text_of("ended", action=action, ended=Ended("/out", had_key))
+        assert ("see to backups that may have it" in text) == is_told, action
