@@ -26,7 +26,7 @@ from tracecloak.pipelines.budget.opening import (
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import caps
 from tracecloak.pipelines.ledger.cache import LedgerCache
-from tracecloak.pipelines.ledger.database import TABLE, Database, LedgerError
+from tracecloak.pipelines.ledger.database import TABLES, Database, LedgerError
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge, reservation_of
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.flags import is_local
@@ -213,11 +213,12 @@ def _check_may_insert(ledger: Ledger, connection: sa.Connection) -> None:
         raise LedgerError(f"{ledger.place} cannot be written by this user: correct its rights")
     if connection.dialect.name != "postgresql":
         return
-    asked = sa.select(sa.func.has_table_privilege(TABLE.name, "INSERT"))
-    if not connection.execute(asked).scalar_one():
-        raise LedgerError(
-            f"{ledger.place} cannot be written by this user: grant INSERT on table {TABLE.name}"
-        )
+    for table in TABLES:
+        asked = sa.select(sa.func.has_table_privilege(table.name, "INSERT"))
+        if not connection.execute(asked).scalar_one():
+            raise LedgerError(
+                f"{ledger.place} cannot be written by this user: grant INSERT on table {table.name}"
+            )
 
 
 # --- Where is written, and when: rights, free disk, a probe of a file, and what clocks say. -------

@@ -276,11 +276,13 @@ def test_a_login_that_may_not_insert_is_told(house: House, database: str) -> Non
     engine = sa.create_engine(database, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
     with engine.connect() as connection:
         connection.exec_driver_sql("CREATE ROLE looks_only LOGIN PASSWORD 'x'")
-        connection.exec_driver_sql("GRANT SELECT ON tracecloak_ledger TO looks_only")
+        connection.exec_driver_sql("GRANT SELECT ON ALL TABLES IN SCHEMA public TO looks_only")
+        tables = "tracecloak_ledger, tracecloak_cases, tracecloak_windows"
+        connection.exec_driver_sql(f"GRANT INSERT ON {tables} TO looks_only")
     url = sa.make_url(database).set(username="looks_only", password="x")
     house.set(ledger=url.render_as_string(hide_password=False))
     line = faults(house.lines())["ledger"]
-    assert line.status == "failure" and "grant INSERT" in line.text
+    assert line.status == "failure" and "INSERT on table tracecloak_units" in line.text
 
 
 def test_an_engine_that_does_not_answer_is_told(house: House) -> None:
