@@ -17,10 +17,11 @@ from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import NO_CASE, FileTally
+from tracecloak.schemas.events.traces import without_duplicates
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
 from tracecloak.transforms.batch.job import DeadLetter, ReleaseSpec
-from tracecloak.transforms.batch.traces import GroupIntoTraces, MergeStatisticsFn
+from tracecloak.transforms.batch.traces import DropDuplicates, GroupIntoTraces, MergeStatisticsFn
 from tracecloak.transforms.keys.wrapping import KeyReference
 
 KINDS = {"variants": VariantHistogram, "pairs": DirectlyFollows}
@@ -76,6 +77,21 @@ def test_the_combiner_gives_one_result_over_the_wire() -> None:
     for found in (fn.extract_output(accumulator), fn.extract_output(accumulator)):
         assert found.by_name["variants"] == VariantHistogram.from_traces(whole)
         assert found.by_name["pairs"] == DirectlyFollows.from_traces(whole)
+
+
+def test_how_many_events_were_dropped_is_noted_once_for_all_batches(tmp_path: Path) -> None:
+    once = events(30)
+    batches = group_into_traces([*once, *once], 5)
+    noted = tmp_path / "noted"
+
+    def note(n_dropped: int) -> None:
+        with noted.open("a") as lines:
+            lines.write(f"{n_dropped}\n")
+
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        _ = pipeline | beam.Create(batches) | DropDuplicates(None, note)
+    n_dropped = sum(batch.n_events - without_duplicates(batch).n_events for batch in batches)
+    assert len(batches) > 1 and noted.read_text() == f"{n_dropped}\n"
 
 
 def _rows(batch: pa.RecordBatch) -> list[tuple[Any, ...]]:
