@@ -12,7 +12,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, get_args
 
-import pydantic
 import yaml
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
@@ -90,18 +89,6 @@ class Account:
                 raise UsageError(f"account {self.name!r}: {refusal}")
 
 
-class _Caps(pydantic.BaseModel, extra="forbid"):
-    epsilon: str | None
-    delta: str | None
-    unit: str | None
-    max_cases: int | None = None
-    note: str | None = None
-
-
-class _Accounts(pydantic.BaseModel, extra="forbid"):
-    accounts: dict[str, _Caps] = pydantic.Field(min_length=1)
-
-
 def load_accounts(path: str | Path | None, payer: str | None = None) -> dict[str, Account]:
     """Returns the accounts of a file by name, a payer among them; without a file none.
 
@@ -116,14 +103,9 @@ def load_accounts(path: str | Path | None, payer: str | None = None) -> dict[str
             body = bounded_yaml(stream.read(MAX_BYTES + 1), _TextLoader)
         if not isinstance(body, dict):
             raise UsageError("expected the one key 'accounts'")
-        given = _Accounts.model_validate(body).accounts
-        accounts = {name: account_of(name, vars(keys), "null") for name, keys in given.items()}
+        accounts = _accounts_in(body)
     except OSError as error:
         raise UsageError(f"{where} cannot be read: {error.strerror}") from None
-    except pydantic.ValidationError as error:
-        from tracecloak.anonymizers.contract.wrong_values import usage_error
-
-        raise UsageError(f"{where}: {usage_error(error)}") from None
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from None
     except ValueError as error:
@@ -133,6 +115,29 @@ def load_accounts(path: str | Path | None, payer: str | None = None) -> dict[str
             f"account {payer!r} is not in {path}; name one of {', '.join(sorted(accounts))}"
         )
     return accounts
+
+
+def _accounts_in(body: dict[str, Any]) -> dict[str, Account]:
+    """Returns the accounts of a file with these keys."""
+    import pydantic  # loaded on use, as most runs read no such file
+
+    from tracecloak.anonymizers.contract.wrong_values import usage_error
+
+    class Caps(pydantic.BaseModel, extra="forbid"):
+        epsilon: str | None
+        delta: str | None
+        unit: str | None
+        max_cases: int | None = None
+        note: str | None = None
+
+    class Accounts(pydantic.BaseModel, extra="forbid"):
+        accounts: dict[str, Caps] = pydantic.Field(min_length=1)
+
+    try:
+        given = Accounts.model_validate(body).accounts
+    except pydantic.ValidationError as error:
+        raise usage_error(error) from None
+    return {name: account_of(name, vars(keys), "null") for name, keys in given.items()}
 
 
 def account_of(name: str, keys: Mapping[str, Any], none: str) -> Account:

@@ -85,11 +85,10 @@ TABLES = (TABLE, CASES, UNITS, WINDOWS)
 
 # Literally, as databases compare it with the condition of the index. Streams have many steps.
 NO_STEP = TABLE.c.action != sa.literal_column("'step'")
-# The entries of one release.
+# The entries of one release; a condition for PostgreSQL would load its dialect everywhere.
 INDEX = sa.Index(
-    "tracecloak_ledger_of_release", TABLE.c.release_id, TABLE.c.output, sqlite_where=NO_STEP,
-    postgresql_where=NO_STEP,
-)  # fmt: skip
+    "tracecloak_ledger_of_release", TABLE.c.release_id, TABLE.c.output, sqlite_where=NO_STEP
+)
 
 _NAMES = tuple(field.name for field in fields(Entry))
 
