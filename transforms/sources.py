@@ -486,7 +486,9 @@ def named(file: SourceFile, how: SourceFormat) -> Iterator[None]:
     except FileNotFoundError:
         raise NoSuchFile(f"No such file: {file.path} was deleted after it was listed") from None
     except PermissionError:
-        raise InputSchemaError(f"{file.path}: this user may not read it") from None
+        raise InputSchemaError(
+            f"{file.path}: this user may not read it; correct its rights"
+        ) from None
 
 
 # --- Which pieces a file has that several workers read, and what it lacks by all of them together.

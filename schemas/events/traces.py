@@ -447,7 +447,8 @@ def with_attributes(events: pa.RecordBatch, attributes: Sequence[str]) -> pa.Rec
     present = attribute_names(events.schema)
     missing = [name for name in attributes if name not in present]
     if missing:
-        raise InputSchemaError(f"the events have no attribute {', '.join(map(repr, missing))}")
+        names = ", ".join(map(repr, missing))
+        raise InputSchemaError(f"the events have no attribute {names}; map them with attributes")
     if present == list(attributes):
         return events
     wanted = [attribute_column(name) for name in attributes]

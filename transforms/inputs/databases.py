@@ -234,7 +234,8 @@ def query_text(query: str) -> str:
         try:
             text = Path(query[1:]).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError, ValueError) as error:
-            raise UsageError(f"query {query!r} cannot be read ({type(error).__name__})") from None
+            reason = type(error).__name__
+            raise UsageError(f"query {query!r} cannot be read ({reason}); correct it") from None
     if not text.strip():
         raise UsageError("query is empty; write a SELECT, or @ and the name of a file that has it")
     return text

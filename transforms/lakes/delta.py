@@ -78,7 +78,8 @@ def _table(place: str, version: int | None) -> DeltaTable:
     except (TableNotFoundError, OSError) as error:
         if version is not None and isinstance(error, TableNotFoundError):
             raise version_gone("delta", place, version, "the table is not there") from None
-        raise InputSchemaError(f"no table of Delta at {place} ({type(error).__name__})") from None
+        reason = type(error).__name__
+        raise InputSchemaError(f"no table of Delta at {place} ({reason}); correct it") from None
     except (DeltaError, ValueError):
         raise InputSchemaError(
             f"the log of delta:{place} is damaged or has an unknown feature; {_REMEDY}"
@@ -86,7 +87,9 @@ def _table(place: str, version: int | None) -> DeltaTable:
     if version is None or version == table.version():
         return table
     if version > table.version():
-        raise VersionGoneError(f"delta:{place} has no version {version} after {table.version()}")
+        raise VersionGoneError(
+            f"delta:{place} has no version {version}; the last is {table.version()}"
+        )
     try:
         table.load_as_version(version)
     except (DeltaError, OSError, ValueError):

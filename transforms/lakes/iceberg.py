@@ -119,7 +119,8 @@ def opened_table(place: str, version: int | None = None) -> Table:
     except Exception as error:  # whatever the client of a catalogue raises
         if version is not None and isinstance(error, NoSuchTableError | FileNotFoundError):
             raise version_gone("iceberg", place, version, "the table is not there") from None
-        raise InputSchemaError(f"no table iceberg:{place} ({type(error).__name__})") from None
+        reason = type(error).__name__
+        raise InputSchemaError(f"no table iceberg:{place} ({reason}); correct it") from None
 
 
 def _files(table: Table, place: str, version: int) -> Iterator[SourceFile]:
