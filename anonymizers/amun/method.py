@@ -51,7 +51,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import RANGE_OF_STARTS, Batch, Counted
 from tracecloak.anonymizers.contract.sentences import promise, sentence
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, hex_ids
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part, RoundsMethod, step
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, step
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.arrays.sequences import CaseRanks
 from tracecloak.schemas.errors import GuaranteeError, UsageError
@@ -63,7 +63,7 @@ from tracecloak.schemas.statistics.variants import Dafsa, VariantHistogram
 
 
 @contract.declared("amun")
-class Amun(RoundsMethod):
+class Amun(contract.Anonymizer):
     """The method; see the module."""
 
     Params: ClassVar[type[AmunParams]] = AmunParams

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness
@@ -60,30 +61,15 @@ def from_traces(kind: Any, *given: Any) -> Counted:
     return Counted(kind, _of_traces, (kind.from_traces, *given))
 
 
-@dataclass(frozen=True)
-class CountVariants:
-    """Cases by variant."""
-
-    kind: ClassVar[type[VariantHistogram]] = VariantHistogram
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> VariantHistogram:
-        """Counts a batch."""
-        return VariantHistogram.from_traces(traces)
+def _names(batch: Batch) -> ActivityVocabulary:
+    return batch.traces.vocabulary
 
 
-@dataclass(frozen=True)
-class CollectNames:
-    """The activities' names: what the codes of all that is counted mean."""
+CountVariants = partial(from_traces, VariantHistogram)
+"""Returns the counter of cases by variant."""
 
-    kind: ClassVar[type[ActivityVocabulary]] = ActivityVocabulary
-
-    def count(
-        self, traces: TraceBatch, decisions: contract.Decisions, randomness: Randomness
-    ) -> ActivityVocabulary:
-        """Returns the names of a batch, those of the whole run."""
-        return traces.vocabulary
+CollectNames = partial(Counted, ActivityVocabulary, _names)
+"""Returns the counter of the activities' names: what the codes of all that is counted mean."""
 
 
 def variants_and_names() -> dict[str, contract.Counter]:

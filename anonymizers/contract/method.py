@@ -28,6 +28,8 @@ from tracecloak.schemas.published.figures import SHARE, Grade, ReleasedProduct, 
 from tracecloak.schemas.published.manifest import Guarantee, Kind, Operation, Yield, has_times
 
 if TYPE_CHECKING:
+    from tracecloak.anonymizers.rigorous.budget import Allowances
+    from tracecloak.anonymizers.rigorous.parts_method import Part
     from tracecloak.schemas.events.declarations import Attribute
     from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -181,6 +183,24 @@ class Products:
         return reduce(Yield.beside, parts, self.came_out)
 
 
+@dataclass(frozen=True)
+class Given:
+    """What a part is decided on.
+
+    Attributes:
+        statistics: The totals of its round, by name.
+        decisions: What was decided before, by the names of parts or of rounds: in the rounds
+            before, and by the parts of the same round that come before it.
+        means: What each need of the release may spend, by name.
+        randomness: The release's.
+    """
+
+    statistics: Mapping[str, Any]
+    decisions: Mapping[str, Any]
+    means: Allowances
+    randomness: Randomness
+
+
 class Anonymizer(Protocol):
     """One method; see the module.
 
@@ -292,16 +312,8 @@ class Anonymizer(Protocol):
         """
         return False
 
-    def rounds(self, params: Any) -> tuple[str, ...]:
-        """Returns the names of the rounds that these parameters need, in order."""
-        ...
-
     def guarantee(self, params: Any) -> Guarantee:
         """Returns what really holds, before anything runs."""
-        ...
-
-    def explain(self, params: Any) -> tuple[str, ...]:
-        """Returns a sentence for each round or part of one: what it counts, decides and spends."""
         ...
 
     def costs(self, params: Any) -> tuple[str, ...]:
@@ -347,13 +359,58 @@ class Anonymizer(Protocol):
         """Returns what was decided in the rounds before as counters and parts look for it."""
         return decisions
 
+    def parts(self, params: Any) -> tuple[Part, ...]:
+        """Returns the parts in the order in which they are decided; by default the parameters'.
+
+        A method without parts says its rounds, and what each of them counts and decides, itself.
+
+        Raises:
+            UsageError: The parameters cannot be kept, by public numbers.
+        """
+        parts: tuple[Part, ...] = getattr(params, "parts", ())
+        return parts
+
+    def means(self, params: Any) -> Allowances:
+        """Returns what each need of the parts may spend, by name; by default there is none."""
+        return {}
+
+    def combined(
+        self, round_name: str, decided: dict[str, Any], given: Given, params: Any
+    ) -> Decision:
+        """Returns the decision of a round; by default that of its last part.
+
+        Looks at what was decided alone, which costs nothing.
+
+        Args:
+            round_name: The round.
+            decided: What its parts decided, by their names.
+            given: What the first of them was decided on.
+            params: The method's.
+        """
+        decision: Decision = [*decided.values()][-1]
+        return decision
+
+    def notes(self, round_name: str, params: Any) -> bool:
+        """Returns whether a round's noisy sums are published: its noise has the `measures` then."""
+        return False
+
+    def rounds(self, params: Any) -> tuple[str, ...]:
+        """Returns the rounds of the parts, in the order in which they come first."""
+        return tuple(dict.fromkeys(part.round for part in self.parts(params)))
+
+    def explain(self, params: Any) -> tuple[str, ...]:
+        """Returns a sentence for each part."""
+        means = self.means(params)
+        return tuple(f"{part.name}: {part.sentence(means)}" for part in self.parts(params))
+
     def requires(self, round_name: str, params: Any) -> Mapping[str, Counter]:
-        """Returns what must be counted for a round, by name."""
-        ...
+        """Returns what is counted for the parts of a round, by name."""
+        parts = (part for part in self.parts(params) if part.round == round_name)
+        return {name: counter for part in parts for name, counter in part.counters.items()}
 
     def keeps(self, round_name: str, params: Any) -> bool:
-        """Returns whether `keep` drops something of what is counted for a round."""
-        return False
+        """Returns whether a part of the round drops something."""
+        return any(part.keep for part in self.parts(params) if part.round == round_name)
 
     def keep(
         self,
@@ -369,7 +426,12 @@ class Anonymizer(Protocol):
         the worker of its part. Deciding on all that is kept of the parts of the totals, see
         `OfArrays.split`, must be deciding on the totals. Only called where `keeps` returns True.
         """
-        return statistics
+        given = Given(statistics, self.known(decisions), self.means(params), randomness)
+        kept = dict(statistics)
+        for part in self.parts(params):
+            if part.round == round_name and part.keep is not None:
+                kept |= part.keep(given)
+        return kept
 
     def decide(
         self,
@@ -379,15 +441,27 @@ class Anonymizer(Protocol):
         params: Any,
         randomness: Randomness,
     ) -> Decision:
-        """Decides a round on the totals; pure, and with `keep` the only place for noise on counts.
+        """Decides a round on the totals, its parts one after the other.
 
-        Where the guarantee is rigorous nothing in the statistics or the noise may be a reason to
-        raise. `Params`, `guarantee` or `spends` refuse what cannot be done, by public numbers.
+        Pure, and with `keep` the only place for noise on counts. Where the guarantee is rigorous
+        nothing in the statistics or the noise may be a reason to raise. `Params`, `guarantee` or
+        `spends` refuse what cannot be done, by public numbers.
 
         Raises:
             GuaranteeError: The promise, which is no rigorous one, cannot be kept on this input.
         """
-        ...
+        known, means = self.known(decisions), self.means(params)
+        if self.notes(round_name, params):
+            from tracecloak.anonymizers.noise.sums import MeasureRecorder
+
+            randomness = randomness.with_noise(MeasureRecorder(randomness.noise))
+        decided: dict[str, Any] = {}
+        for part in self.parts(params):
+            if part.round == round_name:
+                given = Given(statistics, {**known, **decided}, means, randomness)
+                decided[part.name] = part.decide(given)
+        given = Given(statistics, known, means, randomness)
+        return self.combined(round_name, decided, given, params)
 
     def apply(
         self, traces: TraceBatch, decisions: Decisions, params: Any, randomness: Randomness

@@ -48,7 +48,7 @@ from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.params import Exact, drawable, published_guarantee
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part, RoundsMethod
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.published.figures import MEASURED, IndicatorRow, ReleasedIndicators
 from tracecloak.schemas.published.manifest import Guarantee
 
@@ -124,7 +124,7 @@ class AggregatesDecision(contract.Decision):
 
 
 @contract.declared("pappi")
-class Pappi(RoundsMethod):
+class Pappi(contract.Anonymizer):
     """The method; see the module."""
 
     Params: ClassVar[type[PappiParams]] = PappiParams

@@ -19,7 +19,7 @@ from tracecloak.anonymizers.contract.sentences import promise
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, hex_ids
 from tracecloak.anonymizers.pretsa.tree import MergedTree, draw_durations
 from tracecloak.anonymizers.pretsa.verify import verify_released
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part, RoundsMethod, step
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, step
 from tracecloak.anonymizers.variants.distance import (
     EmbeddingDistance,
     LevenshteinDistance,
@@ -249,7 +249,7 @@ class PlacesDecision(contract.Decision):
     places: np.ndarray
 
 
-class _Sanitised(RoundsMethod):
+class _Sanitised(contract.Anonymizer):
     """What `pretsa` and `pretsa-case` share."""
 
     def operations_of(self, params: PretsaCaseParams) -> tuple[manifest.Operation, ...]:

@@ -27,7 +27,7 @@ from tracecloak.anonymizers.queries.pripel_enrichment import (
 )
 from tracecloak.anonymizers.queries.sacofa import Sacofa
 from tracecloak.anonymizers.rigorous.params import Exact
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part, RoundsMethod, step
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, step
 from tracecloak.anonymizers.variants.distance import LevenshteinDistance
 from tracecloak.schemas.arrays.merging import offsets_of, sum_groups
 from tracecloak.schemas.arrays.sequences import CaseRanks, encode_sequences
@@ -335,7 +335,7 @@ class PripelParams(contract.Params):
 
 
 @contract.declared("pripel")
-class Pripel(RoundsMethod):
+class Pripel(contract.Anonymizer):
     """The method; see the module."""
 
     Params: ClassVar[type[PripelParams]] = PripelParams

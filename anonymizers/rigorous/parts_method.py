@@ -19,33 +19,16 @@ import pyarrow as pa
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.method import Given as Given
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
-from tracecloak.anonymizers.noise.sums import MeasureRecorder, SumNoise, noisy_sums
+from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous.budget import Allowances, Budget, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.params import DECLARED, guarantee_of
 from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 
 # --- A method that is described by its parts: all that is said and done of it follows from these. -
-
-
-@dataclass(frozen=True)
-class Given:
-    """What a part is decided on.
-
-    Attributes:
-        statistics: The totals of its round, by name.
-        decisions: What was decided before, by the names of parts or of rounds: in the rounds
-            before, and by the parts of the same round that come before it.
-        means: What each need of the release may spend, by name.
-        randomness: The release's.
-    """
-
-    statistics: Mapping[str, Any]
-    decisions: Mapping[str, Any]
-    means: Allowances
-    randomness: Randomness
 
 
 @dataclass(frozen=True)
@@ -106,103 +89,6 @@ def budget_of_parts(parts: Iterable[Part], epsilon: Fraction, delta: Fraction) -
     return budget
 
 
-class RoundsMethod(contract.Anonymizer):
-    """A method whose rounds are made of parts, whatever is promised of them.
-
-    A subclass says its parts. What else it may say has a default here.
-    """
-
-    def parts(self, params: Any) -> tuple[Part, ...]:
-        """Returns the parts in the order in which they are decided; by default the parameters'.
-
-        Raises:
-            UsageError: The parameters cannot be kept, by public numbers.
-        """
-        parts: tuple[Part, ...] = params.parts
-        return parts
-
-    def means(self, params: Any) -> Allowances:
-        """Returns what each need of the parts may spend, by name; by default there is none."""
-        return {}
-
-    def combined(
-        self, round_name: str, decided: dict[str, Any], given: Given, params: Any
-    ) -> contract.Decision:
-        """Returns the decision of a round; by default that of its last part.
-
-        Looks at what was decided alone, which costs nothing.
-
-        Args:
-            round_name: The round.
-            decided: What its parts decided, by their names.
-            given: What the first of them was decided on.
-            params: The method's.
-        """
-        decision: contract.Decision = [*decided.values()][-1]
-        return decision
-
-    def notes(self, round_name: str, params: Any) -> bool:
-        """Returns whether a round's noisy sums are published: its noise has the `measures` then."""
-        return False
-
-    def rounds(self, params: Any) -> tuple[str, ...]:
-        """Returns the rounds of the parts, in the order in which they come first."""
-        return tuple(dict.fromkeys(part.round for part in self.parts(params)))
-
-    def explain(self, params: Any) -> tuple[str, ...]:
-        """Returns a sentence for each part."""
-        means = self.means(params)
-        return tuple(f"{part.name}: {part.sentence(means)}" for part in self.parts(params))
-
-    def requires(self, round_name: str, params: Any) -> Mapping[str, contract.Counter]:
-        """Returns what is counted for the parts of a round, by name."""
-        counters: dict[str, contract.Counter] = {}
-        for part in self.parts(params):
-            if part.round == round_name:
-                counters |= part.counters
-        return counters
-
-    def keeps(self, round_name: str, params: Any) -> bool:
-        """Returns whether a part of the round drops something."""
-        return any(part.keep for part in self.parts(params) if part.round == round_name)
-
-    def keep(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: Any,
-        randomness: Randomness,
-    ) -> Mapping[str, Any]:
-        """Returns what the parts of the round need."""
-        given = Given(statistics, self.known(decisions), self.means(params), randomness)
-        kept = dict(statistics)
-        for part in self.parts(params):
-            if part.round == round_name and part.keep is not None:
-                kept |= part.keep(given)
-        return kept
-
-    def decide(
-        self,
-        round_name: str,
-        statistics: Mapping[str, Any],
-        decisions: contract.Decisions,
-        params: Any,
-        randomness: Randomness,
-    ) -> contract.Decision:
-        """Decides the parts of a round one after the other."""
-        known, means = self.known(decisions), self.means(params)
-        if self.notes(round_name, params):
-            randomness = randomness.with_noise(MeasureRecorder(randomness.noise))
-        decided: dict[str, Any] = {}
-        for part in self.parts(params):
-            if part.round == round_name:
-                given = Given(statistics, {**known, **decided}, means, randomness)
-                decided[part.name] = part.decide(given)
-        given = Given(statistics, known, means, randomness)
-        return self.combined(round_name, decided, given, params)
-
-
 def step(
     name: str,
     sentence: str,
@@ -249,7 +135,7 @@ def noisy_part(
     )
 
 
-class PartsMethod(RoundsMethod):
+class PartsMethod(contract.Anonymizer):
     """A method of parts that pay for what they do; its parameters are `RigorousParams`.
 
     A subclass says its parts, and where something is released beside a log, its products. What else

@@ -38,7 +38,7 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.contract.sentences import promise, sentence
 from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part, RoundsMethod, step
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, step
 from tracecloak.anonymizers.tlkc.params import KAnonymousParams, KnowledgeParams
 from tracecloak.anonymizers.tlkc.subtrace_groups import BLOCK, Group, grouped
 from tracecloak.anonymizers.tlkc.verify import verify_k_anonymity
@@ -82,7 +82,7 @@ def _known_cases(
     )
 
 
-class Suppressing(RoundsMethod):
+class Suppressing(contract.Anonymizer):
     """What the methods of the family share: it is decided which events go."""
 
     def guarantee(self, params: KnowledgeParams) -> Guarantee:

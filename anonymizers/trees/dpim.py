@@ -29,7 +29,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numb
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream
 from tracecloak.anonymizers.rigorous.names import excess_of_names, most_names_of_pairs
 from tracecloak.anonymizers.rigorous.params import Exact, drawable, published_guarantee
-from tracecloak.anonymizers.rigorous.parts_method import Given, RoundsMethod, step
+from tracecloak.anonymizers.rigorous.parts_method import Given, step
 from tracecloak.anonymizers.rigorous.parts_method import Part as BudgetPart
 from tracecloak.anonymizers.trees.cuts import Part, PartEnds, Relation, TreeBuilder, cases_with_pair
 from tracecloak.anonymizers.trees.fitness import (
@@ -334,7 +334,7 @@ def _by_length(variants: VariantHistogram) -> list[VariantHistogram]:
 
 
 @contract.declared("dpim")
-class Dpim(RoundsMethod):
+class Dpim(contract.Anonymizer):
     """The method; see the module."""
 
     Params: ClassVar[type[DpimParams]] = DpimParams

@@ -321,7 +321,7 @@ def _of(name: str) -> Callable[..., bool]:
 _STORE = "tracecloak.pipelines.keys.key_store"
 _LEDGER = "tracecloak.pipelines.ledger.ledger"
 _FOLDER = "tracecloak.transforms.publish.release_folder"
-_PARTS = "tracecloak.anonymizers.rigorous.parts_method"
+_METHOD = "tracecloak.anonymizers.contract.method"
 # Name of a step to (module, what is called, and of which calls by their arguments).
 STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
     "key": (_STORE, "KeyStore.reserve", _any),
@@ -332,8 +332,8 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
     # Inside a transaction of the ledger: the row is written and not committed.
     "insert": ("sqlalchemy", "Connection.execute", lambda _, s, *__: isinstance(s, sa.Insert)),
     "count": ("tracecloak.anonymizers.contract.case_digests", "InputDigest.from_traces", _any),
-    "decide variants": (_PARTS, "RoundsMethod.decide", _of("variant-histogram")),
-    "decide graph": (_PARTS, "RoundsMethod.decide", _of("private-dfg")),
+    "decide variants": (_METHOD, "Anonymizer.decide", _of("variant-histogram")),
+    "decide graph": (_METHOD, "Anonymizer.decide", _of("private-dfg")),
     "write": (_FOLDER, "ReleaseFolder.write", _any),
     "bytes": (_FOLDER, "_HashingStream.write", _any),
     "commit": (_FOLDER, "ReleaseFolder.commit", _any),
