@@ -53,7 +53,7 @@ from tracecloak.anonymizers.contract.sentences import promise, sentence
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, hex_ids
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, step
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
-from tracecloak.schemas.arrays.sequences import CaseRanks
+from tracecloak.schemas.arrays.sequences import CaseRanks, case_bytes
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import Guarantee
@@ -311,7 +311,7 @@ def _ranks(batch: Batch, params: AmunParams) -> CaseRanks:
     sampling: SamplingDecision = batch.decisions["sampling"]
     moved = (sampling.gains + sampling.losses)[variant] > 0
     chosen = traces.case_ids.filter(pa.array(moved))
-    return CaseRanks.of(variant[moved], batch.randomness.identify("case", chosen))
+    return CaseRanks.of(variant[moved], case_bytes(batch.randomness.identify("case", chosen)))
 
 
 def _noised_starts(batch: Batch, params: AmunParams) -> StartRange:

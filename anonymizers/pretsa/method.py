@@ -448,4 +448,4 @@ def _ranks(batch: Batch) -> CaseRanks:
     """Keyed identities of all cases by the variant that they get."""
     variants: VariantHistogram = batch.decisions["variants"].variants
     goal = batch.decisions["merging"].target[variants.find(batch.traces)]
-    return CaseRanks.of(goal, batch.randomness.identify("case", batch.traces.case_ids))
+    return CaseRanks.of(goal, case_bytes(batch.randomness.identify("case", batch.traces.case_ids)))

@@ -182,7 +182,7 @@ def trace_variant_query(
         rows, inside = rows[inside >= 0], inside[inside >= 0]
         prefixes = np.column_stack([prefixes[parents[growing]], symbol[growing].astype(np.int32)])
         cells = children[growing]
-    return VariantHistogram.from_sequences(pa.concat_arrays(sequences), np.concatenate(counts))
+    return VariantHistogram.of(pa.concat_arrays(sequences), np.concatenate(counts))
 
 
 def _with_noise(

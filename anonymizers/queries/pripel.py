@@ -30,7 +30,7 @@ from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, step
 from tracecloak.anonymizers.variants.distance import LevenshteinDistance
 from tracecloak.schemas.arrays.merging import offsets_of, sum_groups
-from tracecloak.schemas.arrays.sequences import CaseRanks, encode_sequences
+from tracecloak.schemas.arrays.sequences import CaseRanks, case_bytes, encode_sequences
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.declarations import Attribute, Declarations, declared
 from tracecloak.schemas.events.events import ActivityVocabulary
@@ -157,7 +157,7 @@ def _nearest_pairs(
     together = pa.concat_arrays(
         [released.sequences.take(pa.array(rows)), raw.sequences.take(pa.array(columns))]
     )
-    both = VariantHistogram.from_sequences(together, np.ones(len(together), np.int64))
+    both = VariantHistogram.of(together, np.ones(len(together), np.int64))
     number = np.asarray(pc.index_in(together, value_set=both.sequences), np.int64)
     distance = LevenshteinDistance(both)
     candidates = number[len(rows) :]
@@ -423,9 +423,7 @@ def _matched(given: Given, params: PripelParams) -> QueryDecision:
             f"the query releases more than {_MOST_CASES:,} cases: raise epsilon or p_harmful"
         )
     codes = vocabulary.codes(answer.names)[answer.codes]
-    released = VariantHistogram.from_sequences(
-        encode_sequences(answer.offsets, codes), answer.counts
-    )
+    released = VariantHistogram.of(encode_sequences(answer.offsets, codes), answer.counts)
     matching = match_variants(released, raw)
     used, place = np.unique(matching.raw, return_inverse=True)
     return QueryDecision(
@@ -448,7 +446,7 @@ def _ranks(batch: Batch) -> CaseRanks:
     variant = query.matched.find(batch.traces)
     used = np.flatnonzero(variant >= 0)
     identities = batch.randomness.identify("case", batch.traces.case_ids.take(used))
-    return CaseRanks.of(variant[used], identities)
+    return CaseRanks.of(variant[used], case_bytes(identities))
 
 
 def _durations(batch: Batch) -> DurationTable:

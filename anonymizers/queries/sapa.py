@@ -310,7 +310,7 @@ class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
             played = playable(counts) if params.is_honest else counts
             offsets, codes = play_out(pairs, played, randomness, f"{self.name}/step")
             ones = np.ones(len(offsets) - 1, np.int64)
-            variants = VariantHistogram.from_sequences(encode_sequences(offsets, codes), ones)
+            variants = VariantHistogram.of(encode_sequences(offsets, codes), ones)
             return VariantsDecision(
                 most_frequent_first(words.names, variants.offsets, variants.codes, variants.counts)
             )

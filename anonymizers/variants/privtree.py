@@ -331,7 +331,7 @@ class PrivTree(VariantGenerator):
         tree = grow(counted, domain, rule, scale, randomness)
         pieces = list(complete(tree, domain, randomness))
         log = VariantHistogram.merge(
-            [VariantHistogram.from_sequences(encode_sequences(o, c), n) for o, c, n in pieces]
+            [VariantHistogram.of(encode_sequences(o, c), n) for o, c, n in pieces]
         )
         return most_frequent_first(domain.vocabulary.names, log.offsets, log.codes, log.counts)
 

@@ -110,7 +110,7 @@ class SparseHistogram(VariantGenerator):
         is_free = np.asarray(pc.invert(pc.is_in(junk, value_set=counted.sequences)))
         # Variants of the log and made-up ones are sorted together. In two lists, the order of equal
         # counts would show which of them are in the log.
-        both = VariantHistogram.from_sequences(
+        both = VariantHistogram.of(
             pa.concat_arrays([counted.sequences.take(pa.array(rows)), junk.filter(is_free)]),
             np.concatenate([noisy, values[is_free]]),
         )

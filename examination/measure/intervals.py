@@ -176,7 +176,7 @@ def variants_of_records(records: np.ndarray, end: int) -> VariantHistogram:
     lengths = goes_on[has_event].sum(axis=1)
     codes = records[has_event][goes_on[has_event]].astype(np.int32)
     sequences = encode_sequences(offsets_of(lengths), codes)
-    return VariantHistogram.from_sequences(sequences, np.ones(len(lengths), np.int64))
+    return VariantHistogram.of(sequences, np.ones(len(lengths), np.int64))
 
 
 CHAINS: Mapping[str, Chain] = {

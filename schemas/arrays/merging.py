@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Protocol, Self
 
@@ -210,7 +210,7 @@ class Mergeable(Protocol):
 class OfArrays:
     """A value whose fields are arrays: equal to one of its class with equal arrays.
 
-    Merging joins the arrays of the pieces, of which `_collapsed` makes the value.
+    Merging joins the arrays of the pieces, of which `of` makes the value.
     """
 
     # Of each field, the dtype or the Arrow type; none: all are int64.
@@ -230,10 +230,10 @@ class OfArrays:
             return pieces[0]
         columns = [[getattr(piece, one.name) for piece in pieces] for one in fields(cls)]
         types = cls._types or (np.int64,) * len(columns)
-        return cls._collapsed(*map(joined, columns, types))
+        return cls.of(*map(joined, columns, types))
 
     @classmethod
-    def _collapsed(cls, *columns: Any, **options: Any) -> Self:
+    def of(cls, *columns: Any, **options: Any) -> Self:
         """Returns the value of columns in which what is counted may repeat, in any order."""
         raise NotImplementedError
 
@@ -276,9 +276,19 @@ class CountsByKey(OfArrays):
     """Keys, ascending, with their counts, and so on: each field of keys is followed by counts."""
 
     @classmethod
-    def _collapsed(cls, *columns: np.ndarray) -> Self:
+    def of(cls, *columns: Any) -> Self:
+        """Adds up the counts of equal keys in any order."""
         pairs = zip(columns[::2], columns[1::2], strict=True)
         return cls(*(array for pair in pairs for array in sum_by_key(*pair)))
+
+
+class CountsByPair(OfArrays):
+    """Pairs of keys, in order, with their counts."""
+
+    @classmethod
+    def of(cls, first: np.ndarray, second: np.ndarray, counts: np.ndarray) -> Self:
+        """Adds up the counts of equal pairs in any order."""
+        return cls(*map(np.asarray, sum_by_pair(first, second, counts), cls._types))
 
 
 def _are_equal(one: np.ndarray | pa.Array, other: np.ndarray | pa.Array) -> bool:
@@ -382,23 +392,51 @@ def sum_groups(groups: np.ndarray, values: np.ndarray, n_groups: int) -> np.ndar
     return totals
 
 
-def sum_by_key(keys: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (int64[n] distinct keys, ascending; int64[n] exact sums of the values of each)."""
-    distinct, places = distinct_places(keys)
-    return distinct, sum_groups(places, values, len(distinct))
-
-
-def sum_by_value(values: pa.Array, counts: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-    """Returns the distinct values, ascending, and int64[n], the exact sums of the counts of each.
+def sum_by_key(keys: Any, values: np.ndarray) -> tuple[Any, np.ndarray]:
+    """Returns the distinct keys, ascending, and int64[n], the exact sums of the values of each.
 
     Args:
-        values: string[m] or binary[m], without nulls.
-        counts: int64[m].
+        keys: int[m], or string[m] or binary[m] without nulls.
+        values: int64[m].
     """
-    encoded = values.dictionary_encode()
-    totals = sum_groups(np.asarray(encoded.indices), counts, len(encoded.dictionary))
+    if not isinstance(keys, pa.Array):
+        distinct, places = distinct_places(keys)
+        return distinct, sum_groups(places, values, len(distinct))
+    encoded = keys.dictionary_encode()
+    totals = sum_groups(np.asarray(encoded.indices), values, len(encoded.dictionary))
     order = pc.sort_indices(encoded.dictionary)
     return encoded.dictionary.take(order), totals[np.asarray(order)]
+
+
+def sum_by_pair(
+    first: np.ndarray, second: np.ndarray, *values: np.ndarray
+) -> tuple[np.ndarray, ...]:
+    """Returns the distinct pairs, in order, and for each values int64[n], their exact sums."""
+    keys, pairs_of = pair_keys(first, second)
+    distinct, places = distinct_places(keys)
+    return *pairs_of(distinct), *(sum_groups(places, of, len(distinct)) for of in values)
+
+
+def pair_keys(
+    first: np.ndarray, second: np.ndarray
+) -> tuple[np.ndarray, Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]]:
+    """Returns int64[n], numbers in the order of pairs, and what makes pairs of such numbers again.
+
+    Args:
+        first: int[n].
+        second: int[n].
+    """
+    least, names, places = int(second.min(initial=0)), None, second
+    width = int(second.max(initial=0)) - least + 1
+    if (int(first.max(initial=0)) + 1) * width >= 1 << 62:  # only those that occur are numbered
+        names, places = np.unique(second, return_inverse=True)
+        least, width = 0, len(names)
+
+    def pairs_of(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        one, other = np.divmod(keys, width)
+        return one, other + least if names is None else names[other]
+
+    return first.astype(np.int64) * width + (places - least), pairs_of
 
 
 def joined(columns: Iterable[Any], kind: Any = np.int64) -> Any:

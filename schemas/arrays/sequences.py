@@ -217,17 +217,13 @@ class CaseRanks(OfArrays):
     cases: pa.FixedSizeBinaryArray
 
     @classmethod
-    def of(cls, groups: np.ndarray, identities: np.ndarray) -> CaseRanks:
-        """Ranks cases given in any order.
+    def of(cls, groups: np.ndarray, cases: pa.FixedSizeBinaryArray) -> CaseRanks:
+        """Ranks cases in any order.
 
         Args:
             groups: int64[n].
-            identities: uint64[n, 2].
+            cases: fixed_size_binary(16)[n], as `case_bytes` returns them.
         """
-        return cls._collapsed(groups, case_bytes(identities))
-
-    @classmethod
-    def _collapsed(cls, groups: np.ndarray, cases: pa.FixedSizeBinaryArray) -> CaseRanks:
         table = pa.table({"group": groups, "case": cases})
         order = pc.sort_indices(table, sort_keys=[("group", "ascending"), ("case", "ascending")])
         return cls(groups[np.asarray(order)], cases.take(order))

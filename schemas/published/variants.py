@@ -69,7 +69,7 @@ class ReleasedVariants:
         from tracecloak.schemas.statistics.variants import VariantHistogram
 
         sequences = encode_sequences(self.offsets, vocabulary.codes(self.names)[self.codes])
-        return VariantHistogram.from_sequences(sequences, self.counts)
+        return VariantHistogram.of(sequences, self.counts)
 
     def take(self, rows: np.ndarray) -> ReleasedVariants:
         """Returns some of the variants, in the order asked for; the names stay."""

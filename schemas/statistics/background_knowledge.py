@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ from tracecloak.schemas.arrays.merging import (
     ranges,
     stable_order,
     sum_by_key,
-    sum_by_value,
+    sum_by_pair,
 )
 from tracecloak.schemas.arrays.sequences import word_bytes
 from tracecloak.schemas.events.declarations import Attribute
@@ -35,8 +35,6 @@ from tracecloak.schemas.events.traces import TraceBatch
 
 # At most about so many extended matches, and cells of counts, are looked at in one go.
 _PIECE = 1 << 21
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -76,18 +74,11 @@ class Level:
             the demand, and all of their subpatterns do.
         shorter: int64[n, length], the place of each pattern without its i-th item in the `taken` of
             the level before.
-        cases: int64[n], cases that match the patterns taken up.
     """
 
     taken: np.ndarray
     refused: np.ndarray
     shorter: np.ndarray
-    cases: np.ndarray
-
-    @property
-    def length(self) -> int:
-        """Items of each pattern."""
-        return self.taken.shape[1]
 
 
 def grow(
@@ -109,181 +100,131 @@ def grow(
             position counts once for each pattern and row whose match it could continue. None for
             no bound.
     """
-    n_rows = len(rows.counts)
     if n_items == 0:
         return
-    search = _Search.of(rows, n_items, demand)
-    empty = Level(*(np.zeros(shape, np.int64) for shape in ((1, 0), (0, 0), (1, 0), (1,))))
-    matches = _Matches(np.zeros(n_rows, np.int64), np.arange(n_rows), rows.offsets[:-1] - 1)
-    is_last = max_length == 1
-    level, matches = search.longer(empty, np.zeros(0, np.int64), matches, not is_last)
+    empty = Level(*(np.zeros(shape, np.int64) for shape in ((1, 0), (0, 0), (1, 0))))
+    n = len(rows.counts)
+    matches = np.stack([np.zeros(n, np.int64), np.arange(n), rows.offsets[:-1] - 1])
+    level, matches = _Search(rows, n_items, demand).longer(empty, matches, max_length == 1)
     yield level
-    # From here on the items that are left are numbered without gaps.
+    # From here on the items that are left are numbered without gaps, and the others are left out.
     names = level.taken[:, 0]
-    search, matches = search.compacted(names, matches)
-    n = len(names)
-    level = Level(np.arange(n)[:, None], level.refused[:0], level.shorter, level.cases)
-    known = np.arange(n)
-    left = math.inf if max_positions is None else max_positions
-    while len(level.taken) and not is_last:
-        left -= int((search.rows.offsets[1:][matches.rows] - matches.ends - 1).sum())
+    number = np.full(n_items, -1, np.int64)
+    number[names] = np.arange(len(names))
+    items = number[rows.words]
+    place = offsets_of(items >= 0)
+    rows = CaseTable(place[rows.offsets], items[items >= 0], rows.counts, rows.sensitive)
+    search = _Search(rows, max(len(names), 1), demand)
+    matches[2] = place[matches[2]]  # a match ends at an item that was taken up
+    level = Level(np.arange(len(names))[:, None], level.refused[:0], level.shorter)
+    left, length = math.inf if max_positions is None else max_positions, 1
+    while len(level.taken) and length != max_length:
+        left -= int(search.n_after(matches).sum())
         if left < 0:
             return
-        is_last = level.length + 1 == max_length
-        level, matches = search.longer(level, known, matches, not is_last)
-        known = level.shorter[:, -1] * search.n_items + level.taken[:, -1]
-        yield Level(names[level.taken], names[level.refused], level.shorter, level.cases)
+        length += 1
+        level, matches = search.longer(level, matches, length == max_length)
+        yield Level(names[level.taken], names[level.refused], level.shorter)
 
 
-@dataclass(frozen=True, eq=False)
-class _Matches:
-    """Leftmost matches in the order of their patterns: int64[n] each; `ends` are positions."""
-
-    patterns: np.ndarray
-    rows: np.ndarray
-    ends: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
 class _Search:
-    """`previous`: int64[n_positions], where an item stood before in the same row, or -1."""
+    """Patterns are extended by items of rows.
 
-    rows: CaseTable
-    n_items: int
-    demand: PatternCriteria
-    previous: np.ndarray
+    Leftmost matches are int64[3, n], in the order of their patterns: the pattern, the row, and the
+    position of its last item.
+    """
 
-    @classmethod
-    def of(cls, rows: CaseTable, n_items: int, demand: PatternCriteria) -> _Search:
+    def __init__(self, rows: CaseTable, n_items: int, demand: PatternCriteria) -> None:
+        self._rows, self._n_items, self._demand = rows, n_items, demand
         row = np.repeat(np.arange(len(rows.counts)), np.diff(rows.offsets))
         # Positions ascend within an item, and so do their rows.
         order = stable_order(rows.words)
         items, row = rows.words[order], row[order]
         same = (items[1:] == items[:-1]) & (row[1:] == row[:-1])
-        previous = np.full(len(order), -1, np.int64)
-        previous[order[1:][same]] = order[:-1][same]
-        return cls(rows, n_items, demand, previous)
+        # Where an item stood before in the same row, or -1.
+        self._previous = np.full(len(order), -1, np.int64)
+        self._previous[order[1:][same]] = order[:-1][same]
 
-    def compacted(self, names: np.ndarray, matches: _Matches) -> tuple[_Search, _Matches]:
-        """Leaves the other items out of the rows, and numbers the named ones by their places."""
-        rows = self.rows
-        number = np.full(self.n_items, -1, np.int64)
-        number[names] = np.arange(len(names))
-        items = number[rows.words]
-        place = offsets_of(items >= 0)
-        compact = CaseTable(place[rows.offsets], items[items >= 0], rows.counts, rows.sensitive)
-        # A match ends at an item that was taken up.
-        moved = _Matches(matches.patterns, matches.rows, place[matches.ends])
-        return _Search.of(compact, max(len(names), 1), self.demand), moved
+    def n_after(self, matches: np.ndarray) -> np.ndarray:
+        """int64[n], how many positions of its row come after each match."""
+        after: np.ndarray = self._rows.offsets[1:][matches[1]] - matches[2] - 1
+        return after
 
-    def longer(
-        self, level: Level, known: np.ndarray, matches: _Matches, wants_matches: bool
-    ) -> tuple[Level, _Matches]:
-        """Returns the level after one, and the matches of its patterns if they are wanted.
-
-        Args:
-            level: The patterns to extend.
-            known: int64[n], ascending: their place without the last item, times the number of
-                items, plus that item.
-            matches: Of the level's patterns.
-            wants_matches: Else none are returned.
-        """
+    def longer(self, level: Level, matches: np.ndarray, is_last: bool) -> tuple[Level, np.ndarray]:
+        """Returns the level after one, and the matches of its patterns, none if it is the last."""
         n = len(level.taken)
-        rest = self.rows.offsets[1:][matches.rows] - matches.ends - 1
-        first_match = np.searchsorted(matches.patterns, np.arange(n + 1))
-        work = np.concatenate([[0], np.cumsum(rest)])[first_match]
+        first_match = np.searchsorted(matches[0], np.arange(n + 1))
+        work = offsets_of(self.n_after(matches))[first_match]
         levels, found = [], []
         n_taken = first = 0
         while first < n:
             last = int(np.searchsorted(work, work[first] + _PIECE, side="right")) - 1
-            last = min(max(last, first + 1), first + max(1, _PIECE // self.n_items), n)
-            piece = slice(first_match[first], first_match[last])
-            part = _Matches(matches.patterns[piece], matches.rows[piece], matches.ends[piece])
-            made, longer = self._extended(level, known, part, first, last, wants_matches)
+            last = min(max(last, first + 1), first + max(1, _PIECE // self._n_items), n)
+            piece = matches[:, first_match[first] : first_match[last]]
+            made, longer = self._extended(level, piece, first, last, is_last)
+            longer[0] += n_taken
             levels.append(made)
-            found.append(_Matches(longer.patterns + n_taken, longer.rows, longer.ends))
+            found.append(longer)
             n_taken += len(made.taken)
             first = last
-        return _one_after_the_other(levels), _one_after_the_other(found)
+        columns = zip(*(vars(made).values() for made in levels), strict=True)
+        return Level(*map(np.concatenate, columns)), np.concatenate(found, axis=1)
 
     def _extended(
-        self,
-        level: Level,
-        known: np.ndarray,
-        matches: _Matches,
-        first: int,
-        last: int,
-        wants_matches: bool,
-    ) -> tuple[Level, _Matches]:
+        self, level: Level, matches: np.ndarray, first: int, last: int, is_last: bool
+    ) -> tuple[Level, np.ndarray]:
         """The same of the patterns from one to another and their matches."""
-        rows = self.rows
-        rest = rows.offsets[1:][matches.rows] - matches.ends - 1
-        position = ranges(matches.ends + 1, rest)
-        source = np.repeat(np.arange(len(rest)), rest)
+        patterns, rows, ends = matches
+        after = self.n_after(matches)
+        position = ranges(ends + 1, after)
+        source = np.repeat(np.arange(len(after)), after)
         # A leftmost match goes on at the first of equal items after it.
-        is_leftmost = self.previous[position] <= matches.ends[source]
+        is_leftmost = self._previous[position] <= ends[source]
         position, source = position[is_leftmost], source[is_leftmost]
-        row = matches.rows[source]
-        key = (matches.patterns[source] - first) * self.n_items + rows.words[position]
-        totals = np.bincount(key, rows.counts[row], (last - first) * self.n_items)
+        row = rows[source]
+        key = (patterns[source] - first) * self._n_items + self._rows.words[position]
+        totals = np.bincount(key, self._rows.counts[row], (last - first) * self._n_items)
         occurring = np.flatnonzero(totals)
-        prefix, item = occurring // self.n_items + first, occurring % self.n_items
+        prefix, item = occurring // self._n_items + first, occurring % self._n_items
 
-        shorter = np.empty((len(occurring), level.length + 1), np.int64)
-        shorter[:, -1] = prefix
-        is_candidate = np.ones(len(occurring), bool)
-        for i in range(level.length):
-            sought = level.shorter[prefix, i] * self.n_items + item
-            place = np.minimum(np.searchsorted(known, sought), len(known) - 1)
-            is_candidate &= known[place] == sought
-            shorter[:, i] = place
+        # The last items of the patterns that are extended, by what comes before these; ascending.
+        known = (level.shorter * self._n_items + level.taken)[:, -1:].ravel()
+        sought = level.shorter[prefix] * self._n_items + item[:, None]
+        places = np.minimum(np.searchsorted(known, sought), len(known) - 1)
+        is_candidate = (known[places] == sought).all(axis=1)
+        shorter = np.concatenate([places, prefix[:, None]], axis=1)
         # More cases are needed in any case, so the labels of the others need not be counted.
-        is_frequent = totals[occurring] >= self.demand.min_cases
-        counted = is_candidate & is_frequent
+        counted = np.flatnonzero(is_candidate & (totals[occurring] >= self._demand.min_cases))
+        cases = totals[occurring[counted]].astype(np.int64)
         number = np.full(len(totals), -1, np.int64)
-        number[occurring[counted]] = np.arange(int(counted.sum()))
-        group = number[key]
-        largest = self._largest(group, row, int(counted.sum()))
-        is_taken = np.zeros(len(occurring), bool)
-        is_taken[counted] = self.demand.is_met(totals[occurring[counted]].astype(np.int64), largest)
+        number[occurring[counted]] = np.arange(len(counted))
+        taken = counted[self._demand.is_met(cases, self._largest(number[key], row, len(counted)))]
+        is_refused = is_candidate.copy()
+        is_refused[taken] = False
 
         longer = np.concatenate([level.taken[prefix], item[:, None]], axis=1)
-        part = Level(
-            longer[is_taken],
-            longer[is_candidate & ~is_taken],
-            shorter[is_taken],
-            totals[occurring[is_taken]].astype(np.int64),
-        )
-        if not wants_matches:
-            none = np.zeros(0, np.int64)
-            return part, _Matches(none, none, none)
+        made = Level(longer[taken], longer[is_refused], shorter[taken])
+        if is_last:
+            return made, np.zeros((3, 0), np.int64)
         number[:] = -1
-        number[occurring[is_taken]] = np.arange(len(part.taken))
+        number[occurring[taken]] = np.arange(len(taken))
         group = number[key]
-        taken = np.flatnonzero(group >= 0)
-        taken = taken[stable_order(group[taken])]
-        return part, _Matches(group[taken], row[taken], position[taken])
+        going_on = np.flatnonzero(group >= 0)
+        going_on = going_on[stable_order(group[going_on])]
+        return made, np.stack([group[going_on], row[going_on], position[going_on]])
 
     def _largest(self, group: np.ndarray, row: np.ndarray, n_groups: int) -> np.ndarray:
         """int64[n_groups, m], cases of the most frequent label; group -1 is left out."""
-        labels = self.rows.sensitive
+        labels = self._rows.sensitive
         largest = np.zeros((n_groups, labels.shape[1]), np.int64)
         for k in range(labels.shape[1]):
             label = labels[row, k]
             counted = np.flatnonzero((group >= 0) & (label > 0))
-            if len(counted) == 0:
-                continue
-            n_labels = int(labels[:, k].max()) + 1
-            key = group[counted] * n_labels + label[counted]
-            keys, totals = sum_by_key(key, self.rows.counts[row[counted]])
-            np.maximum.at(largest[:, k], keys // n_labels, totals)
+            groups, _, totals = sum_by_pair(
+                group[counted], label[counted], self._rows.counts[row[counted]]
+            )
+            np.maximum.at(largest[:, k], groups, totals)
         return largest
-
-
-def _one_after_the_other(parts: Sequence[_T]) -> _T:
-    """Returns values of one class, which are made of arrays, as one; there is at least one."""
-    columns = zip(*(vars(part).values() for part in parts), strict=True)
-    return type(parts[0])(*map(np.concatenate, columns))
 
 
 def matching(offsets: np.ndarray, items: np.ndarray, pattern: np.ndarray) -> np.ndarray:
@@ -456,7 +397,7 @@ class KnownCases(OfArrays):
             counts: int64[n], how many cases each one stands for; None: for itself.
         """
         each = np.ones(len(sensitive), np.int64) if counts is None else counts
-        return cls._collapsed(cls.rows_of(offsets, words, sensitive), each, sensitive.shape[1])
+        return cls.of(cls.rows_of(offsets, words, sensitive), each, sensitive.shape[1])
 
     @staticmethod
     def rows_of(
@@ -473,17 +414,16 @@ class KnownCases(OfArrays):
         return word_bytes(places, data)
 
     @classmethod
-    def _collapsed(
-        cls, rows: pa.LargeBinaryArray, counts: np.ndarray, n_sensitive: int
-    ) -> KnownCases:
-        return cls(*sum_by_value(rows, counts), n_sensitive)
+    def of(cls, rows: pa.LargeBinaryArray, counts: np.ndarray, n_sensitive: int) -> KnownCases:
+        """Adds up the counts of equal rows in any order."""
+        return cls(*sum_by_key(rows, counts), n_sensitive)
 
     @classmethod
     def merge(cls, pieces: Sequence[KnownCases]) -> KnownCases:
         """Returns the statistic of the union of the pieces' cases."""
         if len(pieces) == 1:
             return pieces[0]
-        return cls._collapsed(
+        return cls.of(
             joined((p.rows for p in pieces), pa.large_binary()),
             joined(p.counts for p in pieces),
             max((p.n_sensitive for p in pieces), default=0),

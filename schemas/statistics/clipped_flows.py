@@ -126,10 +126,11 @@ class ClippedCells(OfArrays):
         if not 1 <= units <= MAX_UNITS:
             raise UsageError(f"units must be from 1 to {MAX_UNITS}, got {units}")
         values = cells.clipped(int(l2_clip_units), int(units))
-        return cls._collapsed(cells.keys, values)
+        return cls.of(cells.keys, values)
 
     @classmethod
-    def _collapsed(cls, keys: np.ndarray, values: np.ndarray) -> Self:
+    def of(cls, keys: np.ndarray, values: np.ndarray) -> Self:
+        """Adds up the values of equal cells in any order."""
         distinct, totals = sum_by_key(keys, values)
         # A cell that every case was floored to 0 in is no different from one that no case reached.
         reached = totals > 0

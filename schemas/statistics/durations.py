@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
@@ -11,15 +10,15 @@ import numpy as np
 
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import (
-    OfArrays,
+    CountsByPair,
     distinct_counts,
     distinct_places,
-    sum_by_key,
+    pair_keys,
 )
 
 
 @dataclass(frozen=True, eq=False)
-class DurationTable(OfArrays):
+class DurationTable(CountsByPair):
     """Distinct (group, value) pairs in sorted order with their numbers of events.
 
     Attributes:
@@ -39,17 +38,9 @@ class DurationTable(OfArrays):
     @classmethod
     def from_events(cls, groups: np.ndarray, values: np.ndarray) -> DurationTable:
         """Counts the pairs of events given in any order."""
-        keys, pairs_of = _keys(groups, values.astype(np.int64))
+        keys, pairs_of = pair_keys(groups, values.astype(np.int64))
         distinct, counts = distinct_counts(keys)
-        return cls(*pairs_of(distinct), counts)
-
-    @classmethod
-    def _collapsed(
-        cls, groups: np.ndarray, values: np.ndarray, counts: np.ndarray
-    ) -> DurationTable:
-        keys, pairs_of = _keys(groups, values)
-        distinct, totals = sum_by_key(keys, counts)
-        return cls(*pairs_of(distinct), totals)
+        return cls(*map(np.asarray, (*pairs_of(distinct), counts), cls._types))
 
     def offsets(self, n_groups: int) -> np.ndarray:
         """Returns int64[n_groups+1], CSR offsets of the groups; a group may be empty."""
@@ -68,23 +59,6 @@ class DurationTable(OfArrays):
         smallest[filled] = self.values[offsets[filled]]
         largest[filled] = self.values[offsets[filled + 1] - 1]
         return smallest, largest
-
-
-def _keys(
-    groups: np.ndarray, values: np.ndarray
-) -> tuple[np.ndarray, Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]]:
-    """int64[n], numbers that are in the order of pairs; and what makes pairs of numbers again."""
-    least, names = int(values.min(initial=0)), None
-    width = int(values.max(initial=0)) - least + 1
-    if (int(groups.max(initial=0)) + 1) * width >= 1 << 62:  # only those that occur are numbered
-        names, values = np.unique(values, return_inverse=True)
-        least, width = 0, len(names)
-
-    def pairs_of(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        group, value = np.divmod(keys, width)
-        return group.astype(np.int32), value + least if names is None else names[value]
-
-    return groups.astype(np.int64) * width + (values - least), pairs_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,8 +30,10 @@ from tracecloak.schemas.arrays.merging import (
     distinct_places,
     offsets_of,
     order_of_small,
+    pair_keys,
     ranges,
-    sum_groups,
+    sum_by_key,
+    sum_by_pair,
 )
 from tracecloak.schemas.errors import check_least
 from tracecloak.schemas.events.events import ActivityVocabulary
@@ -95,21 +97,16 @@ class KFollows(OfArrays):
             keys, _ = distinct_counts(codes[at] * n_codes + codes[at + distance])
             parts.append((keys, np.full(len(keys), distance, np.int32)))
         keys, distances = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        return cls._collapsed(keys // n_codes, keys % n_codes, distances)
+        return cls.of(keys // n_codes, keys % n_codes, distances)
 
     @classmethod
-    def _collapsed(
-        cls, sources: np.ndarray, targets: np.ndarray, distances: np.ndarray
-    ) -> KFollows:
-        order = np.lexsort((distances, targets, sources))
-        sources, targets = sources[order], targets[order]
-        is_first = np.ones(len(order), bool)
-        is_first[1:] = (np.diff(sources) != 0) | (np.diff(targets) != 0)
-        return cls(
-            sources[is_first].astype(np.int32),
-            targets[is_first].astype(np.int32),
-            distances[order][is_first].astype(np.int32),
-        )
+    def of(cls, sources: np.ndarray, targets: np.ndarray, distances: np.ndarray) -> KFollows:
+        """Returns the smallest distance of each pair, of pairs in any order."""
+        keys, pairs_of = pair_keys(sources, targets)
+        distinct, places = distinct_places(keys)
+        smallest = np.full(len(distinct), np.iinfo(np.int32).max, np.int32)
+        np.minimum.at(smallest, places, distances)
+        return cls(*map(np.asarray, (*pairs_of(distinct), smallest), cls._types))
 
     def keys_within(self, vocabulary: ActivityVocabulary, max_distance: int) -> np.ndarray:
         """Returns int64[n], ascending `source * (end + 1) + target` of pairs at most so far apart.
@@ -143,6 +140,7 @@ class ActivityRelations(OfArrays):
     """
 
     wire_name: ClassVar[str] = "activity-relations"
+    _types = (np.int32, np.int32, np.int64, np.int64, np.int32, np.int64)
 
     sources: np.ndarray
     targets: np.ndarray
@@ -170,18 +168,14 @@ class ActivityRelations(OfArrays):
             row, *pairs, is_first = _pairs(lengths, codes, vocabulary.start)
             counts = weights[row], weights[row] * is_first
             begins = codes[(offsets_of(lengths)[:-1])[lengths > 0]]
-            pieces.append(cls._collapsed(*pairs, *counts, begins, weights[lengths > 0]))
+            pieces.append(cls.of(*pairs, *counts, begins, weights[lengths > 0]))
         return cls.merge(pieces)
 
     @classmethod
-    def _collapsed(cls, *columns: np.ndarray) -> ActivityRelations:
-        sources, targets, counts, before, firsts, first_counts = columns
-        n_codes = int(targets.max(initial=0)) + 1
-        pairs, counts, before = _summed(sources * n_codes + targets, counts, before)
-        begins, begun = _summed(firsts, first_counts)
-        codes = (of.astype(np.int32) for of in (*np.divmod(pairs, n_codes), begins))
-        first, second, begins = codes
-        return cls(first, second, counts, before, begins, begun)
+    def of(cls, *columns: np.ndarray) -> ActivityRelations:
+        """Adds up the counts of equal pairs, and of equal first activities, in any order."""
+        summed = *sum_by_pair(*columns[:4]), *sum_by_key(*columns[4:])
+        return cls(*map(np.asarray, summed, cls._types))
 
     def matrix(self, vocabulary: ActivityVocabulary, at_first: bool = False) -> np.ndarray:
         """Returns int64[n, n], cases in which activity a comes before activity b at [a, b].
@@ -251,9 +245,3 @@ def _pairs(lengths: np.ndarray, codes: np.ndarray, start: int) -> tuple[np.ndarr
     targets = np.concatenate([own_code, own_code[right]])
     is_first = np.concatenate([np.ones(len(own_row), bool), firsts[left] < firsts[right]])
     return rows, sources, targets, is_first
-
-
-def _summed(keys: np.ndarray, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Adds up the counts of equal keys; returns these sorted, and theirs."""
-    distinct, places = distinct_places(keys)
-    return distinct, *(sum_groups(places, counts, len(distinct)) for counts in columns)

@@ -13,14 +13,12 @@ import pyarrow.compute as pc
 
 from tracecloak.schemas.arrays.merging import (
     CountsByKey,
-    OfArrays,
+    CountsByPair,
     beside,
     distinct_counts,
     offsets_of,
     order_of_small,
     ranges,
-    sum_by_key,
-    sum_by_value,
     sum_groups,
 )
 from tracecloak.schemas.arrays.sequences import (
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class ActivityCounts(OfArrays):
+class ActivityCounts(CountsByKey):
     """Sums over cases by activity.
 
     Attributes:
@@ -59,13 +57,6 @@ class ActivityCounts(OfArrays):
 
     names: pa.StringArray
     counts: np.ndarray
-
-    @classmethod
-    def of(cls, names: pa.StringArray, counts: np.ndarray) -> ActivityCounts:
-        """Adds up the counts of equal names given in any order."""
-        return cls(*sum_by_value(names, counts))
-
-    _collapsed = of
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +93,7 @@ class TraceLengths(CountsByKey):
 
 
 @dataclass(frozen=True, eq=False)
-class VariantHistogram(OfArrays):
+class VariantHistogram(CountsByKey):
     """Distinct variants in lexicographic order of their codes, with their numbers of cases.
 
     Attributes:
@@ -118,17 +109,10 @@ class VariantHistogram(OfArrays):
     counts: np.ndarray
 
     @classmethod
-    def from_sequences(cls, sequences: pa.LargeBinaryArray, counts: np.ndarray) -> VariantHistogram:
-        """Adds up the counts of equal sequences given in any order."""
-        return cls(*sum_by_value(sequences, counts))
-
-    _collapsed = from_sequences
-
-    @classmethod
     def from_traces(cls, traces: TraceBatch) -> VariantHistogram:
         """Counts the variants of a batch."""
         sequences = encode_sequences(traces.offsets, traces.activities)
-        return cls.from_sequences(sequences, np.ones(traces.n_cases, np.int64))
+        return cls.of(sequences, np.ones(traces.n_cases, np.int64))
 
     @property
     def n_variants(self) -> int:
@@ -186,7 +170,7 @@ class VariantHistogram(OfArrays):
 
 
 @dataclass(frozen=True, eq=False)
-class DirectlyFollows(OfArrays):
+class DirectlyFollows(CountsByPair):
     """The pairs that occur, sorted by (source, target), with their numbers of occurrences.
 
     Attributes:
@@ -230,16 +214,7 @@ class DirectlyFollows(OfArrays):
         if len(codes) == 0:
             return cls.merge(())
         sources, targets = arcs_of(offsets, codes, words.start, words.end)
-        return cls._collapsed(sources, targets, np.repeat(weights, np.diff(offsets) + 1))
-
-    @classmethod
-    def _collapsed(
-        cls, sources: np.ndarray, targets: np.ndarray, counts: np.ndarray
-    ) -> DirectlyFollows:
-        n_codes = int(targets.max(initial=0)) + 1
-        pairs, totals = sum_by_key(sources.astype(np.int64) * n_codes + targets, counts)
-        first, second = np.divmod(pairs, n_codes)
-        return cls(first.astype(np.int32), second.astype(np.int32), totals)
+        return cls.of(sources, targets, np.repeat(weights, np.diff(offsets) + 1))
 
     def inner(self, vocabulary: ActivityVocabulary) -> DirectlyFollows:
         """Returns the pairs between activities, without START and END, as pm4py's DFG has them."""

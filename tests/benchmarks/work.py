@@ -123,7 +123,7 @@ def _finish_per_event(
     lengths = np.array([len(v) for v, _ in variants])
     codes = np.array([names[a] for v, _ in variants for a in v], np.int32)
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    histogram = VariantHistogram.from_sequences(
+    histogram = VariantHistogram.of(
         encode_sequences(offsets, codes), np.array([n for _, n in variants])
     )
     counts = np.array([n for _, n in pairs])

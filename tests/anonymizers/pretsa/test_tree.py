@@ -229,7 +229,7 @@ def test_whoever_is_left_the_nearest_is_the_first_of_those_at_the_smallest_dista
         lengths = draw.integers(1, 24, 60)
         codes = draw.integers(0, 3, lengths.sum()).astype(np.int32)
         sequences = encode_sequences(offsets_of(lengths), codes)
-        variants = VariantHistogram.from_sequences(sequences, np.ones(60, np.int64))
+        variants = VariantHistogram.of(sequences, np.ones(60, np.int64))
         apart = draw.integers(0, 3, (3, 3)) * (1 - np.eye(3)) / 2  # with many ties
         distance: VariantDistance = LevenshteinDistance(variants)
         if direction != "edits":

@@ -96,7 +96,7 @@ def test_the_kth_event_of_an_activity_takes_the_kth_of_the_case() -> None:
 
 def test_cases_are_taken_in_the_order_of_their_ranks_each_once_before_any_again() -> None:
     identities = np.array([[k, 7] for k in (5, 1, 3, 9)], np.uint64)
-    ranks = CaseRanks.of(np.array([0, 0, 0, 1]), identities)
+    ranks = CaseRanks.of(np.array([0, 0, 0, 1]), case_bytes(identities))
     nothing = np.zeros(0, np.int64)
     query = pripel_enrichment.QueryDecision(
         nothing, nothing, VariantHistogram.merge(()),

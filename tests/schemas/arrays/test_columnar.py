@@ -21,7 +21,7 @@ from tracecloak.schemas import plugins
 from tracecloak.schemas.arrays import columnar
 from tracecloak.schemas.arrays.columnar import _KEY, decode, digest, encode
 from tracecloak.schemas.arrays.merging import Statistics
-from tracecloak.schemas.arrays.sequences import CaseRanks
+from tracecloak.schemas.arrays.sequences import CaseRanks, case_bytes
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
@@ -48,7 +48,7 @@ def values_of(traces: TraceBatch) -> dict[str, Any]:
         "index": DurationTable.from_events(traces.activities, traces.durations).index(3),
         "trie": Trie.from_variants(variants),
         "automaton": Dafsa.from_variants(variants),
-        "ranks": CaseRanks.of(np.arange(traces.n_cases), identities),
+        "ranks": CaseRanks.of(np.arange(traces.n_cases), case_bytes(identities)),
         "starts": StartRange.of(traces.starts),
     }
 

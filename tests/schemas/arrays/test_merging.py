@@ -25,6 +25,7 @@ from tracecloak.schemas.arrays import merging
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.arrays.merging import (
     CountsByKey,
+    CountsByPair,
     OfArrays,
     Statistics,
     Totals,
@@ -33,7 +34,7 @@ from tracecloak.schemas.arrays.merging import (
     places_among,
     stable_order,
 )
-from tracecloak.schemas.arrays.sequences import CaseRanks
+from tracecloak.schemas.arrays.sequences import CaseRanks, case_bytes
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.tally import NO_TIME, FileTally, ReadTally
 from tracecloak.schemas.events.traces import TraceBatch
@@ -59,7 +60,9 @@ from tracecloak.schemas.streams.stream_caps import ClosedCases
 
 def _ranks(traces: TraceBatch) -> CaseRanks:
     hashes = hash_text(traces.case_ids)
-    return CaseRanks.of(traces.lengths % 2, np.stack([hashes, hashes + np.uint64(1)], axis=1))
+    return CaseRanks.of(
+        traces.lengths % 2, case_bytes(np.stack([hashes, hashes + np.uint64(1)], axis=1))
+    )
 
 
 def _cells(traces: TraceBatch) -> ClippedCells:
@@ -127,7 +130,7 @@ def test_every_statistic_of_the_package_is_tested_here():
             ):
                 found.add(value)
     found = {value for value in found if not getattr(value, "_is_protocol", False)}
-    found -= {CountsByKey, OfArrays}  # what some of them are made of
+    found -= {CountsByKey, CountsByPair, OfArrays}  # what some of them are made of
     assert found == set(COUNTS)
 
 

@@ -15,6 +15,7 @@ from tracecloak.schemas.arrays.hashing import hash_text, text_words
 from tracecloak.schemas.arrays.sequences import (
     MAX_CODE,
     CaseRanks,
+    case_bytes,
     decode_sequences,
     encode_sequences,
 )
@@ -65,7 +66,9 @@ cases = st.lists(st.tuples(st.integers(-1, 3), word, word), max_size=12)
 @given(cases)
 def test_ranks_are_sorted_by_group_and_bytes(rows):
     groups = np.array([row[0] for row in rows], np.int64)
-    ranks = CaseRanks.of(groups, np.array([row[1:] for row in rows], np.uint64).reshape(-1, 2))
+    ranks = CaseRanks.of(
+        groups, case_bytes(np.array([row[1:] for row in rows], np.uint64).reshape(-1, 2))
+    )
     expected = sorted((group, struct.pack("<QQ", *words)) for group, *words in rows)
     found = zip(ranks.groups.tolist(), ranks.cases.to_pylist(), strict=True)
     assert list(found) == expected

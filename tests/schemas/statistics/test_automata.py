@@ -125,7 +125,7 @@ def test_cases_follow_their_own_paths(log):
 def test_an_automaton_takes_no_more_than_its_documentation_says(n, length, n_names):
     codes = np.random.default_rng(0).integers(0, n_names, n * length).astype(np.int32)
     sequences = encode_sequences(np.arange(0, len(codes) + 1, length), codes)
-    variants = VariantHistogram.from_sequences(sequences, np.ones(n, np.int64))
+    variants = VariantHistogram.of(sequences, np.ones(n, np.int64))
     assert len(variants.codes) == len(codes)
     tracemalloc.start()
     automaton = Dafsa.from_variants(variants)
