@@ -20,19 +20,12 @@ from tracecloak.schemas.arrays.hashing import hash_text, mix
 # The distinct ones and the order of many integers: what numpy returns, in less time and memory.
 # Keys that lie close together are looked up in a table. Others are sorted as integers that hold a
 # key and its place at once, which takes a fraction of the time of sorting places by their keys.
-# Where keys come case by case and begin with the case, they are nearly in order, and the sort knows
-# it.
 
 
 # Fewer keys than these are left to numpy: a call costs more than they do.
 _FEW = 1 << 11
 # A table may have so many cells for each key, so that it is no larger than what is returned.
 _CELLS_OF_KEY = 2
-# Among keys so far apart as many in order, as a share, tell that keys come in short runs, which are
-# merged in a fifth of the time of sorting keys that come in any order; one half is in order by
-# chance.
-_STRIDE = 1 << 7
-_ORDERED = 0.75
 # Edges are looked up in so many cells for each, or in as many for each power of two as bits tell.
 _CELLS_OF_EDGE, _CELL_BITS = 8, 7
 
@@ -43,30 +36,30 @@ def distinct_places(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Args:
         keys: int[n].
     """
-    above = _Above.least(keys)
     shift = (len(keys) - 1).bit_length()
-    if above is None or (above.width - 1).bit_length() + shift > 63:
+    above = _above(keys, 1 << 63 - shift)
+    if above is None:
         distinct, places = np.unique(keys, return_inverse=True)
         return distinct, places
-    cells = above.cells(np.int64)
-    if above.has_table:
-        is_there = np.zeros(above.width, bool)
+    cells, least, width = above
+    if width <= _CELLS_OF_KEY * len(keys):
+        is_there = np.zeros(width, bool)
         is_there[cells] = True
         used = np.flatnonzero(is_there)
-        place_of = np.empty(above.width, np.int64)
+        place_of = np.empty(width, np.int64)
         place_of[used] = np.arange(len(used))
-        np.take(place_of, cells, out=cells, mode="clip")
-        return above.keys(used), cells
-    _pack(cells, shift)
-    places = np.empty(len(cells), np.int64)
-    origin = cells & ((1 << shift) - 1)
-    cells >>= shift
-    is_first = _begins(cells)
-    used = cells[is_first]
-    np.cumsum(is_first, out=cells)
-    cells -= 1
-    places[origin] = cells
-    return above.keys(used), places
+        places = np.take(place_of, cells, out=cells, mode="clip")
+    else:
+        _sort_with_places(cells, shift)
+        origin = cells & ((1 << shift) - 1)
+        cells >>= shift
+        is_first = np.append(True, cells[1:] != cells[:-1])
+        used = cells[is_first]
+        places = np.empty(len(cells), np.int64)
+        np.cumsum(is_first, out=cells)
+        cells -= 1
+        places[origin] = cells
+    return (used + least).astype(keys.dtype), places
 
 
 def distinct_counts(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -75,19 +68,14 @@ def distinct_counts(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Args:
         keys: int[n].
     """
-    above = _Above.least(keys)
+    above = _above(keys, _CELLS_OF_KEY * len(keys))
     if above is None:
         distinct, counts = np.unique(keys, return_counts=True)
         return distinct, counts
-    if above.has_table:
-        counts = np.bincount(above.cells(np.int64), minlength=above.width)
-        used = np.flatnonzero(counts)
-        return above.keys(used), counts[used]
-    # Half as wide is sorted in half of the time.
-    cells = above.cells(np.uint32 if above.width <= 1 << 32 else np.int64)
-    _sort(cells)
-    first = np.flatnonzero(_begins(cells))
-    return above.keys(cells[first]), np.diff(first, append=len(cells))
+    cells, least, width = above
+    counts = np.bincount(cells, minlength=width)
+    used = np.flatnonzero(counts)
+    return (used + least).astype(keys.dtype), counts[used]
 
 
 def stable_order(keys: np.ndarray) -> np.ndarray:
@@ -96,14 +84,35 @@ def stable_order(keys: np.ndarray) -> np.ndarray:
     Args:
         keys: int[n].
     """
-    above = _Above.least(keys)
     shift = (len(keys) - 1).bit_length()
-    if above is None or (above.width - 1).bit_length() + shift > 63:
+    above = _above(keys, 1 << 63 - shift)
+    if above is None:
         return np.argsort(keys, kind="stable")
-    cells = above.cells(np.int64)
-    _pack(cells, shift)
+    cells, _, _ = above
+    _sort_with_places(cells, shift)
     cells &= (1 << shift) - 1
     return cells
+
+
+def _above(keys: np.ndarray, most: int) -> tuple[np.ndarray, int, int] | None:
+    """Returns int64[n], how far each key lies above the least one, that one, and their range.
+
+    None for few keys, and for such as have a range of more than `most`.
+    """
+    if len(keys) < _FEW:
+        return None
+    least, largest = int(keys.min()), int(keys.max())
+    width = largest - least + 1
+    if width > most or largest >= 1 << 63:
+        return None
+    return np.subtract(keys, least, dtype=np.int64), least, width
+
+
+def _sort_with_places(cells: np.ndarray, shift: int) -> None:
+    """Puts the place of each into its lowest bits, and sorts them."""
+    cells <<= shift
+    cells |= np.arange(len(cells))
+    cells.sort()
 
 
 def places_among(edges: np.ndarray, values: np.ndarray, n_of_unit: int | None = None) -> np.ndarray:
@@ -139,50 +148,6 @@ def _cells_of(numbers: np.ndarray, n_of_unit: int | None) -> np.ndarray:
     cells >>= 52 - _CELL_BITS
     cells -= 1023 << _CELL_BITS
     return np.maximum(cells, 0, out=cells)
-
-
-class _Above:
-    """Many keys as cells, which are how far each lies above the least one."""
-
-    def __init__(self, keys: np.ndarray, least: int, width: int) -> None:
-        self._keys, self._least, self.width = keys, least, width
-        self.has_table = width <= _CELLS_OF_KEY * len(keys)
-
-    @classmethod
-    def least(cls, keys: np.ndarray) -> _Above | None:
-        """Returns the cells; None for few keys, and for such as are too far apart for int64."""
-        if len(keys) < _FEW:
-            return None
-        least, largest = int(keys.min()), int(keys.max())
-        is_near = largest - least < 1 << 63 and largest < 1 << 63
-        return cls(keys, least, largest - least + 1) if is_near else None
-
-    def cells(self, dtype: type[np.generic]) -> np.ndarray:
-        return np.subtract(self._keys, self._least, dtype=np.int64).astype(dtype, copy=False)
-
-    def keys(self, cells: np.ndarray) -> np.ndarray:
-        return np.add(cells, self._least, dtype=np.int64).astype(self._keys.dtype, copy=False)
-
-
-def _pack(cells: np.ndarray, shift: int) -> None:
-    """Puts the place of each into its lowest bits, and sorts them."""
-    cells <<= shift
-    cells |= np.arange(len(cells))
-    _sort(cells)
-
-
-def _sort(cells: np.ndarray) -> None:
-    """Sorts in place, by merging runs where keys that are far apart are in order already."""
-    sample = cells[::_STRIDE]
-    n_ascending = np.count_nonzero(sample[1:] >= sample[:-1])
-    cells.sort(kind="stable" if n_ascending >= _ORDERED * (len(sample) - 1) else "quicksort")
-
-
-def _begins(ordered: np.ndarray) -> np.ndarray:
-    """bool[n], whether a key is none that stands before it."""
-    begins = np.ones(len(ordered), bool)
-    np.not_equal(ordered[1:], ordered[:-1], out=begins[1:])
-    return begins
 
 
 # --- What makes a statistic combinable: exact merging of pieces, in any order and any grouping. ---

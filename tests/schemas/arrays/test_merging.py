@@ -323,7 +323,6 @@ def test_like_numpy(numbers: list[int], shift: int) -> None:
     """A table, sorting, and what is left to numpy; the smaller, the nearer together."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(merging, "_FEW", 1)
-        patch.setattr(merging, "_STRIDE", 2)
         _compare(np.array(numbers, np.int64) >> shift)
         _compare((np.array(numbers, np.int64) >> shift).astype(np.int32))
         _compare(np.array(numbers, np.int64).astype(np.uint64) << np.uint64(shift))
