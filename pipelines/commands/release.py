@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.flags import add_release_flags, add_table_flags
@@ -162,6 +163,7 @@ def _released(plan: ReleasePlan, given: Given, lineage: str | None, asks: bool) 
     listed = files_here(plan)
     # What a run needs, which a wrong configuration and a wrong path should not wait for.
     from tracecloak.pipelines.release.run import run_plan
+    from tracecloak.pipelines.release.values import require_confirmation
     from tracecloak.pipelines.screen.results import is_of_operator, showing_progress
 
     began = time.monotonic()
@@ -174,7 +176,8 @@ def _released(plan: ReleasePlan, given: Given, lineage: str | None, asks: bool) 
         sent = lineage_sent(plan, lineage)
     shown = showing_progress(given.form, with_runner=given.wants_traceback)
     with shown as ask, sent as send_complete:
-        outcome = run_plan(plan, given.of_beam, ask if asks else None, listed)
+        before = partial(require_confirmation, confirm=ask if asks else None)
+        outcome = run_plan(plan, given.of_beam, before, listed)
         send_complete(outcome.folder.final)
     elapsed_s = time.monotonic() - began
     is_private = is_of_operator(given.form)

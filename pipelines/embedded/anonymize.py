@@ -37,7 +37,7 @@ from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import released_schema
 from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.transforms.batch.anonymize import AnonymizeTraces
+from tracecloak.transforms.batch.anonymize import AnonymizeTraces, write_release
 from tracecloak.transforms.batch.job import ReleaseSpec
 from tracecloak.transforms.batch.read import check_tally
 from tracecloak.transforms.batch.traces import (
@@ -46,7 +46,6 @@ from tracecloak.transforms.batch.traces import (
     once,
     total,
 )
-from tracecloak.transforms.batch.write import write_release
 from tracecloak.transforms.files import absolute
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder

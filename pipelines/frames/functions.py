@@ -29,10 +29,9 @@ from tracecloak.pipelines.frames.frame_source import AnyFrame, FrameSource
 from tracecloak.pipelines.keys.receipts import snapshot_of
 from tracecloak.pipelines.planning.names import names_of
 from tracecloak.pipelines.planning.plan import Plan
-from tracecloak.pipelines.release.opening import books_of, fingerprint_of, open_run
-from tracecloak.pipelines.release.run import make_release
-from tracecloak.pipelines.release.values import STARTING_STATES
-from tracecloak.pipelines.runners.driver import driver_of
+from tracecloak.pipelines.release.opening import books_of, fingerprint_of
+from tracecloak.pipelines.release.run import run_plan
+from tracecloak.pipelines.release.values import STARTING_STATES, Run
 from tracecloak.pipelines.runners.failures import redact_foreign_errors
 from tracecloak.pipelines.runners.flags import IN_MEMORY
 from tracecloak.pipelines.screen.release_text import planned, release_rows, remaining_text
@@ -226,17 +225,8 @@ def release(
     with redact_foreign_errors():
         made = _plan(method, params, {"output": output, "release_id": release_id, **keys})
         source = _source(frame, made).with_digest()
-        with _named(made, source) as named:
-            run = open_run(named, driver_of(IN_MEMORY, ()), source)
-            if run.books.look().state in STARTING_STATES:
-                takes = "has no finite epsilon"
-                if named.epsilon is not None:
-                    epsilon, delta = exact_text(named.epsilon), exact_text(named.delta)
-                    takes = f"takes epsilon {epsilon} and delta {delta}"
-                left = remaining_text(run.books.ledger, named.keys.account)
-                _LOG.warning("release %s %s; %s", run.books.folder.release_id, takes, left)
-            with _operator_alone():
-                outcome = make_release(run)
+        with _named(made, source) as named, _operator_alone():
+            outcome = run_plan(named, before=_tell_price, source=source)
         names = source.names_of(source.files[0], None)
         columns = {n: c for n, c in names.items() if not n.startswith(ATTRIBUTE_PREFIX)}
         rows = list(release_rows(named, outcome, time.monotonic() - began_s, is_private=False))
@@ -251,6 +241,17 @@ def release(
             {**columns, **dict(source.mapping.attributes)},
             {name: value for name, value in keys.items() if name in _OF_EVALUATION},
         )
+
+
+def _tell_price(run: Run) -> None:
+    """Says what a release takes and what is left, before it is paid."""
+    if run.books.look().state in STARTING_STATES:
+        takes = "has no finite epsilon"
+        if run.plan.epsilon is not None:
+            epsilon, delta = exact_text(run.plan.epsilon), exact_text(run.plan.delta)
+            takes = f"takes epsilon {epsilon} and delta {delta}"
+        left = remaining_text(run.books.ledger, run.plan.keys.account)
+        _LOG.warning("release %s %s; %s", run.books.folder.release_id, takes, left)
 
 
 def plan(

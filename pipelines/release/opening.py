@@ -25,7 +25,7 @@ from tracecloak.transforms.sources import EventSource
 if TYPE_CHECKING:
     from tracecloak.pipelines.keys.key_store import KeyStore
     from tracecloak.pipelines.keys.receipts import InputFile
-    from tracecloak.pipelines.runners.driver import Driver
+    from tracecloak.pipelines.runners.flags import Driver
     from tracecloak.transforms.keys.signing import SigningReference
     from tracecloak.transforms.keys.wrapping import KeyReference
 
@@ -82,7 +82,6 @@ def open_run(
         operator_folder = store.operator_folder(output, release_id)
         dead_letter = DeadLetter(keys.dead_letter or operator_folder, plan.max_error_ratio)
         check_worker_keys(keys)
-        driver.check_ready()
         run = Run(
             plan, driver, source, files, fingerprint, unchanged,
             books, operator_folder, dead_letter, concerns,

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tracecloak.anonymizers.accounting.composition import exact_text
@@ -34,8 +35,8 @@ from tracecloak.pipelines.release.values import (
     manifest_of,
     require_confirmation,
 )
-from tracecloak.pipelines.runners.driver import driver_of
 from tracecloak.pipelines.runners.failures import reason_of, redact_foreign_errors, unwrap_error
+from tracecloak.pipelines.runners.flags import driver_of
 from tracecloak.schemas.errors import (
     GuaranteeError,
     InputSchemaError,
@@ -62,6 +63,7 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.budget.draw_guard import DrawGuard
     from tracecloak.pipelines.ledger.ledger import Ledger
     from tracecloak.transforms.publish.release_folder import ReleaseFolder
+    from tracecloak.transforms.sources import EventSource
 
 # --- Earlier syntactic releases that may have cases of one that is made: who makes it is told. ----
 
@@ -171,7 +173,8 @@ def job_of(run: Run) -> Job:
         "reading; what is found in the records is for the operator alone, in %s",
         run.dead_letter.folder,
     )
-    driver.check_workplace(folder.workplace)
+    if not driver.is_local:
+        driver.check_workplace(folder.workplace)
     shares_scripts = keys.page == "shared"
     target = Target(
         spec, folder, manifest_of(run), keys.formats, keys.parts, shares_scripts=shares_scripts
@@ -416,30 +419,35 @@ def run_release(
         TracecloakError: Nothing was released, for the reason that the error's class and text give;
             or, for AfterReleaseError, something was.
     """
-    return run_plan(resolve(config).of_named_window(), beam_arguments, confirm)
+    before = partial(require_confirmation, confirm=confirm)
+    return run_plan(resolve(config).of_named_window(), beam_arguments, before)
 
 
 def run_plan(
     plan: ReleasePlan,
     beam_arguments: Sequence[str] = (),
-    confirm: Callable[[str], bool] | None = None,
+    before: Callable[[Run], None] | None = None,
     listed: Sequence[SourceFile] | None = None,
+    source: EventSource | None = None,
 ) -> Outcome:
-    """Makes the release of a plan, of files that may be listed; see `run_release`, `source_of`."""
+    """Makes the release of a plan, unless it exists; see `run_release`.
+
+    Args:
+        plan: What is to be made.
+        beam_arguments: Flags of Beam.
+        before: Called once the run is opened, before anything is reserved.
+        listed: See `open_run`.
+        source: Likewise.
+    """
     with redact_foreign_errors():
         plan = plan.with_flags_of_beam(beam_arguments)
-        run = open_run(plan, driver_of(plan.keys.runner, beam_arguments), listed=listed)
-        if confirm is not None:
-            require_confirmation(run, confirm)
-        return make_release(run)
+        run = open_run(plan, driver_of(plan.keys.runner, beam_arguments), source, listed)
+        if before is not None:
+            before(run)
+        return _made(run)
 
 
-def make_release(run: Run) -> Outcome:
-    """Makes the release that a run was opened for, unless it exists.
-
-    Raises:
-        TracecloakError: See `run_release`.
-    """
+def _made(run: Run) -> Outcome:
     folder = run.books.folder
     with (
         run.books.store.alone(folder.output, folder.release_id),

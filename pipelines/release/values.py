@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.keys.receipts import InputFile
     from tracecloak.pipelines.ledger.balance import Balance
     from tracecloak.pipelines.ledger.entries import Reservation
-    from tracecloak.pipelines.runners.driver import Driver
+    from tracecloak.pipelines.runners.flags import Driver
     from tracecloak.schemas.events.tally import ReadTally
     from tracecloak.schemas.published.manifest import Yield
     from tracecloak.transforms.batch.job import DeadLetter, Job
@@ -253,12 +253,12 @@ def require_usable(run: Run) -> None:
     _LOG.warning("%s It is released all the same, as even_if_unusable is set", sentence)
 
 
-def require_confirmation(run: Run, confirm: Callable[[str], bool]) -> None:
+def require_confirmation(run: Run, confirm: Callable[[str], bool] | None) -> None:
     """Asks whether to go on, if the run would pay and most of its first records do not count.
 
     Args:
         run: As it was opened.
-        confirm: Asks the operator; True means yes.
+        confirm: Asks the operator; True means yes. None: nobody is asked.
 
     Raises:
         NotConfirmed: The answer is no; nothing was reserved.
@@ -267,9 +267,9 @@ def require_confirmation(run: Run, confirm: Callable[[str], bool]) -> None:
     from tracecloak.pipelines.planning.findings import FirstLook  # loaded on use
 
     unread = ""
-    if run.books.look().state in STARTING_STATES:
+    if confirm is not None and run.books.look().state in STARTING_STATES:
         unread = FirstLook.at(run.plan, run.source).unread
-    if not unread or confirm(f"{unread}. Release it all the same?"):
+    if confirm is None or not unread or confirm(f"{unread}. Release it all the same?"):
         return
     for concern in run.concerns:
         concern.dropped()

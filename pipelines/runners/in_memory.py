@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -281,14 +281,8 @@ _LEAST_PIECE_BYTES, _MOST_PIECE_BYTES = 1 << 20, 16 << 20
 class InMemoryDriver:
     """The driver of this process, which has ended all of a run when it returns."""
 
-    is_local = True
+    is_local: Literal[True] = True
     beam_version = None
-
-    def check_ready(self) -> None:
-        """Nothing more is needed than what is loaded."""
-
-    def check_workplace(self, workplace: str) -> None:
-        """There are no workers but this process."""
 
     def units(self, job: Job) -> CountedUnits:
         """Reads the log once and returns the units of the cases of the job's window."""

@@ -37,15 +37,19 @@ import tracecloak
 from tracecloak.pipelines.runners.failures import own_error
 from tracecloak.pipelines.runners.flags import FN_API, is_local
 from tracecloak.schemas.errors import RetryLater, UsageError, missing_extra
+from tracecloak.transforms.batch.anonymize import write_release
 from tracecloak.transforms.batch.job import Job
 from tracecloak.transforms.batch.read import EVENTS, ReadFiles, check_rejects
-from tracecloak.transforms.batch.traces import SHARED, DropDuplicates, GroupIntoTraces
-from tracecloak.transforms.batch.write import write_release
+from tracecloak.transforms.batch.traces import (
+    SHARED,
+    DropDuplicates,
+    GroupIntoTraces,
+    keep_counted,
+)
 from tracecloak.transforms.files import is_on_this_machine, remove_folder
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.case_digests import CountedUnits
-    from tracecloak.transforms.batch.window import WindowPart
 
 
 # --- Beam's options for a runner, and what must be there before one starts. -----------------------
@@ -313,21 +317,20 @@ class BeamDriver:
     """
 
     def __init__(self, runner: str, options: PipelineOptions) -> None:
-        """Keeps Beam's options, which from now on also say how to reach inputs elsewhere."""
+        """Keeps Beam's options, which from now on also say how to reach inputs elsewhere.
+
+        Raises:
+            UsageError: See `check_ready`.
+        """
         self.runner = runner
         self.is_local = is_local(runner)
         self.beam_version = version()
         self._options = options
         FileSystems.set_options(self._options)
-
-    def check_ready(self) -> None:
-        """Makes sure, before anything is paid, that the runner can be started."""
         check_ready(self._options)
 
     def check_workplace(self, workplace: str) -> None:
         """Makes sure, before anything is drawn, that workers elsewhere answer, and can write."""
-        if self.is_local:
-            return
         if is_on_this_machine(workplace):
             check_workers(self._options, workplace)
         elif self.runner != "DataflowRunner":
@@ -337,7 +340,7 @@ class BeamDriver:
         """Reads the log once and returns the units of the cases of the job's window."""
         assert job.part is not None  # which alone asks for this
         with beam.Pipeline(options=self._options) as pipeline:
-            build_units(pipeline, job, job.part)
+            build_units(pipeline, job)
         units = job.part.found_units()
         remove_folder(job.part.found)
         return units
@@ -373,16 +376,15 @@ def build_release(pipeline: beam.Pipeline, job: Job) -> None:
             job.dead_letter.folder, job.dead_letter.note_duplicates
         )
     if job.part is not None:
-        from tracecloak.transforms.batch.window import keep_counted
-
         traces = keep_counted(traces, job.part)
     write_release(traces, job.target, job.n_shards, checked)
 
 
-def build_units(pipeline: beam.Pipeline, job: Job, part: WindowPart) -> None:
+def build_units(pipeline: beam.Pipeline, job: Job) -> None:
     """Adds the steps before the release of a window: read, check, group, write down its units."""
-    _, traces = _grouped(pipeline, job, part.by_individual)
-    _ = traces | "WriteUnits" >> beam.Map(part.write_units)
+    assert job.part is not None  # it is of a window
+    _, traces = _grouped(pipeline, job, job.part.by_individual)
+    _ = traces | "WriteUnits" >> beam.Map(job.part.write_units)
 
 
 def _grouped(pipeline: beam.Pipeline, job: Job, by_individual: bool) -> tuple[Any, Any]:

@@ -21,12 +21,10 @@ from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.outcomes.lineage import LineageRun, events_sent, now_us
-from tracecloak.pipelines.release.opening import open_run
-from tracecloak.pipelines.release.run import make_release
+from tracecloak.pipelines.release.run import run_plan
 from tracecloak.pipelines.release.values import Outcome
 from tracecloak.pipelines.release.window import check_book_key, known_scope, moment
-from tracecloak.pipelines.runners.driver import driver_of
-from tracecloak.pipelines.runners.failures import redact_foreign_errors, section_of
+from tracecloak.pipelines.runners.failures import section_of
 from tracecloak.schemas.errors import BudgetExhausted, RetryLater, TracecloakError
 from tracecloak.schemas.windows import Window
 from tracecloak.transforms.files import absolute, holds_files, is_on_this_machine
@@ -439,9 +437,7 @@ def _ended(
     code, reason = 0, ""
     try:
         with lineage_sent(plan, lineage) as noted:
-            with redact_foreign_errors():
-                driver = driver_of(plan.keys.runner, beam_arguments)
-                outcome = make_release(open_run(plan, driver, listed=listed))
+            outcome = run_plan(plan, beam_arguments, listed=listed)
             noted(outcome.folder.final)
         status = "already_released" if outcome.was_released_before else "released"
     except TracecloakError as error:

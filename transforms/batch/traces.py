@@ -28,6 +28,7 @@ from tracecloak.schemas.events.traces import (
 )
 from tracecloak.transforms.arrow_coder import RecordBatchCoder, TotalsCoder, pack, unpack
 from tracecloak.transforms.batch import BATCH_BYTES, DEFAULT_PARTS, DEFAULT_SHARDS
+from tracecloak.transforms.batch.window import WindowPart
 from tracecloak.transforms.operator_log import kept_on_worker
 
 # --- Large values between stages, in chunks: no element of a pipeline grows with the log. ---------
@@ -377,3 +378,25 @@ def _to_traces(
     parts = [_BATCHES.decode(part) for part in shard[1]]
     vocabulary = total(VOCABULARY, names)["vocabulary"]
     yield from TraceBatch.from_events(parts, by_individual).recode(vocabulary).split(BATCH_BYTES)
+
+
+# --- A window's cases that may count. -------------------------------------------------------------
+
+
+def keep_counted(
+    traces: beam.PCollection[TraceBatch], part: WindowPart
+) -> beam.PCollection[TraceBatch]:
+    """Keeps the window's cases that may count, of one vocabulary."""
+    counted = traces | "OfWindow" >> beam.FlatMap(_counted, part).with_output_types(TraceBatch)
+    vocabulary = vocabulary_of(counted, lambda batch: {"vocabulary": batch.vocabulary})
+    return counted | "Recode" >> beam.Map(_recoded, vocabulary).with_output_types(TraceBatch)
+
+
+def _counted(traces: TraceBatch, part: WindowPart) -> Iterator[TraceBatch]:
+    counted = part.counted(traces)
+    if counted.n_cases:
+        yield counted
+
+
+def _recoded(traces: TraceBatch, names: Iterable[Statistics]) -> TraceBatch:
+    return traces.recode(total(VOCABULARY, names)["vocabulary"])

@@ -1,25 +1,18 @@
-"""One window of a schedule in a pipeline: the cases that it counts."""
+"""One window of a schedule: which cases of a log it counts; without Beam."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import apache_beam as beam
-
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
-from tracecloak.schemas.arrays.merging import Statistics
-from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.windows import Schedule, Window, members
-from tracecloak.transforms.batch.traces import VOCABULARY, total, vocabulary_of
 from tracecloak.transforms.files import join, names_in, open_raw, write_new
 from tracecloak.transforms.keys.wrapping import KeyReference
 
-# --- A window's part of a log: which cases belong to it, and which of them count. -----------------
 # A release of a window reads its input twice. First it writes down the units of the window's
 # cases, which are then claimed in the book of counted units. Then the release is made of the
 # cases whose units were claimed, as the frozen set has them, and of no others.
@@ -89,29 +82,3 @@ class WindowPart:
 def _read(path: str) -> bytes:
     with open_raw(path) as stream:
         return stream.read()
-
-
-# --- On Beam: writing down the units of a window's cases, and keeping the cases that may count. ---
-
-
-def keep_counted(
-    traces: beam.PCollection[TraceBatch], part: WindowPart
-) -> beam.PCollection[TraceBatch]:
-    """Keeps the window's cases that may count, of one vocabulary."""
-    counted = traces | "OfWindow" >> beam.FlatMap(_counted, part).with_output_types(TraceBatch)
-    vocabulary = vocabulary_of(counted, _names)
-    return counted | "Recode" >> beam.Map(_recoded, vocabulary).with_output_types(TraceBatch)
-
-
-def _counted(traces: TraceBatch, part: WindowPart) -> Iterator[TraceBatch]:
-    counted = part.counted(traces)
-    if counted.n_cases:
-        yield counted
-
-
-def _names(traces: TraceBatch) -> dict[str, ActivityVocabulary]:
-    return {"vocabulary": traces.vocabulary}
-
-
-def _recoded(traces: TraceBatch, names: Iterable[Statistics]) -> TraceBatch:
-    return traces.recode(total(VOCABULARY, names)["vocabulary"])

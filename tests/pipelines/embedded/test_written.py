@@ -125,8 +125,8 @@ _CUT_OFF = """
 import os, sys
 from tests.pipelines.embedded.test_written import claims, written
 from pathlib import Path
-import tracecloak.transforms.batch.write as write
-write.commit = lambda *given: os.kill(os.getpid(), 9)
+import tracecloak.transforms.batch.anonymize as on_beam
+on_beam.commit = lambda *given: os.kill(os.getpid(), 9)
 written(Path(sys.argv[1]), claims(60))
 """
 

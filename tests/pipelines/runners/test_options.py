@@ -10,6 +10,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -268,7 +269,7 @@ def build_window(pipeline: beam.Pipeline, tmp_path: Path) -> None:
     """What a window reads before its release: which cases count."""
     window = MONTHS.numbered(0)
     part = WindowPart(MONTHS, window, KEY, False, "gs://keys/found", "gs://keys/units")
-    build_units(pipeline, job_of(tmp_path), part)
+    build_units(pipeline, replace(job_of(tmp_path), part=part))
 
 
 def build_stream(pipeline: beam.Pipeline, tmp_path: Path) -> None:
