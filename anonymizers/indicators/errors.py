@@ -14,9 +14,9 @@ from tracecloak.anonymizers.contract.sentences import sentences
 from tracecloak.anonymizers.indicators import declared, figures
 from tracecloak.anonymizers.indicators.declared import Working, Workload
 from tracecloak.anonymizers.indicators.params import IndicatorParams, Known, quantile_bins
-from tracecloak.anonymizers.indicators.quantiles import NoisyNumber, rank_half_width
+from tracecloak.anonymizers.indicators.quantiles import rank_half_width
 from tracecloak.anonymizers.indicators.summands import Population, bounds_of
-from tracecloak.anonymizers.indicators.terms import BinsOf, EventsOf, SumOf, Term
+from tracecloak.anonymizers.indicators.terms import BinsOf, EventsOf, SumOf
 from tracecloak.anonymizers.rigorous.parts_method import (
     Given,
     Part,
@@ -64,11 +64,7 @@ class _ErrorEstimates(figures.NumbersOfCases):
     def __init__(self, params: IndicatorParams, n_cases: int) -> None:
         self.params, self.n_cases = params, n_cases
         self.budget = budget_of_parts(figures.parts_of(params), *params.budget)
-        self.measuring = figures.measuring_of(params, self.budget.means)
-
-    def number(self, term: Term, place: int) -> NoisyNumber:
-        """Only its noise matters."""
-        return NoisyNumber(0.0, {term.name: 1.0})
+        self.noises = figures.noises_of(params, self.budget.means)
 
     def error(self, indicator: declared.Indicator) -> FigureError:
         """The error of one indicator, of each of its groups alike."""
@@ -92,28 +88,22 @@ class _ErrorEstimates(figures.NumbersOfCases):
             n_cases *= _HALF
         return max(n_cases, 1.0)
 
-    def _term_error(self, term: Term) -> float:
-        return self._of(self.number(term, 0))
-
-    def _of(self, number: NoisyNumber) -> float:
-        return self.measuring.noise(number).half_width
-
     def _half_width(self, indicator: declared.Indicator) -> tuple[float, str, float]:
         """Half the width of the interval, its unit, and a likely value of the figure."""
         n_cases, n_steps = self._n_cases(indicator), self.params.n_steps_of(indicator)
         if isinstance(indicator, declared.Cases):
             cases = self.cases(Population.of(indicator))
-            return self._of(cases), indicator.unit, n_cases
+            return cases.half_width, indicator.unit, n_cases
         if isinstance(indicator, declared.Workload):
             events = EventsOf(indicator, n_steps)
-            return self._term_error(events), indicator.unit, self.n_cases / n_steps
+            return self.noises[events.name].half_width, indicator.unit, self.n_cases / n_steps
         if isinstance(indicator, declared.Measured) and indicator.quantiles:
             return self._ranks(indicator, n_steps), "ranks", n_cases / _MEANS_OF_RANGE
         if isinstance(indicator, declared.Measured) and indicator.of == "histogram":
             bins = BinsOf(indicator, n_steps)
-            return self._term_error(bins), "cases", n_cases / bins.n_bins
+            return self.noises[bins.name].half_width, "cases", n_cases / bins.n_bins
         total = self.number(SumOf(indicator, n_steps), 0)
-        relative = self._of(total.plus(_HALF, self.cases_of(indicator)))  # in ranges
+        relative = total.plus(_HALF, self.cases_of(indicator)).half_width  # in ranges
         if isinstance(indicator, declared.Frequency):
             return relative * indicator.at_most, indicator.unit, n_cases
         if not isinstance(indicator, declared.Measured):

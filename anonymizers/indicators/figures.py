@@ -279,15 +279,19 @@ def noise_of(term: terms.Term, means: Allowances, params: RequestedParams) -> Su
     return means[term.name].noise(terms.unit_sensitivity(term, params.max_units), term.units)
 
 
-def measuring_of(params: IndicatorParams, means: Allowances) -> quantiles.Measuring:
-    """Returns the noise of the sums of all terms, in their own units.
+def noises_of(params: IndicatorParams, means: Allowances) -> dict[str, quantiles.NoisyNumber]:
+    """Returns 0 with the noise of the sums of each term, in their own units, by its name.
 
     Raises:
         UsageError: Noise so wide cannot be drawn.
     """
     noises = {term: noise_of(term, means, params) for term in weighed_terms(params)}
-    widths = {term.name: noise.width / term.units for term, noise in noises.items()}
-    return quantiles.Measuring(widths, all(noise.is_laplace for noise in noises.values()))
+    return {
+        term.name: quantiles.NoisyNumber(
+            0.0, {term.name: noise.width / term.units}, noise.is_laplace
+        )
+        for term, noise in noises.items()
+    }
 
 
 def count_sums(batch: Batch, params: IndicatorParams) -> summands.CellSums:
@@ -413,11 +417,12 @@ def _quantiles_part(bins: terms.BinsOf, params: IndicatorParams) -> Part:
 _NO_BOUNDS = (0.0, 0.0)
 
 
-Measurements = tuple[Mapping[str, np.ndarray], quantiles.Measuring, Mapping[str, np.ndarray]]
+Noises = Mapping[str, quantiles.NoisyNumber]
+Measurements = tuple[Mapping[str, np.ndarray], Noises, Mapping[str, np.ndarray]]
 """All that was measured of the terms: what figures are made of.
 
 First float64[n_cells] of each term, by its name: numbers of cases and of events, sums in ranges of
-the numbers that are summed up, and running sums. Then the noise of each, in the same. Last, of
+the numbers that are summed up, and running sums. Then 0 with the noise of each, in the same. Of
 indicators whose quantiles were chosen, by title, int64[n, 2]: bins of `terms.grid` between which
 they lie, by group, step and quantile, the last fastest.
 """
@@ -436,17 +441,18 @@ def measurements_of(
     values = {term.name: decided[term.name].values / term.units for term in weighed_terms(params)}
     titles = [bins.indicator.title for bins in chosen_bins(params)]
     chosen = {title: decided[title].points.reshape(-1, 2) for title in titles}
-    return values, measuring_of(params, means), chosen
+    return values, noises_of(params, means), chosen
 
 
 class NumbersOfCases:
     """The numbers that figures are made of, each with noise of its own."""
 
     params: RequestedParams
+    noises: Noises
 
     def number(self, term: terms.Term, place: int) -> quantiles.NoisyNumber:
-        """Returns a number of a term by its place."""
-        raise NotImplementedError
+        """Returns a number of a term by its place; by default 0, where its noise alone matters."""
+        return self.noises[term.name]
 
     def cases(self, population: summands.Population, group: int = 0) -> quantiles.NoisyNumber:
         """Returns the number of cases of a group of a population."""
@@ -483,11 +489,11 @@ def released_indicators(known: Known, measured: Measurements) -> ReleasedIndicat
 class _Figures(NumbersOfCases):
     def __init__(self, known: Known, measured: Measurements) -> None:
         self.known, self.params = known, known.params
-        self.values, self.measuring, self.chosen = measured
+        self.values, self.noises, self.chosen = measured
 
     def number(self, term: terms.Term, place: int) -> quantiles.NoisyNumber:
         """A measured number by its place; its noise is independent of that of any other term."""
-        return quantiles.NoisyNumber(float(self.values[term.name][place]), {term.name: 1.0})
+        return replace(super().number(term, place), value=float(self.values[term.name][place]))
 
     def rows(self, indicator: declared.Indicator) -> Iterator[IndicatorRow]:
         """The rows of an indicator, by group and step."""
@@ -511,11 +517,11 @@ class _Figures(NumbersOfCases):
         n_steps = self.params.n_steps_of(indicator)
         if isinstance(indicator, declared.Workload):
             kind, number = MEASURED, self.number(terms.EventsOf(indicator, n_steps), place)
-            interval = quantiles.number_of(number, self.measuring)
+            interval = quantiles.number_of(number)
         elif isinstance(indicator, declared.Cases):
             population = summands.Population.of(indicator)
             kind = DERIVED if terms.CasesOf(population).is_centred else MEASURED
-            interval = quantiles.number_of(self.cases(population, group), self.measuring)
+            interval = quantiles.number_of(self.cases(population, group))
         else:
             term = terms.SumOf(indicator, n_steps)
             summand = term.summand(self.known)
@@ -524,15 +530,15 @@ class _Figures(NumbersOfCases):
             cases = self.cases_of(indicator, group, place)
             number = total.plus(summand.middle, cases)
             if isinstance(indicator, declared.Frequency):
-                interval = quantiles.number_of(number, self.measuring)
+                interval = quantiles.number_of(number)
             elif isinstance(indicator, declared.Measured) and indicator.of == "sum":
-                interval = quantiles.number_of(number, self.measuring, is_count=False)
+                interval = quantiles.number_of(number, is_count=False)
                 if low >= 0:
                     interval = quantiles.Interval95(*(max(n, 0.0) for n in interval))
                 n_cases = max(cases.value, 1.0)
                 bounds = low * n_cases, high * n_cases
             else:
-                interval = quantiles.mean_of(total, cases, low, high, self.measuring)
+                interval = quantiles.mean_of(total, cases, low, high)
                 bounds = low, high
         yield _row(indicator, label, interval, indicator.unit, kind, bounds)
 
@@ -545,8 +551,8 @@ class _Figures(NumbersOfCases):
             term = terms.BinsOf(indicator, self.params.n_steps_of(indicator), is_running=True)
             first = place * term.n_bins
             running = self.values[term.name][first : first + term.n_bins]
-            noise = self.measuring.noise(self.number(term, first))
-            places = quantiles.quantiles_of_running(running, indicator.quantiles, noise.half_width)
+            half = self.noises[term.name].half_width
+            places = quantiles.quantiles_of_running(running, indicator.quantiles, half)
             points = terms.coarse_grid()
         else:
             ends = self.chosen[indicator.title][place * n : (place + 1) * n]
@@ -568,7 +574,7 @@ class _Figures(NumbersOfCases):
         term = terms.BinsOf(indicator, self.params.n_steps_of(indicator))
         first = place * term.n_bins
         counts = self.values[term.name][first : first + term.n_bins]
-        half = self.measuring.noise(self.number(term, first)).half_width
+        half = self.noises[term.name].half_width
         total, population = counts.sum(), summands.Population.of(indicator)
         if indicator.is_of_all and terms.CasesOf(population).name in self.values:
             total = self.cases(population, group).value

@@ -8,8 +8,8 @@ Quantiles are between two values chosen on a grid, or all are read from noisy ru
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import ClassVar, NamedTuple
@@ -37,20 +37,31 @@ _APART = 1.001
 
 
 @dataclass(frozen=True)
-class Noise:
-    """Independent noise that a number has.
+class NoisyNumber:
+    """A number made of measured ones: their sum, each times a factor.
 
     Attributes:
-        widths: The scale of each Laplace noise, or the deviation of each Gaussian one.
+        value: The number.
+        widths: The independent noise of each measured number, by a name of its own: its factor
+            times the scale of Laplace noise or the deviation of Gaussian noise.
         is_laplace: Which of the two all are.
     """
 
-    widths: tuple[float, ...]
-    is_laplace: bool
+    value: float
+    widths: Mapping[str, float]
+    is_laplace: bool = False
+
+    def plus(self, factor: float, other: NoisyNumber) -> NoisyNumber:
+        """Returns it plus another one times a factor."""
+        widths = dict(self.widths)
+        for name, width in other.widths.items():
+            widths[name] = widths.get(name, 0.0) + factor * width
+        value = self.value + factor * other.value
+        return NoisyNumber(value, widths, self.is_laplace or other.is_laplace)
 
     def exceeds(self, size: float) -> float:
-        """Returns the probability that it is beyond a size, on either side."""
-        widths = sorted(width for width in self.widths if width > 0)
+        """Returns the probability that its noise is beyond a size, on either side."""
+        widths = sorted(abs(width) for width in self.widths.values() if width)
         if not widths:
             return float(size <= 0)
         if not self.is_laplace:
@@ -59,10 +70,10 @@ class Noise:
 
     @property
     def half_width(self) -> float:
-        """What it exceeds with probability 0.05."""
+        """What its noise exceeds with probability 0.05."""
         if not self.is_laplace:
-            return _Z95 * math.hypot(*self.widths)
-        high = sum(self.widths) * -2 * math.log(_OUTSIDE)
+            return _Z95 * math.hypot(*self.widths.values())
+        high = sum(map(abs, self.widths.values())) * -2 * math.log(_OUTSIDE)
         return _border(lambda size: self.exceeds(size) > _OUTSIDE, 0.0, high)
 
 
@@ -90,44 +101,6 @@ def _border(holds, inner: float, outer: float) -> float:  # type: ignore[no-unty
     return inner
 
 
-@dataclass(frozen=True)
-class NoisyNumber:
-    """A number made of measured ones: their sum, each times a factor.
-
-    Attributes:
-        value: The number.
-        factors: By what each measured number is multiplied; by a name of its own.
-    """
-
-    value: float
-    factors: dict[str, float]
-
-    def plus(self, factor: float, other: NoisyNumber) -> NoisyNumber:
-        """Returns it plus another one times a factor."""
-        factors = dict(self.factors)
-        for name, times in other.factors.items():
-            factors[name] = factors.get(name, 0.0) + factor * times
-        return NoisyNumber(self.value + factor * other.value, factors)
-
-
-@dataclass(frozen=True)
-class Measuring:
-    """With what noise numbers were measured.
-
-    Attributes:
-        widths: Scale or deviation of each, by its name.
-        is_laplace: Which of the two.
-    """
-
-    widths: dict[str, float]
-    is_laplace: bool
-
-    def noise(self, number: NoisyNumber) -> Noise:
-        """Returns the noise of a number."""
-        widths = (abs(f) * self.widths[name] for name, f in number.factors.items())
-        return Noise(tuple(widths), self.is_laplace)
-
-
 class Interval95(NamedTuple):
     """A number between two others.
 
@@ -142,9 +115,7 @@ class Interval95(NamedTuple):
     high: float
 
 
-def mean_of(
-    total: NoisyNumber, cases: NoisyNumber, low: float, high: float, measuring: Measuring
-) -> Interval95:
+def mean_of(total: NoisyNumber, cases: NoisyNumber, low: float, high: float) -> Interval95:
     """Returns the mean of numbers between public bounds.
 
     Args:
@@ -152,7 +123,6 @@ def mean_of(
         cases: How many numbers there are.
         low: The lower bound.
         high: The upper one.
-        measuring: The noise of both.
     """
     middle, half = (low + high) / 2, (high - low) / 2
     raw = total.value / max(cases.value, 1.0)
@@ -160,19 +130,19 @@ def mean_of(
     # A mean beyond its bounds has the interval of one at the bound: a shorter one would say more
     # than is known.
     if raw != of:
-        total = NoisyNumber(of * max(cases.value, 1.0), total.factors)
+        total = replace(total, value=of * max(cases.value, 1.0))
 
     def is_possible(x: float) -> bool:
         rest = total.plus(-x, cases)
-        return measuring.noise(rest).exceeds(abs(rest.value)) > _OUTSIDE
+        return rest.exceeds(abs(rest.value)) > _OUTSIDE
 
     ends = [_border(is_possible, of, end) for end in (-half, half)]
     return Interval95(middle + of, middle + ends[0], middle + ends[1])
 
 
-def number_of(number: NoisyNumber, measuring: Measuring, is_count: bool = True) -> Interval95:
+def number_of(number: NoisyNumber, is_count: bool = True) -> Interval95:
     """Returns a number; of counts nothing is below 0, and the number itself has one decimal."""
-    value, half = number.value, measuring.noise(number).half_width
+    value, half = number.value, number.half_width
     if not is_count:
         return Interval95(value, value - half, value + half)
     return Interval95(max(round(value, 1), 0.0), *count_within(value, half))

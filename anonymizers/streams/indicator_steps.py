@@ -23,7 +23,7 @@ from tracecloak.anonymizers.contract.sentences import sentences
 from tracecloak.anonymizers.indicators.declared import PERIODS, Timed, Working, Workload
 from tracecloak.anonymizers.indicators.figures import released_indicators
 from tracecloak.anonymizers.indicators.params import Known, RequestedParams, weighed_terms
-from tracecloak.anonymizers.indicators.quantiles import Measuring
+from tracecloak.anonymizers.indicators.quantiles import NoisyNumber
 from tracecloak.anonymizers.indicators.summands import CellSums
 from tracecloak.anonymizers.indicators.terms import SumOf, Term
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
@@ -123,13 +123,13 @@ class IndicatorSteps(CountSteps):
         cells = np.arange(len(row))
         sums, kept_counts = self.sums_of(step, row, cells, past, name.randomness(key))
         width = noise.errors(self.params.length)[step] / (math.sqrt(2) if noise.is_laplace else 1.0)
-        values, widths, begin = {}, {}, 0
+        values, noises, begin = {}, {}, 0
         for term, factor in self.params.terms:
             end, units = begin + term.n_cells(self._known), factor * term.units
-            values[term.name], widths[term.name] = sums[begin:end] / units, float(width / units)
-            begin = end
-        measuring = Measuring(widths, noise.is_laplace)
-        released = released_indicators(self._known, (values, measuring, {}))
+            own = {term.name: float(width / units)}
+            noises[term.name] = NoisyNumber(0.0, own, noise.is_laplace)
+            values[term.name], begin = sums[begin:end] / units, end
+        released = released_indicators(self._known, (values, noises, {}))
         return StepIndicators(indicators=released, **self.common(step, name)), kept_counts
 
     def explain(self) -> tuple[str, ...]:
