@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -81,28 +82,20 @@ def _last(events: _Events) -> np.ndarray:
     return events.is_first[last] & events.is_near(events.traces.offsets[:-1], last)
 
 
-def _response(events: _Events) -> np.ndarray:
-    places = np.arange(events.traces.n_events)
-    return events.hold(events.is_first, events.is_near(places, events.next_of(events.is_second)))
+def _response(events: _Events, is_chain: bool = False) -> np.ndarray:
+    places, after = np.arange(events.traces.n_events), events.next_of(events.is_second)
+    is_right = (after == places + 1) | (not is_chain)
+    return events.hold(events.is_first, events.is_near(places, after) & is_right)
 
 
-def _precedence(events: _Events) -> np.ndarray:
-    places = np.arange(events.traces.n_events)
-    return events.hold(events.is_second, events.is_near(events.last_of(events.is_first), places))
+def _precedence(events: _Events, is_chain: bool = False) -> np.ndarray:
+    places, before = np.arange(events.traces.n_events), events.last_of(events.is_first)
+    is_right = (before == places - 1) | (not is_chain)
+    return events.hold(events.is_second, events.is_near(before, places) & is_right)
 
 
-def _chain_response(events: _Events) -> np.ndarray:
-    places = np.arange(events.traces.n_events)
-    after = events.next_of(events.is_second)
-    is_next = (after == places + 1) & events.is_near(places, after)
-    return events.hold(events.is_first, is_next)
-
-
-def _chain_precedence(events: _Events) -> np.ndarray:
-    places = np.arange(events.traces.n_events)
-    before = events.last_of(events.is_first)
-    is_previous = (before == places - 1) & (before >= 0) & events.is_near(before, places)
-    return events.hold(events.is_second, is_previous)
+def _succession(events: _Events, is_chain: bool = False) -> np.ndarray:
+    return _response(events, is_chain) & _precedence(events, is_chain)
 
 
 def _not_coexistence(events: _Events) -> np.ndarray:
@@ -110,12 +103,6 @@ def _not_coexistence(events: _Events) -> np.ndarray:
     follows = events.is_near(places, events.next_of(events.is_second))
     precedes = events.is_near(events.last_of(events.is_second), places)
     return events.hold(events.is_first, ~(follows | precedes))
-
-
-def _both(
-    one: Callable[[_Events], np.ndarray], other: Callable[[_Events], np.ndarray]
-) -> Callable[[_Events], np.ndarray]:
-    return lambda events: one(events) & other(events)
 
 
 OF_ONE: Mapping[str, Callable[[_Events], np.ndarray]] = {
@@ -130,10 +117,10 @@ a time of the start of the case."""
 OF_TWO: Mapping[str, Callable[[_Events], np.ndarray]] = {
     "response": _response,
     "precedence": _precedence,
-    "succession": _both(_response, _precedence),
-    "chain_response": _chain_response,
-    "chain_precedence": _chain_precedence,
-    "chain_succession": _both(_chain_response, _chain_precedence),
+    "succession": _succession,
+    "chain_response": partial(_response, is_chain=True),
+    "chain_precedence": partial(_precedence, is_chain=True),
+    "chain_succession": partial(_succession, is_chain=True),
     "not_coexistence": _not_coexistence,
 }
 """Templates of two activities: each first one is followed by a second one, each second one has a

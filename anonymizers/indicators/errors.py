@@ -13,7 +13,7 @@ from tracecloak.anonymizers.contract.method import FigureError
 from tracecloak.anonymizers.contract.sentences import sentences
 from tracecloak.anonymizers.indicators import declared, figures
 from tracecloak.anonymizers.indicators.declared import Working, Workload
-from tracecloak.anonymizers.indicators.params import IndicatorParams, Known, quantile_bins
+from tracecloak.anonymizers.indicators.params import IndicatorParams, Known, is_running
 from tracecloak.anonymizers.indicators.quantiles import rank_half_width
 from tracecloak.anonymizers.indicators.summands import Population, bounds_of
 from tracecloak.anonymizers.indicators.terms import BinsOf, EventsOf, SumOf
@@ -118,7 +118,7 @@ class _ErrorEstimates(figures.NumbersOfCases):
         return half, indicator.unit, likely
 
     def _ranks(self, indicator: declared.Measured, n_steps: int) -> float:
-        if quantile_bins(indicator, self.params) is None:
+        if is_running(indicator, self.params):
             term = BinsOf(indicator, n_steps, is_running=True)
             noise = figures.noise_of(term, self.budget.means, self.params)
             return noise.half_width * math.sqrt(math.log(term.n_bins) / math.pi + 1)

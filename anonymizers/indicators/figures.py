@@ -18,12 +18,12 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.indicators import declared, quantiles, summands, terms
 from tracecloak.anonymizers.indicators.params import (
-    QUANTILE_SHARE,
     IndicatorParams,
     Known,
     RequestedParams,
+    counted_terms,
+    is_running,
     longest_time_name,
-    quantile_bins,
     selection_name,
     weighed_terms,
 )
@@ -276,7 +276,7 @@ def noise_of(term: terms.Term, means: Allowances, params: RequestedParams) -> Su
     Raises:
         UsageError: Noise so wide cannot be drawn.
     """
-    return means[term.name].noise(terms.unit_sensitivity(term, params.max_units), term.units)
+    return means[term.name].noise(term.changed.of_cases(params.max_units), term.units)
 
 
 def noises_of(params: IndicatorParams, means: Allowances) -> dict[str, quantiles.NoisyNumber]:
@@ -294,47 +294,33 @@ def noises_of(params: IndicatorParams, means: Allowances) -> dict[str, quantiles
     }
 
 
-def count_sums(batch: Batch, params: IndicatorParams) -> summands.CellSums:
-    """Counts all terms of a round, one after the other, and the exact bins of choices.
+def count_term(batch: Batch, term: terms.Term, params: IndicatorParams) -> summands.CellSums:
+    """Counts a term.
 
     Args:
         batch: Complete cases, and what was decided before.
+        term: Of what is asked for.
         params: What is asked for.
     """
-    known = Known(params, batch.decisions)
-    counted = [term.count(batch.traces, known) for term in counted_terms(params)]
-    return summands.CellSums(np.concatenate([np.zeros(0, np.int64), *counted]))
+    return summands.CellSums(term.count(batch.traces, Known(params, batch.decisions)))
 
 
-def chosen_bins(params: IndicatorParams) -> list[terms.BinsOf]:
-    """Returns the bins of all indicators whose quantiles are chosen."""
-    bins = (quantile_bins(indicator, params) for indicator in params.indicators)
-    return [one for one in bins if one is not None]
-
-
-def counted_terms(params: IndicatorParams) -> list[terms.Term]:
-    """Returns what is counted in the round of sums, in the order of the totals."""
-    return [*weighed_terms(params), *chosen_bins(params)]
-
-
-def cells_of(
-    term: terms.Term, totals: summands.CellSums, params: IndicatorParams, known: Known
-) -> np.ndarray:
-    """Returns int64[n_cells], what of all totals is a term's."""
-    counted = counted_terms(params)
-    begin = sum(other.n_cells(known) for other in counted[: counted.index(term)])
-    end = begin + term.n_cells(known)
-    return totals.cells(end)[begin:end]
+def _cells_of(term: terms.Term, given: Given, params: IndicatorParams) -> np.ndarray:
+    cells: summands.CellSums = given.statistics[term.name]
+    return cells.cells(term.n_cells(Known(params, given.decisions)))
 
 
 def parts_of(params: IndicatorParams) -> tuple[Part, ...]:
     """Returns the parts in the order in which they are decided."""
     parts = list(selection_parts(params))
-    weighed = weighed_terms(params)
-    realities = [_reality(weighed), *[""] * len(weighed)]  # the first says it of all
-    for (term, share), reality in zip(weighed.items(), realities, strict=False):
-        parts.append(_sums_part(term, share, reality, params))
-    return (*parts, *(_quantiles_part(bins, params) for bins in chosen_bins(params)))
+    reality = _reality(weighed_terms(params))  # the first says it of all
+    for term, share in counted_terms(params).items():
+        if terms.is_chosen(term):
+            parts.append(_quantiles_part(term, share, params))
+        else:
+            parts.append(_sums_part(term, share, reality, params))
+            reality = ""
+    return tuple(parts)
 
 
 def _reality(weighed: Iterable[terms.Term]) -> str:
@@ -361,21 +347,20 @@ def _change(term: terms.Term) -> str:
 
 
 def _sums_part(term: terms.Term, share: Fraction, reality: str, params: IndicatorParams) -> Part:
-    need = Sums(term.name, share, terms.unit_sensitivity(term, params.max_units), term.units)
+    need = Sums(term.name, share, term.changed.of_cases(params.max_units), term.units)
 
     of = "events" if isinstance(term, terms.EventsOf) else "cases"
     if isinstance(term, terms.SumOf):
         of = "occurrences" if isinstance(term.indicator, declared.Frequency) else "times the range"
 
     def decide(given: Given, noise: SumNoise) -> NoisySums:
-        known = Known(params, given.decisions)
-        sums = cells_of(term, given.statistics[SUMS], params, known)
+        sums = _cells_of(term, given, params)
         places = np.arange(len(sums))
         return NoisySums(noisy_sums(sums, noise, term.name, places, given.randomness))
 
     return noisy_part(
         need,
-        {SUMS: Counted(summands.CellSums, count_sums, (params,))},
+        {term.name: Counted(summands.CellSums, count_term, (term, params))},
         lambda n: f"discrete {n.kind} noise of {n.half_width:,} {of} (95 %) on each number",
         decide,
         SUMS,
@@ -383,7 +368,7 @@ def _sums_part(term: terms.Term, share: Fraction, reality: str, params: Indicato
     )
 
 
-def _quantiles_part(bins: terms.BinsOf, params: IndicatorParams) -> Part:
+def _quantiles_part(bins: terms.BinsOf, share: Fraction, params: IndicatorParams) -> Part:
     indicator = bins.indicator
     assert isinstance(indicator, declared.Measured)
     name, wanted = indicator.title, indicator.quantiles
@@ -401,15 +386,12 @@ def _quantiles_part(bins: terms.BinsOf, params: IndicatorParams) -> Part:
         )
 
     def decide(given: Given) -> quantiles.PointsDecision:
-        known = Known(params, given.decisions)
-        cells = cells_of(bins, given.statistics[SUMS], params, known)
-        epsilon = given.means[name].epsilon / n_choices
-        rows = cells.reshape(-1, bins.n_bins)
-        randomness = given.randomness
-        return quantiles.choose_points(rows, wanted, epsilon, params.max_units, randomness, name)
+        rows = _cells_of(bins, given, params).reshape(-1, bins.n_bins)
+        own = given.means[name].epsilon / n_choices, params.max_units, given.randomness, name
+        return quantiles.choose_points(rows, wanted, *own)
 
-    needs: tuple[Need, ...] = (Pure(name, Fraction(indicator.priority) * QUANTILE_SHARE),)
-    counters = {SUMS: Counted(summands.CellSums, count_sums, (params,))}
+    needs: tuple[Need, ...] = (Pure(name, share),)
+    counters = {bins.name: Counted(summands.CellSums, count_term, (bins, params))}
     reality = f"Chosen by permute-and-flip on ranks, which one case moves by at most one: {name}."
     return Part(name, needs, sentence, decide, counters, SUMS, reality)
 
@@ -439,7 +421,7 @@ def measurements_of(
         means: What each need spent, from which its noise follows.
     """
     values = {term.name: decided[term.name].values / term.units for term in weighed_terms(params)}
-    titles = [bins.indicator.title for bins in chosen_bins(params)]
+    titles = [term.indicator.title for term in counted_terms(params) if terms.is_chosen(term)]
     chosen = {title: decided[title].points.reshape(-1, 2) for title in titles}
     return values, noises_of(params, means), chosen
 
@@ -524,11 +506,10 @@ class _Figures(NumbersOfCases):
             interval = quantiles.number_of(self.cases(population, group))
         else:
             term = terms.SumOf(indicator, n_steps)
-            summand = term.summand(self.known)
-            low, high = summand.low, summand.high
+            low, high = term.summand(self.known)
             total = quantiles.NoisyNumber(0.0, {}).plus(high - low, self.number(term, place))
             cases = self.cases_of(indicator, group, place)
-            number = total.plus(summand.middle, cases)
+            number = total.plus((low + high) / 2, cases)
             if isinstance(indicator, declared.Frequency):
                 interval = quantiles.number_of(number)
             elif isinstance(indicator, declared.Measured) and indicator.of == "sum":
@@ -547,7 +528,7 @@ class _Figures(NumbersOfCases):
     ) -> Iterator[IndicatorRow]:
         low, high = summands.bounds_of(indicator, self.known.selected_us(indicator))
         n = len(indicator.quantiles)
-        if quantile_bins(indicator, self.params) is None:
+        if is_running(indicator, self.params):
             term = terms.BinsOf(indicator, self.params.n_steps_of(indicator), is_running=True)
             first = place * term.n_bins
             running = self.values[term.name][first : first + term.n_bins]

@@ -40,7 +40,6 @@ from tracecloak.anonymizers.indicators.params import Known, RequestedParams
 from tracecloak.anonymizers.indicators.summands import (
     RANGE,
     CellSums,
-    Summand,
     bounds_of,
     numbers_added,
 )
@@ -104,7 +103,7 @@ def count_aggregates(batch: Batch, params: PappiParams) -> CellSums:
             sums.append(traces.n_cases * RANGE)
             continue
         numbers = numbers_added(indicator, known.steps(indicator), traces)
-        sums.append(int(Summand(*bounds_of(indicator)).places(numbers.values).sum()))
+        sums.append(int(bounds_of(indicator).places(numbers.values).sum()))
     return CellSums(np.array(sums, np.int64))
 
 
@@ -181,7 +180,8 @@ def _row(
     """The row of a result in ranges, with the interval that its noise has."""
     scale = float(1 / params.epsilon_each) * (1 if params.mechanism == "laplace" else 2)
     half = math.log(20) * scale
-    high, unit = _largest_of(indicator), indicator.unit
+    unit = indicator.unit  # 0 is the least number of a case
+    high = bounds_of(indicator).high / (_SECOND_US if unit == "s" else 1)
     n = 1 if unit in ("cases", "occurrences") else max(n_cases, 1)
     if isinstance(indicator, declared.Throughput) and indicator.of == "sum":
         n = 1
@@ -192,13 +192,3 @@ def _row(
 
     ends = number(value - half), number(value + half)
     return IndicatorRow(indicator.title, None, number(value), *ends, unit, MEASURED)
-
-
-def _largest_of(indicator: declared.Indicator) -> float:
-    """The largest number of a case, of which 0 is the least, in the unit of the result."""
-    if isinstance(indicator, declared.Frequency):
-        return float(indicator.at_most)
-    if isinstance(indicator, declared.Throughput):
-        assert indicator.at_most is not None
-        return indicator.at_most / _SECOND_US
-    return 1.0

@@ -346,14 +346,6 @@ _WITH_SHARE = Fraction(3, 4)
 _FREQUENCY_SHARE = Fraction(5, 4)
 
 
-def quantile_bins(indicator: Indicator, params: RequestedParams) -> terms.BinsOf | None:
-    """Returns the bins on which quantiles are chosen; None: none are, or all from running sums."""
-    has_quantiles = isinstance(indicator, Measured) and indicator.quantiles
-    if not has_quantiles or is_running(indicator, params):  # type: ignore[arg-type]
-        return None
-    return terms.BinsOf(indicator, params.n_steps_of(indicator), is_measured=False)
-
-
 def is_running(indicator: Measured, params: RequestedParams) -> bool:
     """Returns whether an indicator's quantiles are read from running sums; public.
 
@@ -384,9 +376,15 @@ def _running_errs_less(
 
 
 def weighed_terms(params: RequestedParams) -> dict[terms.Term, Fraction]:
-    """Returns all sums that get noise in the round of sums, in a fixed order, with their shares.
+    """Returns all sums that get noise in the round of sums, in a fixed order, with their shares."""
+    counted = counted_terms(params).items()
+    return {term: share for term, share in counted if not terms.is_chosen(term)}
 
-    A share is one of the budget, beside those of the others.
+
+def counted_terms(params: RequestedParams) -> dict[terms.Term, Fraction]:
+    """Returns what is counted in the round of sums: what gets noise, and bins of choices after it.
+
+    In a fixed order, each with its share of the budget, beside those of the others.
     """
     shares: dict[terms.Term, Fraction] = {}
     dependents: dict[Population, list[Fraction]] = {}
@@ -409,7 +407,7 @@ def weighed_terms(params: RequestedParams) -> dict[terms.Term, Fraction]:
         terms.CasesOf(p): max(asked.get(p, Fraction(0)), terms.weight_of(dependents.get(p, [])))
         for p in populations
     }
-    return counts | shares
+    return counts | dict(sorted(shares.items(), key=lambda own: terms.is_chosen(own[0])))
 
 
 def _terms_of(
@@ -424,8 +422,9 @@ def _terms_of(
         case Frequency():
             return {terms.SumOf(indicator, n_steps): weight * _FREQUENCY_SHARE}
         case Measured() if indicator.quantiles:
-            bins = terms.BinsOf(indicator, n_steps, is_running=True)
-            return {bins: weight} if is_running(indicator, params) else {}
+            is_measured = is_running(indicator, params)
+            share = weight if is_measured else weight * QUANTILE_SHARE
+            return {terms.BinsOf(indicator, n_steps, is_measured): share}
         case Measured(of="histogram"):
             return {terms.BinsOf(indicator, n_steps): weight}
         case Measured(is_of_all=False):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -95,8 +95,7 @@ class Numbers:
         return cls(table, np.ones(table.shape, bool))
 
 
-@dataclass(frozen=True)
-class Summand:
+class Summand(NamedTuple):
     """A bounded number of each case, or of each case and step.
 
     Attributes:
@@ -204,7 +203,7 @@ def _amounts(traces: TraceBatch, attribute: str) -> Numbers:
     return Numbers(numbers, np.isfinite(numbers))
 
 
-def bounds_of(indicator: declared.Indicator, selected_us: int | None = None) -> tuple[float, float]:
+def bounds_of(indicator: declared.Indicator, selected_us: int | None = None) -> Summand:
     """Returns between which bounds an indicator's numbers count.
 
     Args:
@@ -213,14 +212,14 @@ def bounds_of(indicator: declared.Indicator, selected_us: int | None = None) -> 
     """
     match indicator:
         case declared.Amount(bounds=(low, high)):
-            return float(low), float(high)
+            return Summand(float(low), float(high))
         case declared.Timed(at_most=longest):
             longest = longest if selected_us is None else selected_us
             assert longest is not None
-            return 0.0, float(longest)
+            return Summand(0.0, float(longest))
         case declared.Frequency(at_most=most):
-            return 0.0, float(most)
-    return 0.0, 1.0
+            return Summand(0.0, float(most))
+    return Summand(0.0, 1.0)
 
 
 def numbers_added(

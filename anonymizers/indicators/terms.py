@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeGuard
 
 import numpy as np
 
@@ -112,9 +112,7 @@ class _OfIndicator:
 
     def summand(self, known: Known) -> summands.Summand:
         """Between which bounds the numbers of cases count."""
-        return summands.Summand(
-            *summands.bounds_of(self.indicator, known.selected_us(self.indicator))
-        )
+        return summands.bounds_of(self.indicator, known.selected_us(self.indicator))
 
     def numbers(self, traces: TraceBatch, known: Known) -> summands.Numbers:
         """What cases add."""
@@ -206,13 +204,15 @@ class BinsOf(_OfIndicator):
     Attributes:
         is_running: Whether what gets noise are running sums over the bins, from which quantiles
             are read; else the bins themselves.
-        is_measured: Whether the bins are asked for with noise; else they are what a choice is made
-            on, which has its own.
     """
 
     what = "bins"
     is_running: bool = False
-    is_measured: bool = True
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether the bins get noise; else they are what a choice is made on, which has its own."""
+        return self.is_running or self.indicator.of == "histogram"  # type: ignore[attr-defined]
 
     @property
     def units(self) -> int:
@@ -315,9 +315,9 @@ def coarse_grid() -> np.ndarray:
     return np.unique(np.append(fine[::5], fine[-1]))
 
 
-def unit_sensitivity(term: Term, max_units: int) -> Sensitivity:
-    """Returns what a unit of so many cases changes of a term, in lattice steps."""
-    return term.changed.of_cases(max_units)
+def is_chosen(term: Term) -> TypeGuard[BinsOf]:
+    """Returns whether no noise is added to a term, as quantiles are chosen on it."""
+    return isinstance(term, BinsOf) and not term.is_measured
 
 
 def weight_of(shares: Sequence[Fraction]) -> Fraction:

@@ -29,8 +29,7 @@ from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.indicators import quantiles, terms
 from tracecloak.anonymizers.indicators.errors import PrivateIndicators
-from tracecloak.anonymizers.indicators.figures import counted_terms
-from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
+from tracecloak.anonymizers.indicators.params import IndicatorParams, Known, counted_terms
 from tracecloak.anonymizers.indicators.summands import RANGE, Summand
 
 METHOD = PrivateIndicators()
@@ -122,7 +121,7 @@ def units_of(m: int) -> list[tuple[Case, ...]]:
 
 PARAMS = IndicatorParams(**DECLARED)
 KNOWN = Known(PARAMS, {})
-TERMS = counted_terms(PARAMS)
+TERMS = list(counted_terms(PARAMS))
 
 
 @pytest.mark.parametrize("m", [1, 2])
@@ -130,7 +129,7 @@ def test_no_unit_changes_a_term_by_more_than_its_noise_is_made_for_and_some_by_a
     m: int,
 ) -> None:
     for term, seen in zip(TERMS, largest_changes(TERMS, KNOWN, units_of(m)), strict=True):
-        bound = terms.unit_sensitivity(term, m)
+        bound = term.changed.of_cases(m)
         assert seen.is_within(bound), (term.name, seen, bound)
         attained = (seen.l1, seen.l2_squared, seen.linf)
         assert attained == (bound.l1, bound.l2_squared, bound.linf), term.name
@@ -143,7 +142,6 @@ class NotClipped(terms.SumOf):
     def summand(self, known: Known) -> Summand:  # type: ignore[override]
         own = super().summand(known)
 
-        @dataclass(frozen=True)
         class Unclipped(Summand):
             def places(self, values: np.ndarray, n_steps: int = RANGE) -> np.ndarray:
                 share = (values - self.low) / (self.high - self.low)
@@ -227,7 +225,7 @@ def test_a_term_that_is_wrong_is_caught() -> None:
     ]:
         term = broken(name)
         [seen] = largest_changes([term], KNOWN, units_of(1))
-        assert not seen.is_within(terms.unit_sensitivity(term, 1))
+        assert not seen.is_within(term.changed)
 
 
 @dataclass

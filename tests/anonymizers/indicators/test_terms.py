@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.support.indicator_logs import AMOUNT, KIND, Case, Event, case_lists, log_of
 from tracecloak.anonymizers.indicators import terms
 from tracecloak.anonymizers.indicators.declared import Indicator, Measured
-from tracecloak.anonymizers.indicators.figures import GroupsDecision, counted_terms
-from tracecloak.anonymizers.indicators.params import IndicatorParams, Known
+from tracecloak.anonymizers.indicators.figures import GroupsDecision
+from tracecloak.anonymizers.indicators.params import IndicatorParams, Known, counted_terms
 from tracecloak.anonymizers.indicators.summands import RANGE, Population
 from tracecloak.anonymizers.rigorous.bought import cases_from
 from tracecloak.anonymizers.rigorous.budget import UNITS
@@ -51,7 +51,7 @@ DECLARED: dict[str, Any] = {
 }
 PARAMS = IndicatorParams(**DECLARED)
 KNOWN = Known(PARAMS, {})
-TERMS = counted_terms(PARAMS)
+TERMS = list(counted_terms(PARAMS))
 
 
 def numbers_of(indicator: Any, case: Case) -> list[float | None]:
