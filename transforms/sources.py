@@ -30,7 +30,7 @@ from tracecloak.schemas.events.events import (
     is_case_attribute,
     without_numbers,
 )
-from tracecloak.schemas.events.tally import SAME_NAME, FileTally, ReadTally, TraceNames
+from tracecloak.schemas.events.tally import FileTally, Noted, ReadTally, TraceNames
 from tracecloak.transforms.formats.base import (
     DeclaringReader,
     Reader,
@@ -367,7 +367,7 @@ class EventSource:
             for raw in reader.read(stream, wanted, required, batch_rows):
                 if tally is not None and raw.traces is not None and has_names:
                     repeated = names.repeated(raw.traces, raw.columns.column(case_id))
-                    tally.add(SAME_NAME, raw.records[repeated])
+                    tally.add(Noted.SAME_NAME, raw.records[repeated])
                 if time.monotonic() - reported_at_s >= _REPORTED_APART_S:
                     reported_at_s = time.monotonic()
                     self._report_progress(file, stream)

@@ -25,7 +25,7 @@ from tracecloak.pipelines.embedded.elements import Elements, columns_of
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping, renamed
 from tracecloak.schemas.events.events import ACTIVITY, EVENT_SCHEMA, ORDER, RELEASED_SCHEMA
-from tracecloak.schemas.events.tally import NO_INDIVIDUAL, OTHER_ACTIVITY, FileTally, ReadTally
+from tracecloak.schemas.events.tally import FileTally, ReadTally, Reject
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, with_attributes
 from tracecloak.transforms.batch.read import EVENTS, TALLIES, ReadFiles
 from tracecloak.transforms.batch.traces import Chunk, once, only
@@ -138,9 +138,9 @@ def _checked(events: pa.RecordBatch, elements: Elements, tally: FileTally) -> It
     reason = np.full(events.num_rows, "", object)
     if mapping.activities is not None:
         known = pc.is_in(events.column(ACTIVITY).cast("string"), pa.array(mapping.activities))
-        reason[~np.asarray(known)] = OTHER_ACTIVITY
+        reason[~np.asarray(known)] = Reject.OTHER_ACTIVITY
     if mapping.needs_individual:
-        reason[np.asarray(events.column(INDIVIDUAL_ID).is_null())] = NO_INDIVIDUAL
+        reason[np.asarray(events.column(INDIVIDUAL_ID).is_null())] = Reject.NO_INDIVIDUAL
     for why in set(reason.tolist()) - {""}:
         tally.add(why, np.flatnonzero(reason == why))
     good = events.filter(pa.array(reason == ""))

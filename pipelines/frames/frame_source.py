@@ -18,7 +18,7 @@ from tracecloak.pipelines.configuration.config import FRAME
 from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import in_order, without_numbers
-from tracecloak.schemas.events.tally import NO_SCALAR, FileTally, ReadTally
+from tracecloak.schemas.events.tally import FileTally, ReadTally, Reject
 from tracecloak.transforms.formats.base import require_columns
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.python_rows import column_of_objects, column_of_order
@@ -321,7 +321,7 @@ class FrameSource(EventSource):
             np.flatnonzero(unread),
             0,
             tally,
-            malformed_as=NO_SCALAR,
+            malformed_as=Reject.NO_SCALAR,
         )
         events = without_numbers(events) if self.is_unordered else events
         return in_order(events), rejects, tally.result()

@@ -25,7 +25,7 @@ from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.schemas.events import tally as reasons
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import CASE_PREFIX
-from tracecloak.schemas.events.tally import Finding, ReadTally
+from tracecloak.schemas.events.tally import Finding, Noted, ReadTally, Reject, SetAside
 from tracecloak.schemas.events.traces import DROPPED, TraceBatch, is_duplicate
 from tracecloak.schemas.texts import escaped
 from tracecloak.transforms.sources import EventSource, FirstRecords
@@ -59,9 +59,9 @@ def finding_lines(
     by_what = {finding.what: finding for finding in tally.found()}
     n_all = tally.n_records + sum(tally.set_aside().values())
     for finding in by_what.values() if findings is None else findings:
-        if finding.what == reasons.WHOLE_KEY:
+        if finding.what == Noted.WHOLE_KEY:
             continue  # told with those of the other form
-        if finding.what == reasons.DUPLICATE:
+        if finding.what == SetAside.DUPLICATE:
             yield DROPPED % finding.n_records
             continue
         what, remedy = _words(finding, by_what, source)
@@ -118,7 +118,7 @@ def share_text(tally: ReadTally) -> str:
 
 
 # What also befalls all records of a file that is not what it was taken for.
-_OF_FILES = reasons.NO_CASE, reasons.NO_ACTIVITY, reasons.EMPTY_TIME, reasons.NO_RECORD
+_OF_FILES = Reject.NO_CASE, Reject.NO_ACTIVITY, reasons.EMPTY_TIME, Reject.NO_RECORD
 # What is wrong with records, and the remedy, by the name of the finding.
 _WORDS: Mapping[str, Sequence[str]] = json.loads(
     (resources.files(__package__) / "findings.json").read_text("utf-8")
@@ -128,13 +128,13 @@ _WORDS: Mapping[str, Sequence[str]] = json.loads(
 def _words(finding: Finding, by_what: dict[str, Finding], source: EventSource) -> tuple[str, str]:
     """Returns what is wrong with the records, and the remedy."""
     mapping, file = source.mapping, source.files[finding.file]
-    if finding.what == reasons.NO_TIME:
+    if finding.what == Reject.NO_TIME:
         return _time(mapping)
     what, remedy = _WORDS[finding.what]
     is_trace = (mapping.case_id or CASE_PREFIX).startswith(CASE_PREFIX) and file.seen is None
-    if finding.what == reasons.NO_CASE and is_trace and source.format.has_xes_names(file.path):
+    if finding.what == Reject.NO_CASE and is_trace and source.format.has_xes_names(file.path):
         remedy = f"{remedy}, or set unnamed_traces to digest if traces have no name"
-    whole = by_what.get(reasons.WHOLE_KEY)
+    whole = by_what.get(Noted.WHOLE_KEY)
     n_whole = 0 if whole is None else whole.n_records
     return what.format(zone=mapping.time_zone, n_whole=n_whole), remedy
 

@@ -36,7 +36,7 @@ from tracecloak.schemas.calendar.local_time import DAY_US, zone_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ACTIVITY
 from tracecloak.schemas.events.near_equal import spellings
-from tracecloak.schemas.events.tally import POINT_KEY
+from tracecloak.schemas.events.tally import Noted
 from tracecloak.schemas.events.traces import is_duplicate
 from tracecloak.schemas.published.figures import LEGEND, SHARE
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -374,7 +374,7 @@ def hints(look: FirstLook) -> Iterator[str]:
         "some activities have names that differ in case, blanks or signs alone": spellings(counts),
         "some events equal an earlier one of their case": is_duplicate(look.traces).any(),
         "some case ids are written as 5.0 and others as 5": any(
-            finding.what == POINT_KEY for finding in look.records.tally.found()
+            finding.what == Noted.POINT_KEY for finding in look.records.tally.found()
         ),
     }
     if reasons := [reason for reason, holds in is_suspect.items() if holds]:

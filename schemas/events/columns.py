@@ -39,7 +39,7 @@ from tracecloak.schemas.events.events import (
 )
 from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.source_column import SourceColumn, joined_times
-from tracecloak.schemas.events.tally import REJECT_REASONS, FileTally
+from tracecloak.schemas.events.tally import REJECT_REASONS, FileTally, Noted, Reject, SetAside
 from tracecloak.schemas.events.timestamps import UNITS_US, from_period
 
 # Where a rejected record stands and why; `file` is the file's rank in the sorted list of inputs.
@@ -60,7 +60,7 @@ XES_NAMES = {
 _XES_OPTIONAL = {"lifecycle": "lifecycle:transition", "resource": "org:resource"}
 # The columns that name a person or a case. A number with a fraction cannot name one, and is
 # rejected for the reason beside the column.
-_IDENTITIES = {"individual_id": reasons.FRACTION_INDIVIDUAL, CASE_ID: reasons.FRACTION_CASE}
+_IDENTITIES = {"individual_id": Reject.FRACTION_INDIVIDUAL, CASE_ID: Reject.FRACTION_CASE}
 
 
 @dataclass(frozen=True)
@@ -354,7 +354,7 @@ class ResolvedColumns:
         tally: FileTally | None = None,
         span_us: tuple[int, int] | None = None,
         fractional: Mapping[str, np.ndarray] | None = None,
-        malformed_as: str = reasons.NO_RECORD,
+        malformed_as: str = Reject.NO_RECORD,
     ) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Makes canonical events of a run of source records.
 
@@ -403,7 +403,7 @@ class ResolvedColumns:
             source = self.filtered[row_filter.column]
             is_time = source == self.names[TIMESTAMP]
             keep &= self.mapping._mask(row_filter, read.get(source), time if is_time else None)
-        counted.add(reasons.FILTERED, of[~keep])
+        counted.add(SetAside.FILTERED, of[~keep])
 
         text = {
             c: _text_of(read.get(s), n, c)
@@ -431,14 +431,14 @@ class ResolvedColumns:
         if span_us is not None:
             inside = pc.and_(pc.greater_equal(time, span_us[0]), pc.less(time, span_us[1]))
             is_within = np.asarray(pc.fill_null(inside, False))
-            counted.add(reasons.OUTSIDE, of[good & ~is_within])
+            counted.add(SetAside.OUTSIDE, of[good & ~is_within])
             good &= is_within
         if tally is not None:
             tally.add_events(int(good.sum()))
             tally.add(malformed_as, malformed)
             _count_rejects(tally, of, np.where(bad, reason, -1), stamps)
-            tally.add(reasons.SKIPPED_HOUR, of[good & (hours < 0)])
-            tally.add(reasons.REPEATED_HOUR, of[good & (hours > 0)])
+            tally.add(Noted.SKIPPED_HOUR, of[good & (hours < 0)])
+            tally.add(Noted.REPEATED_HOUR, of[good & (hours > 0)])
         rows = pa.array(np.flatnonzero(good))
         if len(rows) < n:
             text = {c: values.take(rows) for c, values in text.items()}
@@ -476,7 +476,7 @@ class ResolvedColumns:
         reason = np.full(len(time), -1, np.int8)
         if self.mapping.activities is not None:
             known = pc.is_in(text[ACTIVITY], value_set=pa.array(self.mapping.activities))
-            reason[~np.asarray(known)] = REJECT_REASONS.index(reasons.OTHER_ACTIVITY)
+            reason[~np.asarray(known)] = REJECT_REASONS.index(Reject.OTHER_ACTIVITY)
         for name, why in _IDENTITIES.items():
             column = read.get(self.names.get(name, ""))
             if column is not None:
@@ -484,12 +484,12 @@ class ResolvedColumns:
                 unfit = column.fractions() if marked is None else marked
                 reason[unfit] = REJECT_REASONS.index(why)
         required = {
-            reasons.NO_TIME: time,
-            reasons.NO_ACTIVITY: text[ACTIVITY],
-            reasons.NO_CASE: text[CASE_ID],
+            Reject.NO_TIME: time,
+            Reject.NO_ACTIVITY: text[ACTIVITY],
+            Reject.NO_CASE: text[CASE_ID],
         }
         if self.mapping.needs_individual:
-            required = {reasons.NO_INDIVIDUAL: text["individual_id"], **required}
+            required = {Reject.NO_INDIVIDUAL: text["individual_id"], **required}
         for why, values in required.items():
             reason[np.asarray(pc.is_null(values))] = REJECT_REASONS.index(why)
         return reason
@@ -521,7 +521,7 @@ def _count_rejects(
     """Counts rejects by reason; a missing time counts apart from a text that is no time."""
     for code, name in enumerate(REJECT_REASONS):
         has_reason = reason == code
-        if name == reasons.NO_TIME and has_reason.any():
+        if name == Reject.NO_TIME and has_reason.any():
             empty = has_reason if stamps is None else has_reason & stamps.is_empty()
             tally.add(reasons.EMPTY_TIME, records[empty])
             has_reason &= ~empty
@@ -533,7 +533,7 @@ def _count_keys(tally: FileTally, case_ids: pa.DictionaryArray, records: np.ndar
 
     A table that was written with empty cells has 5.0 where another has 5.
     """
-    for name, form in ((reasons.WHOLE_KEY, r"^-?\d+$"), (reasons.POINT_KEY, r"^-?\d+\.0+$")):
+    for name, form in ((Noted.WHOLE_KEY, r"^-?\d+$"), (Noted.POINT_KEY, r"^-?\d+\.0+$")):
         is_so = np.asarray(pc.match_substring_regex(case_ids.dictionary, form), bool)
         if is_so.any():
             tally.add(name, records[is_so[np.asarray(case_ids.indices)]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,56 +29,52 @@ from tracecloak.schemas.events.events import FILE_STRIDE, IS_OPEN, IS_START
 # among those that are used or lost.
 
 
-NO_CASE = "no case id"
-NO_ACTIVITY = "no activity"
-NO_TIME = "unparsable time"
-EMPTY_TIME = "no time"
-NO_RECORD = "malformed record"
-NO_INDIVIDUAL = "no individual"
-OTHER_ACTIVITY = "activity outside the closed vocabulary"
-FRACTION_CASE = "case id that is no whole number"
-FRACTION_INDIVIDUAL = "individual that is no whole number"
-NO_START = "unparsable start time"
-LATE_START = "start after the time"
-NO_SCALAR = "field that is no scalar"
-REJECT_REASONS = (
-    NO_CASE,
-    NO_ACTIVITY,
-    NO_TIME,
-    NO_RECORD,
-    NO_INDIVIDUAL,
-    OTHER_ACTIVITY,
-    FRACTION_CASE,
-    FRACTION_INDIVIDUAL,
-    NO_START,
-    LATE_START,
-    NO_SCALAR,
-)
-# A tally splits one reason into several, because each of them has another remedy.
-_MALFORMED = (*REJECT_REASONS, EMPTY_TIME)
-UNKNOWN_TRANSITION = "transition that is not known"
-_LOST = (*_MALFORMED, UNKNOWN_TRANSITION)
+class Reject(StrEnum):
+    """Why a record is malformed."""
 
-# Records for these reasons are read, but they may mean something other than what was read.
-SKIPPED_HOUR = "time in a skipped hour"
-REPEATED_HOUR = "time in a repeated hour"
-WHOLE_KEY = "case id like 5"
-POINT_KEY = "case id like 5.0"
-SAME_NAME = "trace with the name of an earlier one"
-# Records that are set aside.
-OTHER_TRANSITION = "transition other than start and complete"
-FILTERED = "dropped by a filter"
-OUTSIDE = "outside the window"
-DUPLICATE = "equal to an earlier event of its case"
-_SET_ASIDE = (FILTERED, OUTSIDE, DUPLICATE, OTHER_TRANSITION)
-FINDINGS = (
-    *(*_LOST, SKIPPED_HOUR, REPEATED_HOUR, WHOLE_KEY, POINT_KEY, SAME_NAME),
-    *_SET_ASIDE,
-)
+    NO_CASE = "no case id"
+    NO_ACTIVITY = "no activity"
+    NO_TIME = "unparsable time"
+    NO_RECORD = "malformed record"
+    NO_INDIVIDUAL = "no individual"
+    OTHER_ACTIVITY = "activity outside the closed vocabulary"
+    FRACTION_CASE = "case id that is no whole number"
+    FRACTION_INDIVIDUAL = "individual that is no whole number"
+    NO_START = "unparsable start time"
+    LATE_START = "start after the time"
+    NO_SCALAR = "field that is no scalar"
+
+
+class Noted(StrEnum):
+    """Records that are read, but may mean something other than what was read."""
+
+    SKIPPED_HOUR = "time in a skipped hour"
+    REPEATED_HOUR = "time in a repeated hour"
+    WHOLE_KEY = "case id like 5"
+    POINT_KEY = "case id like 5.0"
+    SAME_NAME = "trace with the name of an earlier one"
+
+
+class SetAside(StrEnum):
+    """Why a record is set aside."""
+
+    FILTERED = "dropped by a filter"
+    OUTSIDE = "outside the window"
+    DUPLICATE = "equal to an earlier event of its case"
+    OTHER_TRANSITION = "transition other than start and complete"
+
+
+# A tally splits one reason into two, because each of them has another remedy.
+EMPTY_TIME = "no time"
+UNKNOWN_TRANSITION = "transition that is not known"
+REJECT_REASONS = tuple(Reject)
+_MALFORMED = (*Reject, EMPTY_TIME)
+_LOST = (*_MALFORMED, UNKNOWN_TRANSITION)
+FINDINGS: tuple[str, ...] = (*_LOST, *Noted, *SetAside)
 CAUSES = {
     UNKNOWN_TRANSITION: "of an unknown lifecycle transition",
-    OTHER_ACTIVITY: "of an activity that is not declared",
-    NO_INDIVIDUAL: "without an individual",
+    Reject.OTHER_ACTIVITY: "of an activity that is not declared",
+    Reject.NO_INDIVIDUAL: "without an individual",
 }
 """Why records are lost, but for those that are malformed for any other reason."""
 
@@ -119,7 +116,7 @@ class ReadTally:
     def with_duplicates(self, n: int) -> ReadTally:
         """Returns the tally with the number of events that were dropped as duplicates."""
         counts, first = self.counts.copy(), self.first.copy()
-        i = FINDINGS.index(DUPLICATE)
+        i = FINDINGS.index(SetAside.DUPLICATE)
         counts[i], first[i] = n, 0 if n else _NOWHERE  # where is not known
         return replace(self, counts=counts, first=first)
 
@@ -140,7 +137,7 @@ class ReadTally:
     @property
     def n_used(self) -> int:
         """Records that are used."""
-        return self.n_events - self.n_of(DUPLICATE)
+        return self.n_events - self.n_of(SetAside.DUPLICATE)
 
     @property
     def n_records(self) -> int:
@@ -168,8 +165,8 @@ class ReadTally:
     @property
     def is_all_set_aside(self) -> bool:
         """Whether there are records, and all are set aside by filters or transitions."""
-        others = self.n_of(FILTERED, OTHER_TRANSITION)
-        return bool(others) and not self.n_records and not self.n_of(OUTSIDE)
+        others = self.n_of(SetAside.FILTERED, SetAside.OTHER_TRANSITION)
+        return bool(others) and not self.n_records and not self.n_of(SetAside.OUTSIDE)
 
     def causes(self) -> dict[str, int]:
         """Returns how many records are lost for each cause, the most frequent first."""
@@ -179,7 +176,7 @@ class ReadTally:
 
     def set_aside(self) -> dict[str, int]:
         """Returns how many records are set aside by each rule."""
-        return {what: n for what in _SET_ASIDE if (n := self.n_of(what))}
+        return {what: n for what in SetAside if (n := self.n_of(what))}
 
     def found(self) -> list[Finding]:
         """Returns what was found at all, in the order of FINDINGS.
@@ -187,8 +184,8 @@ class ReadTally:
         Case ids of one form are nothing to tell: only both forms together are one thing in two.
         """
         counts = dict(zip(FINDINGS, self.counts.tolist(), strict=True))
-        if not (counts[WHOLE_KEY] and counts[POINT_KEY]):
-            counts[WHOLE_KEY] = counts[POINT_KEY] = 0
+        if not (counts[Noted.WHOLE_KEY] and counts[Noted.POINT_KEY]):
+            counts[Noted.WHOLE_KEY] = counts[Noted.POINT_KEY] = 0
         return [
             Finding(what, counts[what], *divmod(int(first), FILE_STRIDE))
             for what, first in zip(FINDINGS, self.first, strict=True)
@@ -213,7 +210,7 @@ class ReadTally:
             i = FINDINGS.index(one["what"])
             tally.counts[i] = one["records"]
             tally.first[i] = one["file"] * FILE_STRIDE + one["record"] - 1
-        n_events = body["records"] - tally.n_lost + tally.n_of(DUPLICATE)
+        n_events = body["records"] - tally.n_lost + tally.n_of(SetAside.DUPLICATE)
         return replace(tally, n_events=n_events)
 
 
@@ -308,40 +305,30 @@ class TraceNames:
 # messages can have is here. The reference of release files has the remedy of each.
 
 
-EMPTY = "empty message"
-TOMBSTONE = "tombstone"
-NO_OPERATION = "no operation"
-OTHER_OPERATION = "operation that is no event"
-NO_FRAME = "no frame of a schema registry"
-UNKNOWN_SCHEMA = "schema that the registry does not have"
-UNFIT_SCHEMA = "schema that cannot be used"
-NOT_OF_SCHEMA = "not a record of its schema"
-OTHER_KIND = "message of the other kind than schema asks for"
-NOT_JSON = "not a JSON object"
-NOT_AVRO = "not an Avro datum of the schema"
-NEITHER = "neither a JSON object nor an Avro datum of the schema"
-NO_UTF8 = "text that is not UTF-8"
-NO_UNIT = "time that is a number without a unit"
-FAR_TIME = "time out of range"
-MESSAGE_REASONS = (
-    EMPTY,
-    TOMBSTONE,
-    NO_OPERATION,
-    OTHER_OPERATION,
-    NO_FRAME,
-    UNKNOWN_SCHEMA,
-    UNFIT_SCHEMA,
-    NOT_OF_SCHEMA,
-    OTHER_KIND,
-    NOT_JSON,
-    NOT_AVRO,
-    NEITHER,
-    NO_UTF8,
-    NO_UNIT,
-    FAR_TIME,
-    EMPTY_TIME,
+class Unread(StrEnum):
+    """Why a message is no event; what is wrong with its fields is a `Reject`."""
+
+    EMPTY = "empty message"
+    TOMBSTONE = "tombstone"
+    NO_OPERATION = "no operation"
+    OTHER_OPERATION = "operation that is no event"
+    NO_FRAME = "no frame of a schema registry"
+    UNKNOWN_SCHEMA = "schema that the registry does not have"
+    UNFIT_SCHEMA = "schema that cannot be used"
+    NOT_OF_SCHEMA = "not a record of its schema"
+    OTHER_KIND = "message of the other kind than schema asks for"
+    NOT_JSON = "not a JSON object"
+    NOT_AVRO = "not an Avro datum of the schema"
+    NEITHER = "neither a JSON object nor an Avro datum of the schema"
+    NO_UTF8 = "text that is not UTF-8"
+    NO_UNIT = "time that is a number without a unit"
+    FAR_TIME = "time out of range"
+
+
+MESSAGE_REASONS: tuple[str, ...] = (
+    *(*Unread, EMPTY_TIME),
     # A stream does not read when events began.
-    *(reason for reason in REJECT_REASONS if reason not in (NO_START, LATE_START)),
+    *(reason for reason in Reject if reason not in (Reject.NO_START, Reject.LATE_START)),
 )
 
 
@@ -404,7 +391,7 @@ _OTHERS = (
 TRANSITIONS = ("start", "complete", "not an event", "not known")
 """What a transition can be."""
 START, COMPLETE, OTHER, UNKNOWN = range(len(TRANSITIONS))
-LEFT_OUT = {OTHER: OTHER_TRANSITION, UNKNOWN: UNKNOWN_TRANSITION}
+LEFT_OUT = {OTHER: SetAside.OTHER_TRANSITION, UNKNOWN: UNKNOWN_TRANSITION}
 """What is found of records of transitions that are no ends of events."""
 
 
@@ -453,11 +440,11 @@ def marked_starts(
         kinds: int8[n], places in TRANSITIONS; None: no record is one of a start.
         reason: int8[n], places in REJECT_REASONS, or -1 for none so far.
     """
-    has_none = (reason < 0) | (lacks_end & (reason == REJECT_REASONS.index(NO_TIME)))
+    has_none = (reason < 0) | (lacks_end & (reason == REJECT_REASONS.index(Reject.NO_TIME)))
     is_unreadable = np.asarray(starts.is_null()) & ~lacks_start
-    reason[is_unreadable & has_none] = REJECT_REASONS.index(NO_START)
+    reason[is_unreadable & has_none] = REJECT_REASONS.index(Reject.NO_START)
     late = np.asarray(pc.fill_null(pc.greater(starts, time), False))
-    reason[late & (reason < 0)] = REJECT_REASONS.index(LATE_START)
+    reason[late & (reason < 0)] = REJECT_REASONS.index(Reject.LATE_START)
     starts = pc.if_else(pa.array(lacks_end), pa.scalar(IS_OPEN, pa.int64()), starts)
     if kinds is None:
         return starts

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError, LacksColumn
 from tracecloak.schemas.events.events import EVENT_PREFIX
-from tracecloak.schemas.events.tally import NO_SCALAR, NO_UTF8
+from tracecloak.schemas.events.tally import Reject, Unread
 
 # --- What a file format owes the pipeline: raw record batches in, released rows out. --------------
 # A reader knows bytes and nothing of event logs: it hands over the source's own columns, named as
@@ -385,7 +385,7 @@ def scalar(value: Any) -> Any:
             try:
                 value.encode()
             except UnicodeEncodeError:
-                raise UnreadError(NO_UTF8) from None
+                raise UnreadError(Unread.NO_UTF8) from None
         return value
     if value is None or kind is int or kind is bool:
         return value
@@ -397,4 +397,4 @@ def scalar(value: Any) -> Any:
         (branch,) = value.items()
         if type(branch[1]) in _BRANCHES.get(branch[0], ()):
             return scalar(branch[1])
-    raise UnreadError(NO_SCALAR)
+    raise UnreadError(Reject.NO_SCALAR)

@@ -45,6 +45,7 @@ from tracecloak.schemas.events.source_column import (
     text_of,
     texts_of_scalars,
 )
+from tracecloak.schemas.events.tally import Reject, Unread
 from tracecloak.schemas.events.timestamps import UNITS_US, from_iso
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID
 from tracecloak.transforms.formats.avro_schemas import event_file_schema
@@ -405,20 +406,18 @@ class _Rows:
         except TracecloakError:  # such as a registry that is away, which is no message's fault
             raise
         except Exception as error:  # whatever a message leads to concerns that message alone
-            self.unread[number] = (
-                str(error) if isinstance(error, UnreadError) else reasons.NO_RECORD
-            )
+            self.unread[number] = str(error) if isinstance(error, UnreadError) else Reject.NO_RECORD
 
     def reason(self, number: int, reason: str) -> str:
         """Returns why a message is no event: that of its columns, or what is known of its time."""
-        return self._timeless.get(number, reason) if reason == reasons.NO_TIME else reason
+        return self._timeless.get(number, reason) if reason == Reject.NO_TIME else reason
 
     def _read(self, number: int, message: Message) -> None:
         if getattr(message, "is_tombstone", False):
-            raise UnreadError(reasons.TOMBSTONE)
+            raise UnreadError(Unread.TOMBSTONE)
         data, attributes = message.data, message.attributes or {}
         if not data:
-            raise UnreadError(reasons.EMPTY)
+            raise UnreadError(Unread.EMPTY)
         layout = self._layout
         body, is_datum = _body(data, layout.kind)
         fields, time_field, id_field = self._datum if is_datum else self._json
@@ -427,7 +426,7 @@ class _Rows:
             operation = text_of(scalar(field_at(layout.operations.field)(body)))
             if operation not in layout.operations.events:
                 is_none = operation is None
-                raise UnreadError(reasons.NO_OPERATION if is_none else reasons.OTHER_OPERATION)
+                raise UnreadError(Unread.NO_OPERATION if is_none else Unread.OTHER_OPERATION)
         values = [scalar(field(body)) for field in fields]
         event_id = text_of(scalar(id_field(body)))
         if layout.id_attribute is not None:
@@ -444,21 +443,21 @@ class _Rows:
         """(its kind, what is read of it, why that is no time if that is known)."""
         if type(value) is dict:
             if len(value) != 1:
-                raise UnreadError(reasons.NO_SCALAR)
+                raise UnreadError(Reject.NO_SCALAR)
             (value,) = value.values()
         if value is None:
             return "instant", None, reasons.EMPTY_TIME
         if type(value) is Stamp:
             kind = "local" if value.is_local else "instant"
-            return kind, _in_range(value.micros), reasons.FAR_TIME
+            return kind, _in_range(value.micros), Unread.FAR_TIME
         if type(value) is str:
             return "text", scalar(value), None if value else reasons.EMPTY_TIME
         if type(value) is not int and not (type(value) is float and math.isfinite(value)):
-            return "instant", None, reasons.NO_TIME
+            return "instant", None, Reject.NO_TIME
         if unit is None:
-            return "instant", None, reasons.NO_UNIT
+            return "instant", None, Unread.NO_UNIT
         micros = value // 1_000 if unit < 1 else value * unit
-        return "instant", _in_range(micros), reasons.FAR_TIME
+        return "instant", _in_range(micros), Unread.FAR_TIME
 
     def parts(self) -> list[_Part]:
         """Returns the messages that were taken in."""
@@ -491,8 +490,8 @@ def _attribute_time(text: str) -> tuple[str, Any, str | None]:
         try:
             millis = int(text)
         except ValueError:  # it has more digits than Python reads
-            return "instant", None, reasons.FAR_TIME
-        return "instant", _in_range(millis * UNITS_US["ms"]), reasons.FAR_TIME
+            return "instant", None, Unread.FAR_TIME
+        return "instant", _in_range(millis * UNITS_US["ms"]), Unread.FAR_TIME
     return _ISO, text, None if text else reasons.EMPTY_TIME
 
 
@@ -519,13 +518,13 @@ def _body(
         body: dict[str, Any] = json.loads(data) if is_json else _datum(data)
     except Exception as error:  # parsers raise what they like
         if asked is not None:
-            why = reasons.NOT_JSON if asked == "json" else reasons.NOT_AVRO
+            why = Unread.NOT_JSON if asked == "json" else Unread.NOT_AVRO
         else:
-            why = reasons.NOT_JSON if is_json else reasons.NEITHER
+            why = Unread.NOT_JSON if is_json else Unread.NEITHER
         is_other_text = is_json and asked != "avro" and isinstance(error, UnicodeDecodeError)
-        raise UnreadError(reasons.NO_UTF8 if is_other_text else why) from None
+        raise UnreadError(Unread.NO_UTF8 if is_other_text else why) from None
     if asked not in (None, "json" if is_json else "avro"):
-        raise UnreadError(reasons.OTHER_KIND)
+        raise UnreadError(Unread.OTHER_KIND)
     return body, not is_json
 
 

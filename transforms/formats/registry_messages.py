@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 import fastavro
 
 from tracecloak.schemas.errors import TracecloakError, UsageError
-from tracecloak.schemas.events.tally import NO_FRAME, NOT_OF_SCHEMA, UNFIT_SCHEMA, UNKNOWN_SCHEMA
+from tracecloak.schemas.events.tally import Unread
 from tracecloak.schemas.texts import bounded_json
 from tracecloak.transforms.formats.avro_schemas import SCALARS, PlainSchemas
 from tracecloak.transforms.formats.base import Stamp, UnreadError
@@ -233,7 +233,7 @@ class _Readers:
 
     def body(self, data: bytes) -> dict[str, Any]:
         if data[0] or len(data) <= _FRAME_BYTES:
-            raise UnreadError(NO_FRAME)
+            raise UnreadError(Unread.NO_FRAME)
         frame = data[:_FRAME_BYTES]
         try:
             reader = self._by_frame[frame]
@@ -243,19 +243,19 @@ class _Readers:
                 self._by_frame.clear()
             self._by_frame[frame] = reader
         if reader is None:
-            raise UnreadError(UNFIT_SCHEMA)
+            raise UnreadError(Unread.UNFIT_SCHEMA)
         try:
             body = reader(data)
         except Exception:  # whatever a datum leads to
-            raise UnreadError(NOT_OF_SCHEMA) from None
+            raise UnreadError(Unread.NOT_OF_SCHEMA) from None
         if type(body) is not dict:
-            raise UnreadError(NOT_OF_SCHEMA)
+            raise UnreadError(Unread.NOT_OF_SCHEMA)
         return body
 
     def _reader(self, frame: bytes) -> Reader | None:
         """Returns what reads messages of a schema; None: it cannot be used."""
         if self._unknown_until.get(frame, 0.0) > time.monotonic():
-            raise UnreadError(UNKNOWN_SCHEMA)
+            raise UnreadError(Unread.UNKNOWN_SCHEMA)
         make = _READERS[self._kind]
         asking = _RegistryClient(self._registry, self._client, self._kind)
         try:
@@ -264,7 +264,7 @@ class _Readers:
             if len(self._unknown_until) >= _MAX_SCHEMAS:
                 self._unknown_until.clear()
             self._unknown_until[frame] = time.monotonic() + _UNKNOWN_SECONDS
-            raise UnreadError(UNKNOWN_SCHEMA) from None
+            raise UnreadError(Unread.UNKNOWN_SCHEMA) from None
         except TracecloakError:
             raise
         except Exception:  # whatever somebody's schema leads to

@@ -21,7 +21,7 @@ import pyarrow as pa
 from tracecloak.schemas.events.columns import XES_NAMES, ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import without_numbers
 from tracecloak.schemas.events.source_column import column_of_kinds, text_of
-from tracecloak.schemas.events.tally import NO_SCALAR, FileTally
+from tracecloak.schemas.events.tally import FileTally, Reject
 from tracecloak.transforms.formats.base import UnreadError
 
 EPOCH = datetime.datetime(1970, 1, 1)
@@ -93,7 +93,7 @@ class RowReader:
             np.flatnonzero(unread),
             0,
             tally,
-            malformed_as=NO_SCALAR,
+            malformed_as=Reject.NO_SCALAR,
         )
         return without_numbers(events), rejects.column("reason").to_pylist()
 
@@ -141,7 +141,7 @@ def kind_and_value(value: Any) -> tuple[str, Any]:
         is_long = isinstance(value, np.timedelta64)
         value = value.item()
         if is_long and value is not None:
-            raise UnreadError(NO_SCALAR)
+            raise UnreadError(Reject.NO_SCALAR)
     if type(value) in _FLOATS:
         return _FLOATS[type(value)], value
     if value is None or isinstance(value, bool):
@@ -163,13 +163,13 @@ def kind_and_value(value: Any) -> tuple[str, Any]:
             return "text", None
     if isinstance(value, int):
         if value.bit_length() > _MOST_BITS:
-            raise UnreadError(NO_SCALAR)
+            raise UnreadError(Reject.NO_SCALAR)
         return "number", str(int(value))
     if isinstance(value, Decimal):
         if not value.is_finite():
             return "text", None
         if abs(value.adjusted()) > _MOST_DIGITS:
-            raise UnreadError(NO_SCALAR)
+            raise UnreadError(Reject.NO_SCALAR)
         return "number", text_of(Decimal(value))
     return _time(value)
 
@@ -185,7 +185,7 @@ def _time(value: Any) -> tuple[str, Any]:
     if type(value).__name__ == "NAType":  # pandas' NA, which this file does not load, is missing
         return "text", None
     if not isinstance(value, datetime.date):
-        raise UnreadError(NO_SCALAR)
+        raise UnreadError(Reject.NO_SCALAR)
     if value != value:  # and so is its NaT
         return "text", None
     if not isinstance(value, datetime.datetime):

@@ -30,7 +30,7 @@ from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.steps import DecidedStep
 from tracecloak.schemas.errors import GuaranteeError, InputSchemaError, RetryLater, UsageError
 from tracecloak.schemas.events.events import PUBLISH_TIME
-from tracecloak.schemas.events.tally import OTHER_OPERATION, TOMBSTONE
+from tracecloak.schemas.events.tally import Unread
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import Step
 from tracecloak.transforms.files import (
@@ -302,7 +302,9 @@ DAYS = 400
 _MOST_BATCHES = 1_000
 _HOUR = "%Y-%m-%dT%HZ"
 # What a feed of changes has as a matter of course makes room for what is wrong.
-_EXPECTED = tuple(f'"reason": {json.dumps(reason)}}}' for reason in (OTHER_OPERATION, TOMBSTONE))
+_EXPECTED = tuple(
+    f'"reason": {json.dumps(reason)}}}' for reason in (Unread.OTHER_OPERATION, Unread.TOMBSTONE)
+)
 _BATCH = re.compile(r"messages-([0-9a-f]{16})\.jsonl")
 _AT_ONCE = 256
 

@@ -26,7 +26,7 @@ from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.source_column import SourceColumn
-from tracecloak.schemas.events.tally import NO_TIME, FileTally
+from tracecloak.schemas.events.tally import FileTally, Reject
 from tracecloak.transforms.inputs.python_rows import RowReader
 
 TABLE = pa.table({"case": ["a", "b", "a"], "n": [1, 2, 3], "unused": [[1], [2], [3]]})
@@ -311,7 +311,7 @@ def test_a_column_without_a_start_is_one_of_floats_and_holds_no_numbers() -> Non
     frame["begun"] = np.nan
     mapping = ColumnMapping(start_timestamp="begun")
     without = of_frame(frame, mapping) or Counter()
-    assert NO_TIME not in without and without.total() == 1
+    assert Reject.NO_TIME not in without and without.total() == 1
     odd = frame.assign(begun="2025-12-31")
     assert without <= (of_frame(pd.concat([frame, odd]), mapping) or Counter())
 

@@ -23,7 +23,7 @@ from tracecloak.pipelines.configuration.config import Columns
 from tracecloak.pipelines.planning import plan as plans
 from tracecloak.pipelines.planning.findings import NOTHING_READ, finding_lines
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.tally import FINDINGS, WHOLE_KEY, ReadTally
+from tracecloak.schemas.events.tally import FINDINGS, Noted, ReadTally
 from tracecloak.schemas.events.traces import DROPPED
 from tracecloak.transforms.formats import csv as csv_format
 from tracecloak.transforms.formats import jsonl as jsonl_format
@@ -124,7 +124,7 @@ def test_every_finding_has_a_line_with_a_remedy_that_exists(
     tally = ReadTally(5_678, counts, first)
     lines = list(finding_lines(tally, source))
     assert len(lines) == len(set(lines)) == len(FINDINGS) - 1  # the two forms of a key are one
-    assert WHOLE_KEY in FINDINGS
+    assert Noted.WHOLE_KEY in FINDINGS
     n_all = tally.n_records + 4 * 1_234
     for line in lines:
         of = n_all if any(words in line for words in ASIDE) else tally.n_records

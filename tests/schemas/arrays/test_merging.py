@@ -36,7 +36,7 @@ from tracecloak.schemas.arrays.merging import (
 )
 from tracecloak.schemas.arrays.sequences import CaseRanks, case_bytes
 from tracecloak.schemas.events.events import ActivityVocabulary
-from tracecloak.schemas.events.tally import NO_TIME, FileTally, ReadTally
+from tracecloak.schemas.events.tally import FileTally, ReadTally, Reject
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import KnownCases
 from tracecloak.schemas.statistics.clipped_flows import (
@@ -84,7 +84,7 @@ def _tally(traces: TraceBatch) -> ReadTally:
     """As if every case of an odd length had been two malformed records of a file."""
     tally = FileTally(1)
     tally.add_events(traces.n_events)
-    tally.add(NO_TIME, np.repeat(traces.lengths[traces.lengths % 2 == 1], 2))
+    tally.add(Reject.NO_TIME, np.repeat(traces.lengths[traces.lengths % 2 == 1], 2))
     return tally.result()
 
 

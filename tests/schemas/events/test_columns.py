@@ -22,7 +22,7 @@ from tracecloak.schemas.events.columns import REJECT_SCHEMA, ColumnMapping
 from tracecloak.schemas.events.events import EVENT_SCHEMA, OPTIONAL_TEXT, OTHER, event_schema
 from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.source_column import fractions, text_of, texts, texts_of_scalars
-from tracecloak.schemas.events.tally import NO_ACTIVITY, NO_CASE, NO_TIME, OTHER_ACTIVITY
+from tracecloak.schemas.events.tally import Reject
 
 STAMP = "2021-01-01T00:00:00Z"
 STAMP_US = 1_609_459_200_000_000
@@ -155,7 +155,7 @@ def test_no_value_of_a_dropped_record_is_in_either_output():
     )
     filters = (RowFilter("resource", equals=("kept", "canary-rejected")),)
     outcome = canonicalise(columns, ColumnMapping(resource="resource", filters=filters))
-    assert outcome.rejects == [(0, 0, NO_TIME)]
+    assert outcome.rejects == [(0, 0, Reject.NO_TIME)]
     assert outcome.column("resource") == ["kept"]
     assert b"kept" in outcome.bytes and b"canary" not in outcome.bytes
 
@@ -234,11 +234,11 @@ def test_random_records_go_where_a_loop_would_put_them(rows, rank):
         if word not in ("x", "NA"):
             continue
         if not case:
-            rejects.append((rank, 2 * record, NO_CASE))
+            rejects.append((rank, 2 * record, Reject.NO_CASE))
         elif not activity:
-            rejects.append((rank, 2 * record, NO_ACTIVITY))
+            rejects.append((rank, 2 * record, Reject.NO_ACTIVITY))
         elif stamp not in (STAMP, "2021/01/01"):
-            rejects.append((rank, 2 * record, NO_TIME))
+            rejects.append((rank, 2 * record, Reject.NO_TIME))
         else:
             events.append((case, activity, STAMP_US, rank * 2**40 + 2 * record))
     columns = {
@@ -267,7 +267,7 @@ def test_a_record_outside_the_list_is_a_reject_and_the_others_are_read() -> None
     events, rejects = canonical(columns, ColumnMapping(activities=("A", "C")))
     assert events.column("activity").to_pylist() == ["A", "C"]
     assert rejects.column("record").to_pylist() == [1, 3]
-    assert rejects.column("reason").to_pylist() == [OTHER_ACTIVITY, "no case id"]
+    assert rejects.column("reason").to_pylist() == [Reject.OTHER_ACTIVITY, "no case id"]
 
 
 @given(event_logs(), st.sets(st.sampled_from("ABC"), min_size=1))

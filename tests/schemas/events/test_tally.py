@@ -16,20 +16,14 @@ from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import FILE_STRIDE
 from tracecloak.schemas.events.tally import (
-    DUPLICATE,
     EMPTY_TIME,
     FINDINGS,
-    NO_ACTIVITY,
-    NO_CASE,
-    NO_RECORD,
-    NO_TIME,
-    POINT_KEY,
-    REPEATED_HOUR,
-    SKIPPED_HOUR,
-    WHOLE_KEY,
     FileTally,
     Finding,
+    Noted,
     ReadTally,
+    Reject,
+    SetAside,
     TraceNames,
     pairs_of_records,
 )
@@ -63,15 +57,15 @@ def test_a_tally_says_how_many_and_the_first_whatever_the_order(files: Any, orde
         what: [(r, n) for r, added in enumerate(files) for w, ns in added if w == what for n in ns]
         for what in FINDINGS
     }
-    if not (places[WHOLE_KEY] and places[POINT_KEY]):
-        places[WHOLE_KEY] = places[POINT_KEY] = []
+    if not (places[Noted.WHOLE_KEY] and places[Noted.POINT_KEY]):
+        places[Noted.WHOLE_KEY] = places[Noted.POINT_KEY] = []
     expected = [Finding(what, len(at), *min(at)) for what, at in places.items() if at]
     assert merged.found() == expected
     body = json.loads(json.dumps(merged.to_json()))
     again = ReadTally.from_json(body)
     assert again.found() == expected
     n_lost = sum(f.n_records for f in expected if f.is_lost)
-    n_used = sum(range(len(files))) - merged.n_of(DUPLICATE)
+    n_used = sum(range(len(files))) - merged.n_of(SetAside.DUPLICATE)
     for one in (merged, again):
         assert (one.n_lost, one.n_used, one.n_records) == (n_lost, n_used, n_used + n_lost)
         assert sum(one.causes().values()) == n_lost and one.share == merged.share
@@ -101,7 +95,8 @@ def test_malformed_records_are_told_by_reason_and_a_missing_time_is_not_an_unrea
         malformed=(2, 5),
     )
     assert found == {
-        NO_CASE: (1, 0), NO_ACTIVITY: (1, 1), NO_TIME: (2, 3), EMPTY_TIME: (2, 4), NO_RECORD: (2, 2)
+        Reject.NO_CASE: (1, 0), Reject.NO_ACTIVITY: (1, 1), Reject.NO_TIME: (2, 3),
+        EMPTY_TIME: (2, 4), Reject.NO_RECORD: (2, 2)
     }  # fmt: skip
 
 
@@ -113,11 +108,11 @@ def test_times_that_the_clock_skips_or_shows_twice_are_counted() -> None:
     ]  # fmt: skip
     columns = {"case_id": ["c"] * 10, "activity": ["A"] * 10, "timestamp": stamps}
     berlin = read(columns, time_zone="Europe/Berlin")
-    assert berlin == {SKIPPED_HOUR: (2, 1), REPEATED_HOUR: (2, 5)}
+    assert berlin == {Noted.SKIPPED_HOUR: (2, 1), Noted.REPEATED_HOUR: (2, 5)}
     assert read(columns) == {}
     columns["timestamp"] = ["29.03.2026 02:30", "25.10.2026 02:30"] * 5
     formatted = {"time_zone": "Europe/Berlin", "timestamp_format": "%d.%m.%Y %H:%M"}
-    assert read(columns, **formatted) == {SKIPPED_HOUR: (5, 0), REPEATED_HOUR: (5, 1)}
+    assert read(columns, **formatted) == {Noted.SKIPPED_HOUR: (5, 0), Noted.REPEATED_HOUR: (5, 1)}
 
 
 def test_case_ids_of_two_forms_are_counted_and_those_of_one_are_not() -> None:
@@ -126,7 +121,10 @@ def test_case_ids_of_two_forms_are_counted_and_those_of_one_are_not() -> None:
         stamps = ["2026-01-01"] * n
         return read({"case_id": list(ids), "activity": ["A"] * n, "timestamp": stamps})
 
-    assert of("5", "5.0", "6.00", "-7", "5.5", "x5.0") == {WHOLE_KEY: (2, 0), POINT_KEY: (2, 1)}
+    assert of("5", "5.0", "6.00", "-7", "5.5", "x5.0") == {
+        Noted.WHOLE_KEY: (2, 0),
+        Noted.POINT_KEY: (2, 1),
+    }
     assert of("5", "6") == of("5.0", "6.0") == of("5", "5.5") == {}
 
 

@@ -15,7 +15,7 @@ from tests.support.record_files import canonical
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US, attribute_column
-from tracecloak.schemas.events.tally import NO_TIME
+from tracecloak.schemas.events.tally import Reject
 
 EPOCH = datetime(1970, 1, 1)
 MICROSECOND = timedelta(microseconds=1)
@@ -30,7 +30,7 @@ def read_us(values: Any, **mapping: Any) -> list[int | None]:
     events, rejects = canonical(
         {**texts, "when": column}, ColumnMapping(timestamp="when", **mapping)
     )
-    assert set(rejects.column("reason").to_pylist()) <= {NO_TIME}
+    assert set(rejects.column("reason").to_pylist()) <= {Reject.NO_TIME}
     index, times = (events.column(name).to_pylist() for name in ("event_index", "timestamp"))
     assert sorted([*index, *rejects.column("record").to_pylist()]) == list(range(n))
     found = dict(zip(index, times, strict=True))

@@ -16,7 +16,7 @@ from tracecloak.pipelines.embedded.anonymize import AnonymizeEventLog
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.tally import NO_CASE, FileTally
+from tracecloak.schemas.events.tally import FileTally, Reject
 from tracecloak.schemas.events.traces import without_duplicates
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
@@ -141,7 +141,7 @@ def test_the_error_ratio_is_a_bound_that_may_be_met(
     letter = DeadLetter(str(tmp_path), 0.1)
     tally = FileTally(0)
     tally.add_events(9)
-    tally.add(NO_CASE, np.arange(n_rejects))
+    tally.add(Reject.NO_CASE, np.arange(n_rejects))
     if passes:
         letter.check(tally.result())
     else:

@@ -23,11 +23,7 @@ from hypothesis import strategies as st
 from tests.support.record_files import COLUMNS, STAMP, WRITERS, Record, parquet, record
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.tally import (
-    FRACTION_CASE,
-    FRACTION_INDIVIDUAL,
-    FileTally,
-)
+from tracecloak.schemas.events.tally import FileTally, Reject
 from tracecloak.transforms import sources
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry import SourceFormat
@@ -165,7 +161,8 @@ def test_a_number_that_names_nobody_is_a_reject_with_its_place(tmp_path: Path, k
     typed = [FLOATS, pa.string(), pa.string(), FLOATS, pa.string()]
     data = parquet(records, kinds=typed) if kind == "parquet" else WRITERS[kind](records)
     assert [event[0] for event in in_order(source_of(tmp_path, {f"log.{kind}": data}))] == [
-        "1", FRACTION_CASE, "9007199254740992", FRACTION_CASE, FRACTION_INDIVIDUAL, "0",
+        "1", Reject.FRACTION_CASE, "9007199254740992", Reject.FRACTION_CASE,
+        Reject.FRACTION_INDIVIDUAL, "0",
     ]  # fmt: skip
 
 
@@ -186,7 +183,7 @@ def test_messages_have_the_same_identities() -> None:
     assert [row["case_id"] for row in events.to_pylist()] == [*["5"] * 6, "5.0", "0"]
     told = [(row["publish_time"], row["reason"]) for row in rejects.to_pylist()]
     assert told == [
-        (7, FRACTION_CASE), (8, FRACTION_CASE), (10, FRACTION_INDIVIDUAL),
+        (7, Reject.FRACTION_CASE), (8, Reject.FRACTION_CASE), (10, Reject.FRACTION_INDIVIDUAL),
     ]  # fmt: skip
     declared = MessageFormat(ColumnMapping(individual_id="who", whole_numbers=("case_id", "who")))
     rows = declared.decode(sent, range(len(sent)))[0].to_pylist()

@@ -35,13 +35,7 @@ from tests.support.certificates import certificate
 from tests.support.registry_double import RegistryDouble, registry_double
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.tally import (
-    MESSAGE_REASONS,
-    NO_FRAME,
-    NOT_OF_SCHEMA,
-    UNFIT_SCHEMA,
-    UNKNOWN_SCHEMA,
-)
+from tracecloak.schemas.events.tally import MESSAGE_REASONS, Unread
 from tracecloak.transforms.formats import registry_messages
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.formats.registry_messages import Kind, RegistrySchemas
@@ -243,7 +237,7 @@ def test_a_schema_refers_to_others(registry: RegistryDouble) -> None:
     bodies = [{**body, "case_id": name} for name in ("c-1", "c-12")]
     sent = [framed(other, json.dumps(one).encode()) for one in bodies]
     rows, rejects = decoded(sent, layout(registry, "json"))
-    assert ([row["case_id"] for row in rows], rejects) == (["c-1"], [(1, NOT_OF_SCHEMA)])
+    assert ([row["case_id"] for row in rows], rejects) == (["c-1"], [(1, Unread.NOT_OF_SCHEMA)])
 
 
 def test_a_message_of_json_is_of_its_schema_or_a_reject(registry: RegistryDouble) -> None:
@@ -259,10 +253,10 @@ def test_a_message_of_json_is_of_its_schema_or_a_reject(registry: RegistryDouble
     rows, rejects = decoded(sent, layout(registry, "json"))
     assert [row["case_id"] for row in rows] == ["5"]
     assert rejects == [
-        *((i, NOT_OF_SCHEMA) for i in (1, 2, 3, 4, 5)),
-        *((i, UNKNOWN_SCHEMA) for i in (6, 7)),
-        *((i, NO_FRAME) for i in (8, 9, 10, 11)),
-        (12, NOT_OF_SCHEMA),
+        *((i, Unread.NOT_OF_SCHEMA) for i in (1, 2, 3, 4, 5)),
+        *((i, Unread.UNKNOWN_SCHEMA) for i in (6, 7)),
+        *((i, Unread.NO_FRAME) for i in (8, 9, 10, 11)),
+        (12, Unread.NOT_OF_SCHEMA),
     ]
     # A number that no registry has is not asked for: what answers to it is no schema.
     assert f"/schemas/ids/{1 << 31}" not in registry.asked
@@ -294,11 +288,11 @@ def test_a_schema_that_is_not_there_is_asked_for_again_after_a_while(
     clock = SimpleNamespace(monotonic=lambda: now[0])
     monkeypatch.setattr(registry_messages, "time", clock)
     sent = [datum(event_schema(), 1, BODY)] * 3
-    assert decoded(sent, layout(registry))[1] == [(i, UNKNOWN_SCHEMA) for i in range(3)]
+    assert decoded(sent, layout(registry))[1] == [(i, Unread.UNKNOWN_SCHEMA) for i in range(3)]
     assert registry.asked == ["/schemas/ids/1"]
     registry.add(event_schema())
     now[0] += 9.9
-    assert decoded(sent, layout(registry))[1] == [(i, UNKNOWN_SCHEMA) for i in range(3)]
+    assert decoded(sent, layout(registry))[1] == [(i, Unread.UNKNOWN_SCHEMA) for i in range(3)]
     assert registry.asked == ["/schemas/ids/1"]
     now[0] += 0.2
     assert len(decoded(sent, layout(registry))[0]) == 3
@@ -348,7 +342,7 @@ def test_a_hostile_schema_harms_nobody(registry: RegistryDouble, schema: Any, da
     sent = [datum(event_schema(), good, BODY), framed(bad, data), framed(bad, data)]
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     rows, rejects = decoded(sent, layout(registry))
-    assert (len(rows), rejects) == (1, [(1, UNFIT_SCHEMA), (2, UNFIT_SCHEMA)])
+    assert (len(rows), rejects) == (1, [(1, Unread.UNFIT_SCHEMA), (2, Unread.UNFIT_SCHEMA)])
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 400_000  # kilobytes
     assert registry.asked.count(f"/schemas/ids/{bad}") == 1
     gc.collect()
@@ -367,12 +361,12 @@ def test_a_schema_that_cannot_be_used_is_refused(registry: RegistryDouble) -> No
     ]
     sent = [datum(event_schema(), number, BODY) for number in numbers]
     _, rejects = decoded(sent, layout(registry))
-    assert rejects == [(i, UNFIT_SCHEMA) for i in range(len(numbers))]
+    assert rejects == [(i, Unread.UNFIT_SCHEMA) for i in range(len(numbers))]
     missing = registry.add(
         event_schema(), references=[{"name": "x", "subject": "none", "version": 1}]
     )
     _, rejects = decoded([datum(event_schema(), missing, BODY)], layout(registry))
-    assert rejects == [(0, UNKNOWN_SCHEMA)]
+    assert rejects == [(0, Unread.UNKNOWN_SCHEMA)]
 
 
 def test_a_schema_of_json_fetches_nothing(registry: RegistryDouble) -> None:
@@ -386,7 +380,7 @@ def test_a_schema_of_json_fetches_nothing(registry: RegistryDouble) -> None:
     sent = [framed(one, text) for one in (number, based, endless, wrong)]
     rows, rejects = decoded(sent, layout(registry, "json"))
     assert rows == []
-    assert rejects == [*((i, NOT_OF_SCHEMA) for i in range(3)), (3, UNFIT_SCHEMA)]
+    assert rejects == [*((i, Unread.NOT_OF_SCHEMA) for i in range(3)), (3, Unread.UNFIT_SCHEMA)]
     assert not [path for path in registry.asked if path.startswith("/elsewhere")]
 
 
@@ -553,7 +547,7 @@ def test_bytes_that_are_none_of_protobuf_are_rejects(registry: RegistryDouble) -
     ]
     rows, rejects = decoded([well, *map(Sent, wrong)], layout(registry, "protobuf"))
     assert len(rows) == 1
-    assert rejects == [(i + 1, NOT_OF_SCHEMA) for i in range(len(wrong))]
+    assert rejects == [(i + 1, Unread.NOT_OF_SCHEMA) for i in range(len(wrong))]
     # The first type of the file has no field that is mapped.
     for index in (b"\0", b"\2\0"):
         _, rejects = decoded([framed(number, index)], layout(registry, "protobuf"))
@@ -573,15 +567,15 @@ def test_a_schema_of_protobuf_that_cannot_be_used_is_refused(registry: RegistryD
     )
     sent = [framed(number, b"\0") for number in [*numbers, registry.add(event_schema())]]
     _, rejects = decoded(sent, layout(registry, "protobuf"))
-    assert [reason for _, reason in rejects[:3]] == [UNFIT_SCHEMA] * 3
-    assert rejects[3][1] in (UNFIT_SCHEMA, NOT_OF_SCHEMA)
-    assert rejects[4][1] == UNFIT_SCHEMA
+    assert [reason for _, reason in rejects[:3]] == [Unread.UNFIT_SCHEMA] * 3
+    assert rejects[3][1] in (Unread.UNFIT_SCHEMA, Unread.NOT_OF_SCHEMA)
+    assert rejects[4][1] == Unread.UNFIT_SCHEMA
     fields = " ".join(field(f"f{i}", i, "STRING") for i in range(11, 1_011))
     itself = field("a", 10, ".A")
     wide = registry.add(compiled(f'message_type {{ name: "A" {fields} {itself} }}'), "PROTOBUF")
     sent = [framed(wide, b"\0" + nested(depth)) for depth in (3, 90)]
     _, rejects = decoded(sent, layout(registry, "protobuf"))
-    assert rejects == [(0, "no case id"), (1, NOT_OF_SCHEMA)]  # 90,000 fields of 180 bytes
+    assert rejects == [(0, "no case id"), (1, Unread.NOT_OF_SCHEMA)]  # 90,000 fields of 180 bytes
     registry.serializes = False
     registry_messages._readers.cache_clear()
     with pytest.raises(UsageError, match="format=serialized"):

@@ -16,14 +16,11 @@ from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import IS_OPEN, START_TIMESTAMP
 from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.tally import (
-    FILTERED,
-    LATE_START,
-    NO_START,
-    OTHER_TRANSITION,
-    OUTSIDE,
     UNKNOWN_TRANSITION,
     FileTally,
     ReadTally,
+    Reject,
+    SetAside,
 )
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.formats.registry import SourceFormat
@@ -88,7 +85,7 @@ def test_a_start_that_cannot_be_is_rejected_for_that(tmp_path: Path, ending: str
     traces, tally = read(tmp_path, ending, [*IN_COLUMN, late, broken], start_timestamp="begun")
     assert seen(traces)["c1"] == [("A", 3, 1), ("B", 5, None)]
     found = {finding.what: finding.n_records for finding in tally.found()}
-    assert found == {LATE_START: 1, NO_START: 1} and tally.n_rejects == 2
+    assert found == {Reject.LATE_START: 1, Reject.NO_START: 1} and tally.n_rejects == 2
 
 
 ONE_TIME = [
@@ -109,10 +106,10 @@ def test_filters_and_windows_go_by_the_time_that_an_event_has(tmp_path: Path, en
         for name in ("timestamp", "stamp"):
             late = RowFilter(name, at_least=at(9))
             traces, tally = read(tmp_path, ending, rows, late, start_timestamp="begun")
-            assert tally.n_of(FILTERED) == 1 and traces.n_events == len(rows) - 1
+            assert tally.n_of(SetAside.FILTERED) == 1 and traces.n_events == len(rows) - 1
         span_us = (day_us + 9 * 3_600_000_000, day_us + 24 * 3_600_000_000)
         traces, tally = read(tmp_path, ending, rows, span_us=span_us, start_timestamp="begun")
-        assert tally.n_of(OUTSIDE) == 1 and traces.n_events == len(rows) - 1
+        assert tally.n_of(SetAside.OUTSIDE) == 1 and traces.n_events == len(rows) - 1
 
 
 @pytest.mark.parametrize("ending", WRITERS)
@@ -129,7 +126,7 @@ def test_transitions_of_other_systems(tmp_path: Path, ending: str) -> None:
     ]
     traces, tally = read(tmp_path, ending, rows, lifecycle="phase")
     assert seen(traces)["c1"] == [("A", 1, 0), ("B", 3, 2), ("C", 5, 4)]
-    assert (tally.n_of(UNKNOWN_TRANSITION), tally.n_of(OTHER_TRANSITION)) == (2, 2)
+    assert (tally.n_of(UNKNOWN_TRANSITION), tally.n_of(SetAside.OTHER_TRANSITION)) == (2, 2)
     assert (tally.n_used, tally.n_lost, tally.share) == (6, 2, 0.75)
     declared = {"start_transitions": ("in arbeit",), "complete_transitions": ("Fertig",)}
     traces, tally = read(tmp_path, ending, rows, lifecycle="phase", **declared)
@@ -166,7 +163,7 @@ def test_records_of_starts_and_completions(tmp_path: Path, ending: str) -> None:
         "c2": [("A", 1, None), ("B", 4, 3)],
     }
     assert [(f.what, f.n_records, f.is_lost) for f in tally.found()] == [
-        (OTHER_TRANSITION, 1, False)
+        (SetAside.OTHER_TRANSITION, 1, False)
     ]
     lone, _ = read(tmp_path, ending, IN_RECORDS[:-1], lifecycle="phase")
     assert seen(lone)["c2"] == [("A", 1, None), ("B", 3, OPEN)]  # no record is lost

@@ -16,8 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecloak.schemas.events.columns import ColumnMapping
-from tracecloak.schemas.events.tally import FRACTION_CASE, NO_CASE, NO_SCALAR, NO_TIME, FileTally
+from tracecloak.schemas.events.tally import FileTally, Reject
 from tracecloak.transforms.inputs.python_rows import RowReader
+
+FRACTION_CASE, NO_CASE = Reject.FRACTION_CASE, Reject.NO_CASE
+NO_SCALAR, NO_TIME = Reject.NO_SCALAR, Reject.NO_TIME
 
 US = 1_000_000
 

@@ -26,7 +26,7 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
 from tracecloak.schemas.events.row_masks import RowFilter
-from tracecloak.schemas.events.tally import MESSAGE_REASONS, NEITHER, NO_RECORD
+from tracecloak.schemas.events.tally import MESSAGE_REASONS, Reject, Unread
 from tracecloak.transforms.formats import messages
 from tracecloak.transforms.formats.jsonl_regular import parsed
 from tracecloak.transforms.formats.messages import MessageFormat, Operations
@@ -105,11 +105,11 @@ UNREADABLE: list[tuple[Any, str]] = [
     (Sent(b'{"case_id": ' + b"9" * 5_000 + b"}"), "not a JSON object"),
     (Sent(b"[1]"), "neither a JSON object nor an Avro datum of the schema"),
     (Sent(b"\xff\xfe"), "neither a JSON object nor an Avro datum of the schema"),
-    (Sent(as_avro(case_id="c", activity="A", timestamp=1).data + b"\x00"), NEITHER),
-    (Sent(as_avro(case_id="c", activity="A", timestamp=1).data[:-1]), NEITHER),
+    (Sent(as_avro(case_id="c", activity="A", timestamp=1).data + b"\x00"), Unread.NEITHER),
+    (Sent(as_avro(case_id="c", activity="A", timestamp=1).data[:-1]), Unread.NEITHER),
     (
         Sent(as_avro(case_id="c", activity="A", timestamp=1).data.replace(b"c", b"\xff")),
-        NEITHER,
+        Unread.NEITHER,
     ),
     (Sent(json.dumps(GOOD).encode().replace(b"c1", b"\xff")), "text that is not UTF-8"),
     (as_json({**GOOD, "activity": "\ud800"}), "text that is not UTF-8"),
@@ -426,7 +426,7 @@ def singly(data: Sequence[bytes], *_: Any) -> Iterator[Any]:
 def rows_of(layout: MessageFormat, sent: Any, first: int = 0) -> tuple[Any, Any]:
     events, rejects = layout.decode(sent, np.arange(first, first + len(sent)))
     assert events.schema.equals(layout.schema)
-    assert set(rejects["reason"].to_pylist()) <= set(MESSAGE_REASONS) - {NO_RECORD}
+    assert set(rejects["reason"].to_pylist()) <= set(MESSAGE_REASONS) - {Reject.NO_RECORD}
     rows, letters = events.to_pylist(), rejects.to_pylist()
     assert all(row.pop("event_index") + first == row["publish_time"] for row in rows)
     if not layout.mapping.filters:

@@ -22,7 +22,7 @@ from tests.support.stream_runs import batch_of
 from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.schemas.errors import GuaranteeError, RetryLater, UsageError
-from tracecloak.schemas.events.tally import OTHER_OPERATION
+from tracecloak.schemas.events.tally import Unread
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.schemas.published.step import StepLog, StepRelease
 from tracecloak.transforms.formats.messages import MESSAGE_REJECT_SCHEMA
@@ -191,13 +191,16 @@ def test_the_file_is_bounded_and_its_counts_are_right(tmp_path: Path) -> None:
     sink.send(batch(range(7)))
     for number in range(30):
         offsets = range(1_000 * (1 + number), 1_000 * (2 + number))
-        sink.send(batch(offsets, OTHER_OPERATION, NOON + number * HOUR))
+        sink.send(batch(offsets, Unread.OTHER_OPERATION, NOON + number * HOUR))
     counts, places = read(tmp_path)
     assert len(places) == step_sinks.MOST_PLACES
     assert [row["offset"] for row in places[-7:]] == [*range(7)]
     assert {row["offset"] for row in places[:-7]} == {*range(31_000 - 9_993, 31_000)}
-    assert sum(of[OTHER_OPERATION] for of in counts.values()) == 30_000
-    assert len(counts) == 30 and counts["2026-12-01T12Z"] == {OTHER_OPERATION: 1_000, NO_TIME: 7}
+    assert sum(of[Unread.OTHER_OPERATION] for of in counts.values()) == 30_000
+    assert len(counts) == 30 and counts["2026-12-01T12Z"] == {
+        Unread.OTHER_OPERATION: 1_000,
+        NO_TIME: 7,
+    }
     sink.send(batch([99_999], at=NOON + 24 * 400 * HOUR + HOUR))
     assert "2026-12-01T13Z" not in read(tmp_path)[0] and "2026-12-01T14Z" in read(tmp_path)[0]
     # A stamp of the far future makes no room for itself.
