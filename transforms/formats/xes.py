@@ -27,35 +27,33 @@ and reads on where the next `<trace>` begins; only what stands before the root i
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, BinaryIO
+from typing import BinaryIO
 from xml.parsers import expat
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import CASE_PREFIX
-from tracecloak.schemas.events.source_column import text_of, texts_of_scalars
 from tracecloak.transforms.formats.base import RawBatch, missing_columns, read_fully
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.formats.xes_regular import (
     BEGIN,
     END,
-    EVENT_MARK,
-    RegularTraces,
+    EVENT_HEAD,
+    FLOAT,
+    INT,
+    PLAIN,
+    TRACE_HEAD,
+    Names,
+    TraceValues,
     column_of_event,
-    content_of,
-    key_of,
     n_octets,
-    number,
     read_regular,
 )
 from tracecloak.transforms.formats.xes_source import Source
@@ -85,20 +83,16 @@ _HEAD_BYTES = 64 << 10  # a read of what stands before the root, mostly a line o
 _TRACE_TAG = re.compile(rb"<(?:[^\s<>/=:!?]{1,64}:)?trace(?=[\s/>])")
 _TAG_BYTES = 80  # at most of it, with what must follow it
 
-_OTHER, _ATTRIBUTE, _EVENT, _TRACE, _LOG, _INT, _FLOAT = range(7)
-_VALUED = (_ATTRIBUTE, _INT, _FLOAT)
+_OTHER, _EVENT, _TRACE, _LOG = range(-4, 0)
 _KINDS = {
-    **dict.fromkeys(("string", "date", "boolean", "id"), _ATTRIBUTE),
-    "int": _INT,
-    "float": _FLOAT,
+    **dict.fromkeys(("string", "date", "boolean", "id"), PLAIN),
+    "int": INT,
+    "float": FLOAT,
     "event": _EVENT,
     "trace": _TRACE,
     "log": _LOG,
 }
 _NOWHERE = -1  # no element has this depth
-
-# A float stands for itself, as only together with others of its column it becomes text.
-_Row = list[Any]
 
 
 @dataclass(frozen=True)
@@ -136,8 +130,9 @@ class XesReader:
         """Returns the keys of the first events and their traces, as far as it can be read."""
         traces = _Traces(())
         with contextlib.suppress(_Fault):  # reading tells of them
-            while len(traces.rows) < max_records and (piece := stream.read(_HEAD_BYTES)):
+            while traces.emitted < max_records and (piece := stream.read(_HEAD_BYTES)):
                 traces.parse(piece)
+                list(traces.batches(max_records))
         return traces.found()
 
     def read(
@@ -163,7 +158,7 @@ class XesReader:
                 reading goes on, it is not well-formed XML, exceeds a bound of this module, or no
                 event has a required column.
         """
-        names = None if self.unnamed is None else _Names(*self.unnamed)
+        names = None if self.unnamed is None else Names(*self.unnamed)
         source = Source(stream)
         traces = _Traces(wanted, names, source.encoding, forgets=self.goes_on)
         pieces = _Pieces(source, batch_rows)
@@ -190,7 +185,7 @@ class XesReader:
                         "traces of XES are left out, at line %d: %s", fault.line, fault.reason
                     )
                 is_sound = False
-                yield from traces.batches(batch_rows, True)
+                yield from traces.batches(batch_rows)
                 yield traces.leave_out()
                 piece = _from_trace(source, traces.behind(fault))
                 is_end = not piece
@@ -222,61 +217,20 @@ class _OtherNames(_Fault):
     """No fault: a trace begins there, and what was before it has names that XES does not have."""
 
 
-class _Names:
-    """Gives traces names by their contents; see the module.
-
-    Remembers 8 bytes of each digest. Two in 2^64 are counted as one, and have different names.
-
-    Attributes:
-        column: That of the names.
-    """
-
-    def __init__(self, column: str, path: str) -> None:
-        self.column = column
-        self._of_file = hashlib.blake2b(path.encode(errors="surrogatepass"), digest_size=16)
-        self._n_named: Counter[int] = Counter()
-
-    def name(self, content: str) -> str:
-        """Returns the name of the next trace with a content."""
-        hasher = self._of_file.copy()
-        hasher.update(content.encode())
-        digest = hasher.digest()
-        self._n_named[key := int.from_bytes(digest[:8])] += 1
-        return f"{digest.hex()}-{self._n_named[key]}"
-
-    def named(self, names: pa.Array, owners: np.ndarray, contents: pa.Array) -> pa.Array:
-        """Returns the names of the traces of events where some are missing or empty.
-
-        Args:
-            names: string[n], of the traces of events.
-            owners: int64[n], ascending: the trace of each event.
-            contents: string[n_traces], the content of each trace.
-        """
-        is_unnamed = np.asarray(pc.fill_null(pc.equal(names, ""), True))
-        traces, rows = np.unique(owners[is_unnamed], return_inverse=True)
-        given = list(map(self.name, contents.take(pa.array(traces)).to_pylist()))
-        if not given:
-            return names
-        return pc.replace_with_mask(names, is_unnamed, pa.array(given).take(rows))
-
-
 class _Traces:
-    """An expat parser of a file, and the events that wait for the end of their trace or batch.
+    """An expat parser of a file, and the values that wait for the end of their trace or batch.
 
     Attributes:
         emitted: How many events have left in batches.
         present: The wanted columns that some event which has left had.
         root: The tag of the root; empty before it.
-        wanted: The columns that are handed over.
-        names: What names traces that have no name, in a wanted column; None: nothing does.
-        rows: The events of ended traces, which wait for a batch.
         token_bytes: How much of an unfinished token was given so far.
     """
 
     def __init__(
         self,
         wanted: Sequence[str],
-        names: _Names | None = None,
+        names: Names | None = None,
         encoding: str | None = None,
         forgets: bool = False,
     ) -> None:
@@ -289,27 +243,19 @@ class _Traces:
             forgets: Whether a trace that begins behind names which XES does not have is told by
                 `_OtherNames`, and what follows is to be given to another parser.
         """
-        self.wanted = list(wanted)
-        self.names = names if names is not None and names.column in wanted else None
+        self._wanted = list(wanted)
+        self._names = names if names is not None and names.column in wanted else None
         self.emitted = 0
         self.present: set[str] = set()
         self.root = ""
         self._encoding = encoding
         self._forgets = forgets
         self._names_of_xes = frozenset[str]()  # tags also with the root's prefix
-        self._n_traces = 0  # that have begun
-        # A row has a value for each wanted column, and then a bin for what is not wanted, which at
-        # last has the number of its trace. Rows of ended traces wait for a batch.
-        self.rows: list[_Row] = []
-        self._sizes: list[int] = []  # bytes of XML with what is in each
-        self._n_bytes = 0  # in all of them
-        places = {name: place for place, name in enumerate(wanted)}
-        self._traces = {n: at for n, at in places.items() if n.startswith(CASE_PREFIX)}
-        event_places = {n: at for n, at in places.items() if n not in self._traces}
-        self._trace_keys = _Targets(self._traces, len(places), CASE_PREFIX.__add__)
-        self._event_keys = _Targets(event_places, len(places), column_of_event)
-        self._trace: _Row = []  # the values of the trace that is open
-        self._content: list[str] = []  # likewise
+        self._n_traces = 0  # that have left
+        self._keys: dict[tuple[str, bool], None] = {}  # and whether they are of events
+        # What waits: those of ended traces with so many bytes of XML, and those of the open one.
+        self._parts: list[str] = []
+        self._n_ended = self._n_bytes = 0
         self.begin_anew()
 
     def begin_anew(self, first_line: int = 1) -> None:
@@ -325,13 +271,12 @@ class _Traces:
         self._given = b""  # what was given last, from the begin of an unfinished token on
         self.token_bytes = 0
         self._n_names = 0
-        self._trace_begin = self._event_begin = 0
+        self._trace_begin = 0
         self._is_in_cdata = False
         self._depth = 0  # open elements
         self._container = _NOWHERE  # depth of the trace or event whose children count now
-        self._open: list[_Row] = []  # events of the trace that is open
-        self._row = self._trace  # of the container, and so its keys
-        self._keys = self._trace_keys
+        self._is_in_event = False
+        del self._parts[self._n_ended :]
         self._kinds = _Kinds(_KINDS)
         parser = self._parser = expat.ParserCreate(self._encoding)
         parser.ordered_attributes = True  # a list costs less than a dict
@@ -427,24 +372,16 @@ class _Traces:
         depth = self._depth
         self._depth = depth + 1
         kind = self._kinds[name]
-        if depth == self._container and kind in _VALUED:
+        if depth == self._container and kind >= PLAIN:
             if (pair := _pair(attributes)) is not None:
-                key, value = pair
-                self._row[self._keys[key]] = (
-                    value if kind == _ATTRIBUTE else number(value, kind == _INT)
-                )
-                if self.names is not None:
-                    self._content += content_of(key, self._keys is self._event_keys), value
+                self._parts += f"{self._is_in_event:d}{kind}{pair[0]}", pair[1]
         elif kind == _EVENT:
             if depth == 1:
                 self._begin_trace()  # an event outside traces has one of its own, which is bare
-            elif depth != self._container or self._keys is not self._trace_keys:
+            elif depth != self._container or self._is_in_event:
                 raise self._fault("an <event> stands where XES has none")
-            self._event_begin = self._parser.CurrentByteIndex
-            self._container, self._keys = depth + 1, self._event_keys
-            self._row = [None] * (len(self.wanted) + 1)
-            self._open.append(self._row)
-            self._content.append(EVENT_MARK)
+            self._container, self._is_in_event = depth + 1, True
+            self._parts += EVENT_HEAD, ""
         elif kind == _TRACE:
             if depth != 1:
                 raise self._fault("a <trace> stands where XES has none")
@@ -464,102 +401,81 @@ class _Traces:
         is_first = self._trace_begin == self._begin
         if self._forgets and not (is_first or self._names_of_xes.issuperset(self._parser.intern)):
             raise self._fault("", _OtherNames)
-        self._n_traces += 1
-        self._container, self._keys = 2, self._trace_keys
-        self._row = self._trace = [None] * (len(self.wanted) + 1)
-        self._content = []
+        self._container, self._is_in_event = 2, False
+        self._parts += TRACE_HEAD, ""
 
     def _end_element(self, _name: str) -> None:
         """Handles an end tag."""
         depth = self._depth
         self._depth = depth - 1
         if depth == self._container:
-            if self._keys is self._event_keys:
-                self._row[-1] = self._parser.CurrentByteIndex - self._event_begin
             if depth == 2:
                 self._end_trace()
             else:
-                self._container, self._keys, self._row = 2, self._trace_keys, self._trace
+                self._container, self._is_in_event = 2, False
 
     def _end_trace(self) -> None:
         self._check_names()
         end = self._parser.CurrentByteIndex
         self._check_length(end)
         self._container = _NOWHERE
-        if self.names is not None:
-            place = self._traces[self.names.column]
-            if not text_of(self._trace[place]):
-                self._trace[place] = self.names.name("".join(self._content))
-        numbers = [row[-1] for row in self._open]
-        own = end - self._trace_begin - sum(numbers)
-        for row in self._open:
-            for place in self._traces.values():
-                row[place] = self._trace[place]
-            row[-1] = self._n_traces - 1
-        self._sizes += [own + size for size in numbers]
-        self._n_bytes += own * len(numbers) + sum(numbers)
-        self.rows += self._open
-        self._open = []
+        self._n_ended = len(self._parts)
+        self._n_bytes += end - self._trace_begin
 
     def found(self) -> list[str]:
         """Returns the names of the columns that the events have, as far as they were noted."""
-        present = [name for name in self.wanted if name in self.present]
-        return present + self._event_keys.unwanted() + self._trace_keys.unwanted()
+        self._note(TraceValues.parsed(pa.array([*self._parts, ""])).keys() if self._parts else ())
+        present = [name for name in self._wanted if name in self.present]
+        columns = [
+            column_of_event(key) if is_of_event else CASE_PREFIX + key
+            for key, is_of_event in sorted(self._keys, key=lambda one: not one[1])
+        ]
+        return present + [name for name in columns if name not in self._wanted]
 
-    def batches(self, batch_rows: int, is_end: bool) -> Iterator[RawBatch]:
-        """Yields and forgets events of ended traces: full batches, and at the end all of them."""
-        enough = 1 if is_end or self._n_bytes >= _BATCH_BYTES else batch_rows
-        while len(self.rows) >= enough:
-            ends = np.cumsum(self._sizes[:batch_rows])
-            n = max(1, int(np.searchsorted(ends, _BATCH_BYTES, side="right")))
-            self._n_bytes -= int(ends[n - 1])
-            *columns, traces = zip(*self.rows[:n], strict=True)
-            del self.rows[:n], self._sizes[:n]
-            read = dict(zip(self.wanted, map(texts_of_scalars, columns), strict=True))
-            yield self._batch(read, np.array(traces, np.int64))
+    def batches(self, batch_rows: int, is_end: bool = True) -> Iterator[RawBatch]:
+        """Yields and forgets events of ended traces: if there are enough, or at the end."""
+        if self._n_ended and (is_end or self._n_bytes >= _REGULAR_BYTES):
+            parts = pa.array([*self._parts[: self._n_ended], ""], pa.string())
+            del self._parts[: self._n_ended]
+            self._n_ended = self._n_bytes = 0
+            yield from self.batches_of(TraceValues.parsed(parts), batch_rows)
 
-    def take_regular(self, regular: RegularTraces, data: bytes) -> RawBatch:
-        """Returns traces that were read as a whole, once all that was before them has left.
+    def batches_of(self, values: TraceValues, batch_rows: int) -> Iterator[RawBatch]:
+        """Yields events, once all that was before them has left."""
+        self._note(values.keys())
+        for columns, owners in values.batches(self._wanted, self._names, batch_rows, _BATCH_BYTES):
+            yield self._batch(columns, self._n_traces + owners)
+        self._n_traces += values.n_traces
 
-        Args:
-            regular: The traces.
-            data: What the parser does not get of the file.
-        """
+    def _note(self, keys: Iterable[tuple[str, bool]]) -> None:
+        for key, is_of_event in keys:
+            if len(self._keys) < _KEYS and len(key) <= _KEY_CHARACTERS:
+                self._keys[key, is_of_event] = None
+
+    def pass_over(self, data: bytes) -> None:
+        """Counts the lines of what the parser does not get of the file."""
         self._first_line += n_octets(data, "\n")
         if b"\r" in data:
             self._first_line += data.count(b"\r") - data.count(b"\r\n")
-        read = regular.columns
-        if self.names is not None:
-            names, marks = read[self.names.column]
-            named = self.names.named(names, regular.owners, regular.contents())
-            read[self.names.column] = named, marks
-        for targets, keys in zip((self._trace_keys, self._event_keys), regular.keys(), strict=True):
-            for key in keys:
-                targets[key]  # notes it
-        batch = self._batch(read, self._n_traces + regular.owners)
-        self._n_traces += regular.n_traces
-        return batch
 
     def leave_out(self) -> RawBatch:
         """Returns the trace that is open as one malformed record, which is all that is held."""
         none = np.empty(0, np.int64)
         empty = pa.array([], pa.string()), none.astype(bool)
-        batch = self._batch(dict.fromkeys(self.wanted, empty), none)
+        batch = self._batch(dict.fromkeys(self._wanted, empty), none)
         self.emitted += 1
         return replace(batch, malformed=np.array([self.emitted - 1], np.int64))
 
-    def _batch(
-        self, read: Mapping[str, tuple[pa.Array, np.ndarray]], traces: np.ndarray
-    ) -> RawBatch:
+    def _batch(self, read: dict[str, tuple[pa.Array, np.ndarray]], traces: np.ndarray) -> RawBatch:
         """The events that leave now: their texts, which are fractions, and their traces."""
         n = len(traces)
-        texts = [read[name][0] for name in self.wanted]
+        texts = [read[name][0] for name in self._wanted]
         self.present.update(
-            name for name, text in zip(self.wanted, texts, strict=True) if text.null_count < n
+            name for name, text in zip(self._wanted, texts, strict=True) if text.null_count < n
         )
         self.emitted += n
         return RawBatch(
-            pa.RecordBatch.from_arrays(texts, self.wanted),
+            pa.RecordBatch.from_arrays(texts, self._wanted),
             np.arange(self.emitted - n, self.emitted, dtype=np.int64),
             np.empty(0, np.int64),
             traces,
@@ -573,26 +489,6 @@ def _pair(attributes: Sequence[str]) -> tuple[str, str] | None:
         return attributes[1], attributes[3]
     pairs = dict(zip(attributes[::2], attributes[1::2], strict=True))
     return (pairs["key"], pairs["value"]) if "key" in pairs and "value" in pairs else None
-
-
-class _Targets(dict[str, int]):
-    """The place in a row of the value of a key; that of an unwanted key is the bin."""
-
-    def __init__(
-        self, places: Mapping[str, int], bin_: int, column_of: Callable[[str], str]
-    ) -> None:
-        super().__init__({key_of(name): place for name, place in places.items()})
-        self._column_of = column_of
-        self._bin = bin_
-
-    def __missing__(self, key: str) -> int:
-        if len(self) < _KEYS and len(key) <= _KEY_CHARACTERS:
-            self[key] = self._bin
-        return self._bin
-
-    def unwanted(self) -> list[str]:
-        """Returns the columns that elements had and that were not wanted."""
-        return [self._column_of(key) for key, place in self.items() if place == self._bin]
 
 
 class _Kinds(dict[str, int]):
@@ -627,11 +523,12 @@ class _Pieces:
             begin, end = data.find(BEGIN), data.rfind(END) + len(END)
             regular = None
             if 0 <= begin < end and not data[:begin].strip(b" \t\r\n"):
-                regular = read_regular(data[begin:end], traces.wanted, _BATCH_BYTES)
+                regular = read_regular(data[begin:end])
             if regular is not None:
-                yield from traces.batches(self._batch_rows, True)
+                yield from traces.batches(self._batch_rows)
                 self._source.unread(data[end:])
-                yield from traces.take_regular(regular, data[:end]).cut(self._batch_rows)
+                traces.pass_over(data[:end])
+                yield from traces.batches_of(regular, self._batch_rows)
                 self._size = min(2 * self._size, self._most)
                 self._parsed_next = _PIECE_BYTES
                 continue
