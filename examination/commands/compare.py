@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from tracecloak.pipelines.commands.flags import (
     add_reading_flags,
@@ -35,11 +34,9 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
 def run(given: Given) -> int:
     """Compares, and writes a page of charts, its results and its rows."""
     from tracecloak.examination.comparison import compare, report
-    from tracecloak.examination.comparison import rows as kept
     from tracecloak.examination.comparison.contenders import PEERS, chosen_methods
-    from tracecloak.examination.comparison.original import Original
-    from tracecloak.pipelines.configuration.config import load_log
-    from tracecloak.pipelines.configuration.plan import source_of
+    from tracecloak.examination.comparison.original import Original, name_of
+    from tracecloak.examination.comparison.rows import check_distinct
     from tracecloak.pipelines.screen.results import showing_progress
     from tracecloak.schemas.errors import UsageError
     from tracecloak.transforms.files import write_private
@@ -58,16 +55,11 @@ def run(given: Given) -> int:
     settings = {field or flag: flags.pop(flag) for flag, field in fields.items() if flag in flags}
     if "epsilons" in settings:
         settings["epsilons"] = tuple(listed(settings["epsilons"]))
-    names = [Path(path).name.split(".")[0] for path in inputs]
-    kept.check_runs({"log": names}, 1, 0, None)
-    comparison = compare.Comparison((), chosen, **settings)  # before logs are read
-    originals = tuple(
-        Original.read(name, source_of(load_log({"log": path, **flags})))
-        for name, path in zip(names, inputs, strict=True)
-    )
-    comparison = replace(comparison, originals=originals)
+    check_distinct(log=list(map(name_of, inputs)))
+    comparison = compare.Comparison((), methods=chosen, **settings)  # before logs are read
+    comparison = replace(comparison, logs=tuple(Original.read(path, flags) for path in inputs))
     with showing_progress(given.form):
-        made = comparison.ordered(kept.run(comparison.rows, rows))
+        made = comparison.run(rows)
         recorded = [name for name in peers if PEERS[name] is None]
         compared = report.results_of(comparison, made, command, recorded)
         texts = {summary: compared.to_text().encode(), page: report.board(compared)}

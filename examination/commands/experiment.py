@@ -65,11 +65,10 @@ def words() -> Sequence[str]:
 
 def run(given: Given) -> int:
     """Runs it, and writes its rows, its table and its page."""
+    from tracecloak.examination.comparison.original import Original
     from tracecloak.examination.comparison.report import command_line
     from tracecloak.examination.experiments import run as experiment
     from tracecloak.examination.experiments.table import counted
-    from tracecloak.pipelines.configuration.config import load_log
-    from tracecloak.pipelines.configuration.plan import source_of
     from tracecloak.pipelines.screen.results import showing_progress
 
     flags = dict(given.flags)
@@ -94,13 +93,8 @@ def run(given: Given) -> int:
     }
     experiment.require_matplotlib()  # these two before large logs are read
     experiment.require_extras(paper, settings["mined"])
-    logs = tuple(
-        experiment.read_log(
-            Path(path).name.split(".")[0], source_of(load_log({"log": path, **flags})), paper
-        )
-        for path in inputs
-    )
-    wanted = experiment.Experiment(paper, logs, **settings)
+    logs = tuple(Original.read(path, flags, paper.columns) for path in inputs)
+    wanted = experiment.Experiment(logs, paper=paper, **settings)
     file_to_write("output", str(folder / experiment.ROWS))
     with showing_progress(given.form):
         rows = wanted.run(folder / experiment.ROWS)

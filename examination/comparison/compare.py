@@ -12,21 +12,17 @@ The lines are a bootstrap of the log, which no release need pass, and chains wit
 
 from __future__ import annotations
 
-import functools
-import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import ClassVar
 
-from tracecloak.examination.comparison import rows
 from tracecloak.examination.comparison.contenders import Contender, Release, Released
 from tracecloak.examination.comparison.original import Original, graph_figures
-from tracecloak.examination.comparison.rows import Asked, Row, Step
+from tracecloak.examination.comparison.rows import Asked, Benchmark, Cell, Row
 from tracecloak.examination.measure import measures
 from tracecloak.examination.measure.intervals import CHAINS, bootstrap
-from tracecloak.examination.measure.mining import ModelQuality, PatientMiner, require_pm4py
-from tracecloak.examination.measure.registry import checked
+from tracecloak.examination.measure.mining import require_pm4py
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 DEFAULT_EPSILONS = ("0.1", "0.5", "1", "2", "4")
@@ -39,39 +35,35 @@ BOOTSTRAP = "bootstrap of the log"
 LINES = (BOOTSTRAP, *CHAINS)
 NO_BUDGET = "none"
 
-_OF_MODELS = ("fitness", "precision", "f_score")
 
-
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, eq=False)
+class Comparison(Benchmark):
     """What is compared with what.
 
     Attributes:
-        originals: The logs, of distinct names; none before they are read, which can take long.
+        logs: See `Benchmark`, as all others.
         methods: The methods and peers by name.
         epsilons: As texts.
         delta: As text; methods that need none spend none.
-        repetitions: Releases of each method on each log at each epsilon.
-        mined: Of so many of them a process is mined.
-        max_minutes: Of each log, after which no release of it is begun: a public bound on the time
-            that a comparison takes. None: there is no end.
 
     Raises:
         UsageError: One of them is out of range, a name comes twice, or a library that is needed is
             not installed.
     """
 
-    originals: tuple[Original, ...]
-    methods: Mapping[str, Contender]
-    epsilons: tuple[str, ...] = DEFAULT_EPSILONS
-    delta: str = DEFAULT_DELTA
+    stage: ClassVar[str] = "compare"
+    shares_time: ClassVar[bool] = False
+
     repetitions: int = DEFAULT_REPETITIONS
     mined: int = 0
+    patience: float = _PATIENCE
     max_minutes: float | None = None
+    methods: Mapping[str, Contender] = field(kw_only=True)
+    epsilons: tuple[str, ...] = DEFAULT_EPSILONS
+    delta: str = DEFAULT_DELTA
 
     def __post_init__(self) -> None:
-        names = {"log": [one.name for one in self.originals], "epsilons": self.epsilons}
-        rows.check_runs(names, self.repetitions, self.mined, self.max_minutes)
+        self.check_runs(epsilons=self.epsilons)
         for method in self.methods.values():
             for epsilon in self.epsilons:
                 method.check(epsilon, self.delta)
@@ -79,76 +71,43 @@ class Comparison:
         if self.mined:
             require_pm4py()
 
-    def rows(self, known: Iterable[Row] = ()) -> Iterator[tuple[Row, bool]]:
-        """Yields every row, and whether it was computed now or is one of those known.
+    @property
+    def model_figures(self) -> Mapping[str, str]:
+        """What is said of the quality of a model."""
+        return {f"mined_{name}": name for name in ("fitness", "precision", "f_score")}
 
-        See `rows_of_steps`.
-        """
-        seconds = math.inf if self.max_minutes is None else 60 * self.max_minutes
-        for original in self.originals:
-            miner = partial(PatientMiner, original.variants, original.vocabulary, _PATIENCE)
-            stage = f"compare on {original.name}"
-            yield from rows.rows_of_steps(stage, self.steps(original), miner, known, seconds)
+    def cells(self, log: Original) -> Iterator[Cell]:
+        """Yields all lines, and all methods with each epsilon."""
+        for line in LINES:
+            yield Cell(line, NO_BUDGET, NO_BUDGET, "")
+        for name, method in self.methods.items():
+            for epsilon in self.epsilons:
+                yield Cell(name, epsilon, epsilon, name, is_mined=method.kind != "graph")
 
-    def steps(self, original: Original) -> list[Step]:
-        """Returns what is done on a log.
+    def identity(self, cell: Cell) -> Row:
+        """Returns the columns of rows that distinguish a cell from others."""
+        row = {"method": cell.arm, "kind": "line", "epsilon": cell.epsilon, "delta": NO_BUDGET}
+        if (method := self.methods.get(cell.method)) is not None:
+            row |= {"kind": method.kind, "delta": method.delta(self.delta)}
+        return row
 
-        All lines and methods release once, then all once more, and so on: where the time ends,
-        there is about as much of each.
-        """
-        version = rows.code_version()
-        head = {"version": version, **original.identity()}
+    def measure(self, log: Original, cell: Cell, repetition: int) -> tuple[Row, Asked]:
+        """Makes a release, or draws a line, and measures it."""
+        if not cell.method:
+            drawn = _drawn(log, cell.arm, repetition)
+            return _figures(log, drawn), drawn.variants
+        released = self._release_of(log, cell.method, cell.epsilon)()
+        return {**_figures(log, released), "seconds": released.seconds}, released.variants
 
-        @functools.cache  # what a cell counts, it counts once
-        def release_of(name: str, epsilon: str) -> Release:
+    @cached_property
+    def _release_of(self) -> Callable[[Original, str, str], Release]:
+        """What makes the releases of a cell, which counts once what it counts."""
+
+        def release_of(log: Original, name: str, epsilon: str) -> Release:
             method = self.methods[name]
-            return method.cell(original, epsilon, method.delta(self.delta))
+            return method.cell(log, epsilon, method.delta(self.delta))
 
-        # What is released: its name, kind, epsilon, delta, further digest, and what makes it.
-        arms: list[tuple[str, str, str, str, str, Any]] = [
-            (line, "line", NO_BUDGET, NO_BUDGET, "", partial(_line_figures, original, line))
-            for line in LINES
-        ]
-        arms += [
-            (name, method.kind, epsilon, method.delta(self.delta), method.code,
-             partial(_release_figures, original, partial(release_of, name, epsilon)))
-            for name, method in self.methods.items() for epsilon in self.epsilons
-        ]  # fmt: skip
-
-        def step(repetition: int, arm: tuple[str, str, str, str, str, Any]) -> Step:
-            name, kind, epsilon, delta, code, release = arm
-            is_mined = repetition < self.mined and kind not in ("line", "graph")
-            row = {
-                **head, "version": version + code, "method": name, "kind": kind,
-                "epsilon": epsilon, "delta": delta, "repetition": repetition,
-            }  # fmt: skip
-            return Step(
-                (name, epsilon),
-                row,
-                f"{name}, epsilon {epsilon}",
-                partial(release, repetition if kind == "line" else is_mined),
-                partial(_model_row, is_mined) if kind != "line" else lambda *_: {},
-                lambda before: is_mined <= before.get("is_mined", False),
-            )
-
-        return [step(repetition, arm) for repetition in range(self.repetitions) for arm in arms]
-
-    def ordered(self, made: Iterable[Row]) -> list[Row]:
-        """Returns all rows in the order of the steps."""
-        return rows.ordered([step for one in self.originals for step in self.steps(one)], made)
-
-
-def _release_figures(
-    original: Original, release_of: Any, is_mined: bool
-) -> tuple[Row, Asked | None]:
-    released: Released = release_of()()
-    asked = released.variants if is_mined else None
-    return {**_figures(original, released), "seconds": released.seconds}, asked
-
-
-def _model_row(is_mined: bool, quality: ModelQuality | None, seconds: float | None) -> Row:
-    model_row = {f"mined_{name}": getattr(quality, name, None) for name in _OF_MODELS}
-    return {"is_mined": is_mined, **checked(model_row)}
+        return cache(release_of)
 
 
 def _figures(original: Original, released: Released) -> Row:
@@ -158,10 +117,9 @@ def _figures(original: Original, released: Released) -> Row:
     return original.figures(released.variants, released.traces)
 
 
-def _line_figures(original: Original, name: str, draw: int) -> tuple[Row, None]:
-    """The measures of a line: all that it has; a chain has no times."""
+def _drawn(original: Original, name: str, draw: int) -> Released:
+    """A draw of a line; a chain has no times."""
     if name == BOOTSTRAP:
         traces = bootstrap(original.traces, draw).recode(original.vocabulary)
-        return _figures(original, Released(VariantHistogram.from_traces(traces), traces)), None
-    drawn = CHAINS[name].draw(original.variants, len(original.vocabulary), draw)
-    return _figures(original, Released(drawn)), None
+        return Released(VariantHistogram.from_traces(traces), traces)
+    return Released(CHAINS[name].draw(original.variants, len(original.vocabulary), draw))

@@ -21,16 +21,13 @@ are recorded (`examination.comparison.report`).
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import inspect
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -261,17 +258,6 @@ class Registered:
     kind: Kind
     given: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
-    def code(self) -> str:
-        """A digest of the files beside that of a method which another distribution adds."""
-        kind = type(self.method)
-        if kind.__module__.startswith("tracecloak."):
-            return ""
-        file = Path(inspect.getfile(kind))
-        files = file.parent.rglob("*.py") if (file.parent / "__init__.py").exists() else [file]
-        texts = (path.read_bytes() for path in sorted(files))
-        return f" {hashlib.sha256(b''.join(texts)).hexdigest()[:16]}"
-
     def parameters(
         self,
         epsilon: str,
@@ -349,7 +335,6 @@ class Pgm:
     """The peer Private-PGM."""
 
     kind: Kind = "variants"
-    code: str = ""
 
     def delta(self, delta: str) -> str:
         """Returns the delta: its noise is Gaussian."""

@@ -16,9 +16,11 @@ Computed on raw data, for the operator only.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,14 +30,17 @@ from tracecloak.examination.linkage.knowledge import KnownVictims, Settings, Tar
 from tracecloak.examination.measure import measures, utility
 from tracecloak.examination.measure.behaviour_measures import hours_of_edges, total_duration_error
 from tracecloak.examination.measure.intervals import edge_figures, interval_figures
+from tracecloak.examination.measure.mining import NormalBehaviour
 from tracecloak.examination.measure.registry import Figures, checked
+from tracecloak.pipelines.configuration.config import load_log
+from tracecloak.pipelines.configuration.plan import source_of
 from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.statistics.background_knowledge import TIME_BITS, CaseTable, Kind, Knowledge
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
-from tracecloak.transforms.sources import EventSource
 
 # The public length: as many events as this share of the cases has at most.
 LENGTH_SHARE = 0.95
@@ -181,30 +186,53 @@ def graph_figures(
     }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Original:
     """A log that releases are compared with; what follows from it is computed once.
 
     Attributes:
         name: What the page calls it.
         traces: All cases.
+        columns: Source columns of the attributes that were read with it, by name.
+        read_seconds: How long it took to read.
     """
 
     name: str
     traces: TraceBatch
+    columns: Mapping[str, str] = field(default_factory=dict)
+    read_seconds: float = 0.0
 
     @classmethod
-    def read(cls, name: str, source: EventSource) -> Original:
+    def read(
+        cls,
+        path: str,
+        keys: Mapping[str, Any],
+        columns_of: Callable[[ColumnMapping], Mapping[str, str]] = lambda _: {},
+    ) -> Original:
         """Reads a log; malformed records are left out, as in a release.
+
+        Args:
+            path: Of the log, or a glob.
+            keys: How it is read.
+            columns_of: Returns the source columns of the attributes that are read with it, by name.
 
         Raises:
             UsageError: There is no case in it.
-            InputSchemaError: It cannot be read.
+            InputSchemaError: It cannot be read, or lacks a column.
         """
-        traces = source.log()
+        name, begun = name_of(path), time.perf_counter()
+        source = source_of(load_log({"log": path, **keys}))
+        columns = columns_of(source.mapping)
+        mapping = replace(source.mapping, attributes=tuple(columns.items()))
+        traces = replace(source, mapping=mapping).log()
         if not traces.n_cases:
             raise UsageError(f"log {name!r} has no case")
-        return cls(name, traces)
+        return cls(name, traces, columns, time.perf_counter() - begun)
+
+    @cached_property
+    def normal(self) -> NormalBehaviour:
+        """What distinguishes its normal traces from others."""
+        return NormalBehaviour(self.variants)
 
     @cached_property
     def max_length(self) -> int:
@@ -262,6 +290,11 @@ class Original:
         """
         names = OF_VARIANTS if traces is None else (*OF_VARIANTS, *OF_TIMES)
         return measured(self.side, Side(released, self.vocabulary, traces), names)
+
+
+def name_of(path: str) -> str:
+    """Returns what a log is called: its file without endings."""
+    return Path(path).name.split(".")[0]
 
 
 def _known_variants(variants: VariantHistogram) -> CaseTable:

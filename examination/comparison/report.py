@@ -221,7 +221,7 @@ def results_of(
         recorded=tuple(recorded),
         logs=tuple(
             _log_results(comparison, original, [r for r in rows if r["log"] == original.name])
-            for original in comparison.originals
+            for original in comparison.logs
         ),
     )
 

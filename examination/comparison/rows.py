@@ -1,6 +1,6 @@
 """Rows of figures, one a release: each is computed once and kept, and a run goes on where it ended.
 
-`compare` and `experiment` say which releases there are as steps; here they are made in their order.
+`compare` and `experiment` say which cells there are and what is measured; here they are released.
 Models are mined by as many processes as there are processors. The figures are exact about private
 data: for the operator only.
 """
@@ -8,22 +8,26 @@ data: for the operator only.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import logging
 import math
 import os
 import threading
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from tracecloak.anonymizers.registry import METHODS
+from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.measure.mining import Baseline, ModelQuality, PatientMiner
 from tracecloak.schemas.errors import GuaranteeError, TracecloakError, UsageError, check_least
 from tracecloak.schemas.models import ProcessTree
@@ -50,28 +54,39 @@ _MOST_MINERS = 8
 _BETWEEN = 0.05
 
 
-def check_runs(
-    names: Mapping[str, Sequence[str]], repetitions: int, mined: int, max_minutes: float | None
-) -> None:
-    """Checks how often and how long something is run.
+@dataclass(frozen=True)
+class Cell:
+    """One method with one set of parameters, to be released several times.
 
-    Args:
-        names: What must be distinct, by what it is called in the error.
-        repetitions: Releases of each method and setting.
-        mined: Of so many of them a process is mined.
-        max_minutes: After so many of them no release is begun. None: there is no end.
-
-    Raises:
-        UsageError: One of them is out of range, or a name comes twice.
+    Attributes:
+        arm: What the charts call it.
+        level: Where on their axis it stands, such as an epsilon.
+        epsilon: Its epsilon as published, as text.
+        method: Its name in the registry; an empty text: the log itself is looked at.
+        params: Its parameters.
+        needs_log: Whether a log with times is measured, not just its variants.
+        is_mined: Whether a process is mined from the release.
+        model: The model of the log itself that is judged, in place of one that is mined.
+        declared: Further parameters, which declare attributes by the log's own values. Rows have
+            the names and columns of the attributes only.
+        is_drawn: Whether two releases differ in more than ids. If not, there is one.
     """
-    check_least(1, repetitions=repetitions)
-    check_least(0, mine=mined)
-    if max_minutes is not None and not 0 < max_minutes <= 10**6:
-        raise UsageError(f"max_minutes must be above 0 and at most 10^6, got {max_minutes:g}")
-    for what, given in names.items():
-        twice = sorted({one for one in given if given.count(one) > 1})
-        if twice:
-            raise UsageError(f"{what} {twice[0]!r} is there twice: leave one out, or rename it")
+
+    arm: str
+    level: str
+    epsilon: str
+    method: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    needs_log: bool = False
+    is_mined: bool = False
+    model: Baseline | None = None
+    declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    is_drawn: bool = True
+
+    @property
+    def title(self) -> str:
+        """What the progress calls it."""
+        return f"{self.arm}, {self.level}" if self.level else self.arm
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,108 +94,220 @@ class Step:
     """One release, and what is measured of it.
 
     Attributes:
-        cell: What is released again and again; once it is refused, it is not tried again.
+        number: Of the cell among those of the log.
+        cell: What is released; once it is refused, it is not tried again.
         row: What its row is known by.
-        title: What the progress calls it.
-        release: Releases and measures; returns the figures, and what is mined of it, if anything.
-        model_row: Returns the figures of the model, and of the seconds it took; of no model None.
-        is_known: Whether a row of the same release that was computed before need not be again.
+        patience: Seconds that mining and judging its model may take; 0: none is mined.
     """
 
-    cell: Hashable
+    number: int
+    cell: Cell
     row: Row
-    title: str
-    release: Callable[[], tuple[Row, Asked | None]]
-    model_row: Callable[[ModelQuality | None, float | None], Row]
-    is_known: Callable[[Row], bool]
+    patience: float
 
 
-def rows_of_steps(
-    stage: str,
-    steps: Sequence[Step],
-    miner: Callable[[], PatientMiner],
-    known: Iterable[Row],
-    seconds: float = math.inf,
-) -> Iterator[tuple[Row, bool]]:
-    """Yields every row, and whether it was computed now or is one of those known.
+@dataclass(frozen=True, eq=False)
+class Benchmark(ABC):
+    """Releases of logs in memory, each under a fresh key, and what is measured of each.
 
-    Each comes as soon as it is known. A release that was refused has `refused` in place of figures,
-    the reason, and its cell has no further rows; `is_lost` is that the promise cannot be kept, so
-    that nothing of the log would be left. Where the time is up, rows are missing.
+    All cells are released once, then all once more, and so on: whenever a run ends, there is about
+    as much of every cell.
 
-    Args:
-        stage: What the progress calls all of them.
-        steps: The releases of a log, in their order.
-        miner: Makes what mines and judges models.
-        known: Rows that were computed before.
-        seconds: After so many of them no release is begun.
+    Attributes:
+        logs: Of distinct names; none before they are read, which can take long.
+        repetitions: Releases of each cell of each log.
+        mined: Of so many of them a process is mined.
+        patience: Seconds that mining and judging one model may take.
+        max_minutes: After so many of them no release is begun, see `shares_time`. None: there is no
+            end.
+        stage: What the progress calls it.
+        shares_time: Whether the logs share the minutes; else each has as many.
     """
-    known_rows = {_key(row): row for row in known}
-    end = time.monotonic() + seconds
-    refused: set[Hashable] = set()
-    waiting: set[Future[Row]] = set()
 
-    def finished(most: int) -> Iterator[tuple[Row, bool]]:
-        """Waits until so many models are mined at most, and yields rows of the others."""
-        while len(waiting) > most:
-            for future in futures.wait(waiting, return_when=futures.FIRST_COMPLETED).done:
-                waiting.remove(future)
-                yield future.result(), True
+    stage: ClassVar[str]
+    shares_time: ClassVar[bool]
 
-    with Miners(miner) as miners:
-        for number, step in enumerate(steps):
-            before = known_rows.get(_key(step.row))
-            if step.cell in refused:
-                continue
-            if before is not None and ("refused" in before or step.is_known(before)):
-                yield before, False
-                if "refused" in before:
-                    refused.add(step.cell)
-                continue
-            yield from finished(miners.n - 1)
-            if time.monotonic() >= end:
-                continue
-            _LOG.info(
-                "%s: %s (%d of %d)", stage, step.title, number + 1, len(steps),
-                extra={"stage": stage, "done": number, "total": len(steps)},
-            )  # fmt: skip
-            try:
-                figures, asked = step.release()
-            except TracecloakError as error:
-                refused.add(step.cell)
-                row = {**step.row, "refused": str(error)}
-                yield ({**row, "is_lost": True} if isinstance(error, GuaranteeError) else row), True
-                continue
-            row = {**step.row, **figures}
-            if asked is None:
-                yield {**row, **step.model_row(None, None)}, True
-            else:
-                waiting.add(miners.submit(partial(_with_model, row, step, asked)))
-        yield from finished(0)
+    logs: tuple[Original, ...]
+    repetitions: int
+    mined: int
+    patience: float
+    max_minutes: float | None
+
+    @property
+    @abstractmethod
+    def model_figures(self) -> Mapping[str, str]:
+        """Attributes of `ModelQuality` by the columns that have them; none: none is mined."""
+
+    @abstractmethod
+    def cells(self, log: Original) -> Iterable[Cell]:
+        """Returns what is released of a log."""
+
+    @abstractmethod
+    def identity(self, cell: Cell) -> Row:
+        """Returns the columns of rows that distinguish a cell from other cells of a log."""
+
+    @abstractmethod
+    def measure(self, log: Original, cell: Cell, repetition: int) -> tuple[Row, Asked]:
+        """Makes one release; returns its figures, and what is mined of it if it is to be."""
+
+    def check_runs(self, **names: Sequence[str]) -> None:
+        """Checks how often and how long something is run.
+
+        Args:
+            names: What must be distinct, by what it is called in the error.
+
+        Raises:
+            UsageError: A number is out of range, or a name comes twice.
+        """
+        check_least(1, repetitions=self.repetitions)
+        check_least(0, mine=self.mined)
+        limits = {"patience": (self.patience, " s"), "max_minutes": (self.max_minutes, "")}
+        for what, (limit, unit) in limits.items():
+            if limit is not None and not 0 < limit <= 10**6:
+                raise UsageError(f"{what} must be above 0 and at most 10^6{unit}, got {limit:g}")
+        check_distinct(log=[log.name for log in self.logs], **names)
+
+    def steps(self, log: Original) -> list[Step]:
+        """Returns the releases of a log, in their order: cells keep theirs."""
+        version, steps = code_version(), []
+        for number, cell in enumerate(self.cells(log)):
+            head = {"version": version + code_beside(cell.method), **log.identity()}
+            known_by = {**head, **self.identity(cell)}
+            for repetition in range(self.repetitions if cell.is_drawn else 1):
+                is_mined = cell.is_mined and repetition < self.mined and self.model_figures
+                patience = self.patience if is_mined else 0.0
+                steps.append(Step(number, cell, {**known_by, "repetition": repetition}, patience))
+        return sorted(steps, key=lambda step: step.row["repetition"])
+
+    def rows(self, known: Iterable[Row] = ()) -> Iterator[tuple[Row, bool]]:
+        """Yields every row, and whether it was computed now or is one of those known.
+
+        Rows of a log come together, each as soon as it is known. A release that was refused has
+        `refused` in place of figures, the reason, and its cell has no further rows; `is_lost` is
+        that the promise cannot be kept, so that nothing of the log would be left. Where the time is
+        up, rows are missing.
+
+        Args:
+            known: Rows that were computed before.
+        """
+        seconds = math.inf if self.max_minutes is None else 60 * self.max_minutes
+        known_rows = {_key(row): row for row in known}
+        end = time.monotonic() + seconds
+        for number, log in enumerate(self.logs):
+            if self.shares_time:
+                seconds = (end - time.monotonic()) / (len(self.logs) - number)
+            yield from self._rows_of(log, known_rows, seconds)
+
+    def _rows_of(
+        self, log: Original, known: Mapping[tuple[Any, ...], Row], seconds: float
+    ) -> Iterator[tuple[Row, bool]]:
+        end = time.monotonic() + seconds
+        refused: set[int] = set()
+        waiting: set[Future[Row]] = set()
+
+        def finished(most: int) -> Iterator[tuple[Row, bool]]:
+            """Waits until so many models are mined at most, and yields rows of the others."""
+            while len(waiting) > most:
+                for future in futures.wait(waiting, return_when=futures.FIRST_COMPLETED).done:
+                    waiting.remove(future)
+                    yield future.result(), True
+
+        steps, stage = self.steps(log), f"{self.stage} on {log.name}"
+        with Miners(partial(PatientMiner, log.variants, log.vocabulary, self.patience)) as miners:
+            for done, step in enumerate(steps):
+                before = known.get(_key(step.row))
+                if step.number in refused:
+                    continue
+                if before is not None and ("refused" in before or self._is_known(before, step)):
+                    yield before, False
+                    if "refused" in before:
+                        refused.add(step.number)
+                    continue
+                yield from finished(miners.n - 1)
+                if time.monotonic() >= end:
+                    continue
+                _LOG.info(
+                    "%s: %s (%d of %d)", stage, step.cell.title, done + 1, len(steps),
+                    extra={"stage": stage, "done": done, "total": len(steps)},
+                )  # fmt: skip
+                try:
+                    figures, asked = self.measure(log, step.cell, step.row["repetition"])
+                except TracecloakError as error:
+                    refused.add(step.number)
+                    is_lost = {"is_lost": True} if isinstance(error, GuaranteeError) else {}
+                    yield {**step.row, "refused": str(error), **is_lost}, True
+                    continue
+                row = {**step.row, **figures}
+                if step.patience:
+                    waiting.add(miners.submit(partial(self._with_model, row, step, asked)))
+                else:
+                    yield {**row, **self._model_row(step)}, True
+            yield from finished(0)
+
+    def _with_model(self, row: Row, step: Step, asked: Asked, miner: PatientMiner) -> Row:
+        quality = None
+        begun = time.perf_counter()
+        try:
+            quality = miner.mined(asked)
+        except (TimeoutError, RuntimeError) as error:
+            _LOG.warning("%s: %s", step.cell.title, error)
+        return {**row, **self._model_row(step, quality, time.perf_counter() - begun)}
+
+    def _model_row(
+        self, step: Step, quality: ModelQuality | None = None, seconds: float | None = None
+    ) -> Row:
+        """The figures of a model, and of the seconds it took."""
+        if not self.model_figures:
+            return {}
+        found = {name: getattr(quality, of, None) for name, of in self.model_figures.items()}
+        texts = {n: str(tree) for n, tree in found.items() if isinstance(tree, ProcessTree)}
+        return {**found, **texts, "mine_patience": step.patience, "mine_seconds": seconds}
+
+    def _is_known(self, before: Row, step: Step) -> bool:
+        """Whether a row of the same release that was computed before need not be again."""
+        has_model = any(before.get(name) is not None for name in self.model_figures)
+        is_empty = before.get("released_cases") == 0
+        return has_model or is_empty or step.patience <= before.get("mine_patience", 0.0)
+
+    def missing(self, rows: Iterable[Row]) -> int:
+        """Returns how many releases are neither among some rows nor of a cell that was refused."""
+        by_key, n_missing = {_key(row): row for row in rows}, 0
+        for log in self.logs:
+            steps = [(step.number, by_key.get(_key(step.row))) for step in self.steps(log)]
+            refused = {number for number, row in steps if "refused" in (row or ())}
+            n_missing += sum(row is None and number not in refused for number, row in steps)
+        return n_missing
+
+    def run(self, path: Path) -> list[Row]:
+        """Computes what a file of rows lacks, adds each as it comes, and returns all in order.
+
+        Args:
+            path: JSON lines. Rows of other benchmarks stay in it.
+
+        Raises:
+            UsageError: The file is not one of rows.
+        """
+        known = read_rows(path)
+        # Of logs that are not public, either; without what was cut off.
+        write_private(path, "".join(json.dumps(row) + "\n" for row in known).encode())
+        rows = []
+        with path.open("a", encoding="utf-8") as stream:
+            for row, is_new in self.rows(known):
+                if is_new:
+                    stream.write(json.dumps(row) + "\n")
+                    stream.flush()
+                rows.append(row)
+        keys = [_key(step.row) for log in self.logs for step in self.steps(log)]
+        place = {key: number for number, key in enumerate(keys)}
+        return sorted(rows, key=lambda row: place[_key(row)])
 
 
-def _with_model(row: Row, step: Step, asked: Asked, miner: PatientMiner) -> Row:
-    quality = None
-    begun = time.perf_counter()
-    try:
-        quality = miner.mined(asked)
-    except (TimeoutError, RuntimeError) as error:
-        _LOG.warning("%s: %s", step.title, error)
-    return {**row, **step.model_row(quality, time.perf_counter() - begun)}
-
-
-def missing(steps: Iterable[Step], rows: Iterable[Row]) -> int:
-    """Returns how many releases are neither among some rows nor of a cell that was refused."""
-    by_key = {_key(row): row for row in rows}
-    steps = list(steps)
-    refused = {step.cell for step in steps if "refused" in by_key.get(_key(step.row), ())}
-    return sum(step.cell not in refused and _key(step.row) not in by_key for step in steps)
-
-
-def ordered(steps: Iterable[Step], rows: Iterable[Row]) -> list[Row]:
-    """Returns rows in the order in which their releases begin, not that in which they ended."""
-    place = {_key(step.row): number for number, step in enumerate(steps)}
-    return sorted(rows, key=lambda row: place[_key(row)])
+def check_distinct(**names: Sequence[str]) -> None:
+    """Raises UsageError if a name comes twice, by what it is called in the error."""
+    for what, given in names.items():
+        twice = sorted({one for one in given if given.count(one) > 1})
+        if twice:
+            raise UsageError(f"{what} {twice[0]!r} is there twice: leave one out, or rename it")
 
 
 class Miners:
@@ -229,7 +356,7 @@ def code_version() -> str:
     """Returns the version of tracecloak and a digest of the code that figures depend on.
 
     So no figure of a method that was changed since is taken for one of the method as it is; a
-    method that another distribution adds has a digest of its own, see `Contender.code`.
+    method that another distribution adds has a digest of its own, see `code_beside`.
 
     Raises:
         ValueError: A place that figures depend on has no code: it was moved.
@@ -245,6 +372,17 @@ def code_version() -> str:
         for path in files:
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     return f"{TOOL_VERSION} {digest.hexdigest()[:16]}"
+
+
+def code_beside(name: str) -> str:
+    """Returns a digest of the files beside that of a method which another distribution adds."""
+    kind = type(METHODS[name]) if name in METHODS else Cell
+    if kind.__module__.startswith("tracecloak."):
+        return ""
+    file = Path(inspect.getfile(kind))
+    files = file.parent.rglob("*.py") if (file.parent / "__init__.py").exists() else [file]
+    texts = (path.read_bytes() for path in sorted(files))
+    return f" {hashlib.sha256(b''.join(texts)).hexdigest()[:16]}"
 
 
 def _key(row: Row) -> tuple[Any, ...]:
@@ -270,29 +408,6 @@ def read_rows(path: Path) -> list[Row]:
                 f"line {number} of {path.name} is no row of a comparison: move the file away"
             ) from None
         rows.append(row)
-    return rows
-
-
-def run(compute: Callable[[list[Row]], Iterable[tuple[Row, bool]]], path: Path) -> list[Row]:
-    """Computes what a file of rows lacks, adds each row as it comes, and returns all of them.
-
-    Args:
-        compute: Yields all rows, given those that are known, and whether each is new.
-        path: JSON lines. Rows of other comparisons stay in it.
-
-    Raises:
-        UsageError: The file is not one of rows.
-    """
-    known = read_rows(path)
-    # Of logs that are not public, either; without what was cut off.
-    write_private(path, "".join(json.dumps(row) + "\n" for row in known).encode())
-    rows = []
-    with path.open("a", encoding="utf-8") as stream:
-        for row, is_new in compute(known):
-            if is_new:
-                stream.write(json.dumps(row) + "\n")
-                stream.flush()
-            rows.append(row)
     return rows
 
 

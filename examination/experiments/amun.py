@@ -29,9 +29,9 @@ from tracecloak.anonymizers.contract.counters import Batch
 from tracecloak.anonymizers.contract.in_memory import Known, MethodRun, execute
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, ReleaseKey
 from tracecloak.examination.comparison.contenders import Released
-from tracecloak.examination.comparison.original import Side, measured
-from tracecloak.examination.comparison.rows import Row
-from tracecloak.examination.experiments.paper import Cell, Log, Paper
+from tracecloak.examination.comparison.original import Original, Side, measured
+from tracecloak.examination.comparison.rows import Cell, Row
+from tracecloak.examination.experiments.paper import Paper
 from tracecloak.examination.experiments.table import (
     NOTHING,
     THE_LOG,
@@ -149,7 +149,7 @@ class AmunPaper(Paper):
         profile = self.given["profile"]
         return {"guessing_advantage": float(advantage), "mode": mode, "profile": profile}
 
-    def _epsilon(self, log: Log, kind: str, advantage: str) -> str:
+    def _epsilon(self, log: Original, kind: str, advantage: str) -> str:
         """Returns the epsilon that the others get.
 
         That of the times is the mean of releases, with two decimals as in the paper.
@@ -162,7 +162,7 @@ class AmunPaper(Paper):
             self._epsilons[key] = f"{released_epsilon(log.traces, params):.2f}"
         return self._epsilons[key]
 
-    def cells(self, log: Log) -> Iterator[Cell]:
+    def cells(self, log: Original) -> Iterator[Cell]:
         """Yields Amun's modes, and the others at its mean epsilons with every threshold."""
         length = max(round(log.traces.n_events / log.traces.n_cases), 1)
         others = ((PRIPEL, _OF_COUNTS), (PRIPEL, _OF_TIMES), (SACOFA, _OF_COUNTS))
@@ -183,7 +183,7 @@ class AmunPaper(Paper):
                     needs_log = kind == _OF_TIMES
                     yield Cell(arm, advantage, epsilon, method.lower(), params, needs_log)
 
-    def figures(self, log: Log, released: Released, cell: Cell) -> Row:
+    def figures(self, log: Original, released: Released, cell: Cell) -> Row:
         """Returns the distances of a release; those of its times and graph where it has a log.
 
         Of the log itself what Table 9 has of it, too.
@@ -222,7 +222,7 @@ class AmunPaper(Paper):
             ),
         }
 
-    def printed(self, log: Log) -> Mapping[str, Any]:
+    def printed(self, log: Original) -> Mapping[str, Any]:
         """Returns the log of Table 9 with the same numbers of cases, events and variants."""
         identity = log.identity()
         sizes = {name: str(identity[name]) for name in ("cases", "events", "variants")}
@@ -235,7 +235,7 @@ class AmunPaper(Paper):
         rows = csv.DictReader(lines, delimiter=";")
         return next((row for row in rows if row.items() >= wanted.items()), {})
 
-    def table(self, log: Log, rows: Sequence[Row], log_row: Row) -> Figures:
+    def table(self, log: Original, rows: Sequence[Row], log_row: Row) -> Figures:
         """Returns the figures of a log, with the seconds from its file to a release."""
         whole = [
             {**row, "whole_seconds": row["seconds"] + row["read_seconds"]}
@@ -245,7 +245,7 @@ class AmunPaper(Paper):
         ]
         return super().table(log, whole, log_row)
 
-    def compared(self, log: Log, table: Figures, spec: Row) -> Section:
+    def compared(self, log: Original, table: Figures, spec: Row) -> Section:
         """Returns a figure by advantage and arm, beside the paper's and why it differs from it.
 
         Args:
@@ -296,7 +296,7 @@ class AmunPaper(Paper):
             if all(value in one.get(name, [value]) for name, value in here.items())
         )
 
-    def epsilons_of_times(self, log: Log, table: Figures, spec: Row) -> Section:
+    def epsilons_of_times(self, log: Original, table: Figures, spec: Row) -> Section:
         """Returns the mean epsilons of Table 7, and what they are before they are divided."""
         rows = []
         for advantage in self._advantages:
@@ -308,7 +308,7 @@ class AmunPaper(Paper):
         header = ("g", "of the log", f"of {N_RELEASES} releases", "paper")
         return Section(spec["title"], spec["text"], spec["file"], header, rows)
 
-    def active(self, log: Log, table: Figures, spec: Row) -> Section:
+    def active(self, log: Original, table: Figures, spec: Row) -> Section:
         """Returns Figure 3."""
         advantage = self._advantages[0]
         best = table.best("edge_frequency_emd", f"{PRIPEL} at {_OF_TIMES}, k = *", advantage)
@@ -335,7 +335,7 @@ def _described(traces: TraceBatch) -> Row:
     }
 
 
-def _times(log: Log) -> np.ndarray:
+def _times(log: Original) -> np.ndarray:
     """int64[n]: times at equal distances over the log."""
     times = log.traces.times
     return np.linspace(int(times.min()), int(times.max()), _N_TIMES).astype(np.int64)

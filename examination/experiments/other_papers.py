@@ -18,8 +18,9 @@ from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.anonymizers.pretsa.method import event_distances
 from tracecloak.anonymizers.trees.cuts import cases_with_pair
 from tracecloak.examination.comparison.contenders import Released
-from tracecloak.examination.comparison.rows import Row
-from tracecloak.examination.experiments.paper import Cell, Log, Paper, figures_of, perspectives_of
+from tracecloak.examination.comparison.original import Original
+from tracecloak.examination.comparison.rows import Cell, Row
+from tracecloak.examination.experiments.paper import Paper, figures_of, perspectives_of
 from tracecloak.examination.linkage.run import FEW_NUMBERS, sensitive_columns
 from tracecloak.examination.measure.behaviour_measures import RESOURCE, edges_of
 from tracecloak.examination.measure.mining import BASELINES, sequence_entropy
@@ -82,7 +83,7 @@ class TlkcPaper(Paper):
         resource = {} if mapping.resource is None else {RESOURCE: mapping.resource}
         return {**self._sensitive, **resource}
 
-    def cells(self, log: Log) -> Iterator[Cell]:
+    def cells(self, log: Original) -> Iterator[Cell]:
         """Yields both algorithms and both baselines, for every setting and perspective.
 
         Raises:
@@ -117,7 +118,7 @@ class TlkcPaper(Paper):
                     is_drawn=arm in _ALGORITHMS and profile == "paper",
                 )  # fmt: skip
 
-    def figures(self, log: Log, released: Released, cell: Cell) -> Row:
+    def figures(self, log: Original, released: Released, cell: Cell) -> Row:
         """Returns the measures of every perspective that the release has."""
         return figures_of(log, released)
 
@@ -149,7 +150,7 @@ def settings_of(text: str, named: Mapping[str, str]) -> dict[str, Setting]:
     return settings
 
 
-def declaration(log: Log, name: str) -> dict[str, Any]:
+def declaration(log: Original, name: str) -> dict[str, Any]:
     """Declares an attribute by the values of a log: texts, or bounds of numbers that are many.
 
     Raises:
@@ -194,7 +195,7 @@ class PretsaPaper(Paper):
 
     name: ClassVar[str] = "pretsa"
 
-    def cells(self, log: Log) -> Iterator[Cell]:
+    def cells(self, log: Original) -> Iterator[Cell]:
         """Yields every k and t for each distance, and every k for PRETSA-case."""
         for distance in self.given["distances"]:
             for k in self.given["k"]:
@@ -210,12 +211,12 @@ class PretsaPaper(Paper):
                     f"PRETSA-case, {distance}", str(k), "", "pretsa-case", params, needs_log=True
                 )
 
-    def figures(self, log: Log, released: Released, cell: Cell) -> Row:
+    def figures(self, log: Original, released: Released, cell: Cell) -> Row:
         """Returns the measures of activities and times; of the log itself its Table 3 too."""
         row = figures_of(log, released)
         return row if cell.method else {**row, **self._properties(log)}
 
-    def _properties(self, log: Log) -> Row:
+    def _properties(self, log: Original) -> Row:
         """A row of Tables 2 and 3; distances only where the embedding is looked at."""
         row: Row = {f"top_{x}": share for x, share in zip(_TOP, top_shares(log), strict=True)}
         row["mean_cases"] = log.variants.n_cases / log.variants.n_variants
@@ -231,7 +232,7 @@ class PretsaPaper(Paper):
         return row
 
 
-def top_shares(log: Log) -> Sequence[float | None]:
+def top_shares(log: Original) -> Sequence[float | None]:
     """Returns the share of the 1, 2 and 3 most frequent directly-followers of an activity.
 
     Table 3: medians over the activities that are followed by any; None if none is.
@@ -284,7 +285,7 @@ class SacofaSapaPaper(Paper):
         """Returns what the flags say, and the last threshold of SaPa for a statement."""
         return {**self.given, "last_threshold": self.given["k_follows"][-1:]}
 
-    def length(self, log: Log) -> int:
+    def length(self, log: Original) -> int:
         """Returns the levels of prefixes for a log."""
         lengths = np.diff(log.variants.offsets)
         common = int(np.quantile(lengths, _LENGTH_SHARE, method="inverted_cdf"))
@@ -292,7 +293,7 @@ class SacofaSapaPaper(Paper):
             self.given["max_prefix_length"] or self.printed(log).get("max_prefix_length", common)
         )
 
-    def thresholds(self, log: Log, epsilon: str) -> tuple[int, int | None]:
+    def thresholds(self, log: Original, epsilon: str) -> tuple[int, int | None]:
         """Returns (p_harmful, p_harmless); no second one where the paper has none.
 
         Raises:
@@ -321,7 +322,7 @@ class SacofaSapaPaper(Paper):
             )
         return harmful, harmless
 
-    def cells(self, log: Log) -> Iterator[Cell]:
+    def cells(self, log: Original) -> Iterator[Cell]:
         """Yields the settings of Table 4."""
         length = self.length(log)
         first, *others = self.given["k_follows"]
@@ -343,7 +344,7 @@ class SacofaSapaPaper(Paper):
                 params = {"epsilon": epsilon, **params}
                 yield Cell(arm, epsilon, epsilon, method, params, is_mined=True)
 
-    def figures(self, log: Log, released: Released, cell: Cell) -> Row:
+    def figures(self, log: Original, released: Released, cell: Cell) -> Row:
         """Returns sizes, entropy and the share of normal traces; models are judged elsewhere."""
         variants = released.variants
         return {
@@ -378,10 +379,10 @@ class DpimPaper(Paper):
         """Returns what the flags say, and the epsilons that stand for no noise for the notes."""
         return {**self.given, "without_noise": _WITHOUT_NOISE}
 
-    def cells(self, log: Log) -> Iterator[Cell]:
+    def cells(self, log: Original) -> Iterator[Cell]:
         """Yields the models of the log itself, then both methods without noise and at epsilons."""
         for name in BASELINES:
-            yield Cell(name, "", "", "", {}, is_mined=True, model=name)
+            yield Cell(name, "", "", "", is_mined=True, model=name, is_drawn=False)
         names = list(log.names)
         dpim_params: dict[str, Any] = {"vocabulary": names}
         if self.given["size_bounds"] == "log":
@@ -406,7 +407,7 @@ class DpimPaper(Paper):
         """Returns the cell of the log itself, whose models have cells of their own."""
         return replace(super().log_cell(), is_mined=False)
 
-    def figures(self, log: Log, released: Released, cell: Cell) -> Row:
+    def figures(self, log: Original, released: Released, cell: Cell) -> Row:
         """Returns whether a tree was found, its size, and what the release says of its fitness."""
         if released.tree is None:
             return dict.fromkeys(("is_found", "said_fitness", "nodes", "activities"))

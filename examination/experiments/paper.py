@@ -15,8 +15,6 @@ import json
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
 from importlib import resources
 from typing import Any, ClassVar
 
@@ -24,7 +22,7 @@ import numpy as np
 
 from tracecloak.examination.comparison.contenders import Released
 from tracecloak.examination.comparison.original import Original
-from tracecloak.examination.comparison.rows import Row
+from tracecloak.examination.comparison.rows import Cell, Row
 from tracecloak.examination.experiments.table import (
     THE_LOG,
     THE_PAPER,
@@ -47,76 +45,12 @@ from tracecloak.examination.measure.behaviour_measures import (
     total_duration_error,
     truly_sampled,
 )
-from tracecloak.examination.measure.mining import Baseline, NormalBehaviour
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import Perspective
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.pages.page import from_template
-
-
-@dataclass(frozen=True)
-class Log(Original):
-    """A log that releases are made of and compared with.
-
-    Attributes:
-        read_seconds: How long it took to read.
-        columns: Source columns of the attributes that were read with it, by name.
-    """
-
-    read_seconds: float = 0.0
-    columns: Mapping[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def normal(self) -> NormalBehaviour:
-        """What distinguishes its normal traces from others."""
-        return NormalBehaviour(self.variants)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One method with one set of parameters, to be released several times.
-
-    Attributes:
-        arm: What the charts call it.
-        level: Where on their axis it stands, such as an epsilon.
-        epsilon: Its epsilon as published, as text.
-        method: Its name in the registry; an empty text: the log itself is looked at, once.
-        params: Its parameters.
-        needs_log: Whether a log with times is measured, not just its variants.
-        is_mined: Whether a process is mined from the release.
-        model: The model of the log itself that is judged, in place of one that is mined.
-        declared: Further parameters, which declare attributes by the log's own values. Rows have
-            the names and columns of the attributes only.
-        is_drawn: Whether two releases differ in more than ids. If not, there is one.
-    """
-
-    arm: str
-    level: str
-    epsilon: str
-    method: str
-    params: Mapping[str, Any]
-    needs_log: bool = False
-    is_mined: bool = False
-    model: Baseline | None = None
-    declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    is_drawn: bool = True
-
-    @property
-    def identity(self) -> Row:
-        """The columns of rows that distinguish it from other cells of a log."""
-        columns = {
-            name: {attribute: given["column"] for attribute, given in declarations.items()}
-            for name, declarations in self.declared.items()
-        }
-        return {
-            "arm": self.arm,
-            "level": self.level,
-            "method": self.method,
-            "epsilon": self.epsilon,
-            "params": json.dumps({**self.params, **columns}, sort_keys=True),
-        }
 
 
 class Paper(ABC):
@@ -159,11 +93,11 @@ class Paper(ABC):
         }
 
     @abstractmethod
-    def cells(self, log: Log) -> Iterator[Cell]:
+    def cells(self, log: Original) -> Iterator[Cell]:
         """Yields what is run on a log."""
 
     @abstractmethod
-    def figures(self, log: Log, released: Released, cell: Cell) -> Row:
+    def figures(self, log: Original, released: Released, cell: Cell) -> Row:
         """Returns what is measured of a release: JSON values by name, None where nothing is.
 
         The log itself, as if it were a release, is measured too.
@@ -179,7 +113,7 @@ class Paper(ABC):
 
     def log_cell(self) -> Cell:
         """Returns the cell that stands for the log itself."""
-        return Cell(THE_LOG, "", "", "", {}, is_mined=self.spec["has_models"])
+        return Cell(THE_LOG, "", "", "", is_mined=self.spec["has_models"], is_drawn=False)
 
     def notes(self) -> Sequence[str]:
         """Returns paragraphs on what was run and how it differs from the paper."""
@@ -190,7 +124,7 @@ class Paper(ABC):
         """Returns what the notes print, and what `each` of sections and statements may name."""
         return self.given
 
-    def printed(self, log: Log) -> Mapping[str, Any]:
+    def printed(self, log: Original) -> Mapping[str, Any]:
         """Returns what the paper prints of a log of these sizes; nothing if it has no such log."""
         sizes = log.identity()
         for printed in self.spec.get("logs", ()):
@@ -198,7 +132,7 @@ class Paper(ABC):
                 return printed
         return {}
 
-    def table(self, log: Log, rows: Sequence[Row], log_row: Row) -> Figures:
+    def table(self, log: Original, rows: Sequence[Row], log_row: Row) -> Figures:
         """Returns the figures of a log, with its parameters and with what the paper prints of it.
 
         Args:
@@ -212,7 +146,7 @@ class Paper(ABC):
         known = [{**json.loads(row.get("params", "{}")), **row} for row in rows]
         return Figures([own, printed, *known], list(dict.fromkeys(levels)), self.spec)
 
-    def sections(self, log: Log, table: Figures) -> Iterator[Section]:
+    def sections(self, log: Original, table: Figures) -> Iterator[Section]:
         """Yields the page's sections on a log."""
         for spec in self.spec["sections"]:
             if "by" in spec:
@@ -276,12 +210,12 @@ def measure(name: str, perspective: Perspective = "activity") -> str:
     return name if perspective == "activity" else f"{perspective}_{name}"
 
 
-def perspectives_of(log: Log) -> tuple[Perspective, ...]:
+def perspectives_of(log: Original) -> tuple[Perspective, ...]:
     """Returns the perspectives that a log has: without resources just the one on activities."""
     return PERSPECTIVES if has_resources(log.traces) else PERSPECTIVES[:1]
 
 
-def figures_of(log: Log, released: Released) -> Row:
+def figures_of(log: Original, released: Released) -> Row:
     """Returns sizes, times and, for each perspective, what became of behaviour.
 
     A perspective that the log or the release lacks has None.

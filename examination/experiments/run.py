@@ -12,16 +12,14 @@ import contextlib
 import importlib
 import io
 import itertools
-import math
+import json
 import re
-import time
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,10 +28,10 @@ import pydantic
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.examination.comparison import rows as kept
 from tracecloak.examination.comparison.contenders import Released, released_in_memory
+from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.comparison.report import INTERNAL
-from tracecloak.examination.comparison.rows import Asked, Row, Step
+from tracecloak.examination.comparison.rows import Asked, Benchmark, Cell, Row
 from tracecloak.examination.experiments.amun import AmunPaper
 from tracecloak.examination.experiments.other_papers import (
     DpimPaper,
@@ -41,7 +39,7 @@ from tracecloak.examination.experiments.other_papers import (
     SacofaSapaPaper,
     TlkcPaper,
 )
-from tracecloak.examination.experiments.paper import Cell, Log, Paper
+from tracecloak.examination.experiments.paper import Paper
 from tracecloak.examination.experiments.table import (
     THE_LOG,
     Boxes,
@@ -57,7 +55,6 @@ from tracecloak.schemas.errors import UsageError, import_extra
 from tracecloak.schemas.models import parse_tree
 from tracecloak.transforms.models.tree_forms import write_tree_svg
 from tracecloak.transforms.pages.page import Page, rendered
-from tracecloak.transforms.sources import EventSource
 
 # A new experiment is a file of a paper, its TOML file, and a line here.
 PAPERS: dict[str, type[Paper]] = {
@@ -72,22 +69,7 @@ DEFAULT_MINUTES = 60.0
 ROWS, TABLE = "experiment.jsonl", "experiment.parquet"
 REPORT_FILES = "experiment.html, figures/*.svg, experiment.parquet and experiment.jsonl"
 
-_MINED = ("fitness", "precision", "f_score", "generalization")
-
-
-def read_log(name: str, source: EventSource, paper: Paper) -> Log:
-    """Reads a log with the attributes that an experiment needs, and how long that took.
-
-    Raises:
-        UsageError: There is no case in it.
-        InputSchemaError: It cannot be read, or lacks a column.
-    """
-    begun = time.perf_counter()
-    columns = paper.columns(source.mapping)
-    mapping = replace(source.mapping, attributes=tuple(columns.items()))
-    log = Log.read(name, replace(source, mapping=mapping))
-    assert isinstance(log, Log)
-    return replace(log, read_seconds=time.perf_counter() - begun, columns=columns)
+_MINED = ("fitness", "precision", "f_score", "generalization", "tree")
 
 
 def require_extras(paper: Paper, mined: int) -> None:
@@ -132,37 +114,31 @@ def paper_named(name: str, flags: Mapping[str, str | None], is_full: bool = Fals
     return kind({flag: flags.get(flag, full.get(flag)) for flag in names})
 
 
-@dataclass(frozen=True)
-class Experiment:
+@dataclass(frozen=True, eq=False)
+class Experiment(Benchmark):
     """What is run.
 
     Attributes:
+        logs: See `Benchmark`, as all others.
         paper: The experiment.
-        logs: Of distinct names.
         methods: Names of the methods to run, or None: all of the paper's.
-        repetitions: Releases of each cell.
-        mined: Of so many of them a process is mined, where the paper mines.
-        patience: Seconds that mining and judging one model may take.
-        max_minutes: After so many of them no release is begun; of several logs, each has its share.
-            None: there is no end.
 
     Raises:
         UsageError: One of them is out of range, no method is there, or a library is not installed.
     """
 
-    paper: Paper
-    logs: tuple[Log, ...]
-    methods: Sequence[str] | None = None
+    stage: ClassVar[str] = "experiment"
+    shares_time: ClassVar[bool] = True
+
     repetitions: int = DEFAULT_REPETITIONS
     mined: int = 10
     patience: float = DEFAULT_PATIENCE
     max_minutes: float | None = None
+    paper: Paper = field(kw_only=True)
+    methods: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
-        names = [log.name for log in self.logs]
-        kept.check_runs({"log": names}, self.repetitions, self.mined, self.max_minutes)
-        if not 0 < self.patience <= 10**6:
-            raise UsageError(f"patience must be above 0 and at most 10^6 s, got {self.patience:g}")
+        self.check_runs()
         for name in self.methods or ():
             if name not in self.paper.methods:
                 raise UsageError(
@@ -171,7 +147,7 @@ class Experiment:
         if not any(self._has(name) for name in self.paper.methods):
             raise UsageError(f"none of the methods is there: {', '.join(self.left_out)}")
         for log in self.logs:
-            for cell in self._cells(log):
+            for cell in self.cells(log):
                 if cell.method:
                     _parameters(METHODS[cell.method], cell)
         require_extras(self.paper, self.mined)
@@ -185,83 +161,47 @@ class Experiment:
     def _has(self, name: str) -> bool:
         return name in METHODS and (self.methods is None or name in self.methods)
 
-    def _cells(self, log: Log) -> list[Cell]:
-        return [cell for cell in self.paper.cells(log) if not cell.method or self._has(cell.method)]
+    @property
+    def model_figures(self) -> Mapping[str, str]:
+        """What is said of the quality of a model; nothing where the paper mines none."""
+        names = (*_MINED, *self.paper.spec.get("of_models", ()))
+        return {name: name for name in names if self.paper.spec["has_models"]}
 
-    def rows(self, known: Iterable[Row] = ()) -> Iterator[tuple[Row, bool]]:
-        """Yields every row, and whether it was computed now or is one of those known.
+    def cells(self, log: Original) -> list[Cell]:
+        """Returns the log itself, other models of it, and all that is released.
 
-        Rows of a log come together; see `rows_of_steps`.
+        What takes longer than the rest comes no later for that: nobody knows before.
         """
-        end = math.inf if self.max_minutes is None else time.monotonic() + 60 * self.max_minutes
-        for number, log in enumerate(self.logs):
-            seconds = (end - time.monotonic()) / (len(self.logs) - number)
-            miner = partial(mining.PatientMiner, log.variants, log.vocabulary, self.patience)
-            stage = f"experiment on {log.name}"
-            yield from kept.rows_of_steps(stage, self._steps(log), miner, known, seconds)
+        cells = [self.paper.log_cell(), *self.paper.cells(log)]
+        return [cell for cell in cells if not cell.method or self._has(cell.method)]
 
-    def missing(self, rows: Sequence[Row]) -> int:
-        """Returns how many releases are neither among some rows nor of a cell that was refused."""
-        return sum(kept.missing(self._steps(log), rows) for log in self.logs)
+    def identity(self, cell: Cell) -> Row:
+        """Returns the columns of rows that distinguish a cell from others."""
+        columns = {
+            name: {attribute: given["column"] for attribute, given in declarations.items()}
+            for name, declarations in cell.declared.items()
+        }
+        params = json.dumps({**cell.params, **columns}, sort_keys=True)
+        names = ("arm", "level", "method", "epsilon")
+        known_by = {name: getattr(cell, name) for name in names}
+        return {"experiment": self.paper.name, **known_by, "params": params, "delta": "0"}
 
-    def table(self, log: Log, rows: Sequence[Row]) -> Figures:
+    def measure(self, log: Original, cell: Cell, repetition: int) -> tuple[Row, Asked]:
+        """Makes a release, and measures it."""
+        released = release_of(log, cell)
+        figures = {
+            **self.paper.figures(log, released, cell),
+            "seconds": released.seconds,
+            "read_seconds": log.read_seconds,
+        }
+        tree = None if released.tree is None else released.tree.tree
+        return figures, tree or cell.model or released.variants
+
+    def table(self, log: Original, rows: Sequence[Row]) -> Figures:
         """Returns the figures of a log."""
         log_rows = [row for row in rows if row["log"] == log.name]
         [log_row] = [row for row in log_rows if row["arm"] == THE_LOG]
         return self.paper.table(log, [row for row in log_rows if row is not log_row], log_row)
-
-    def _steps(self, log: Log) -> list[Step]:
-        """What is done on a log: the log itself, other models of it, and all cells again and again.
-
-        What takes longer than the rest comes no later for that: nobody knows before.
-        """
-        head = {"version": kept.code_version(), "experiment": self.paper.name, **log.identity()}
-        steps = [
-            self._step(log, number, cell, {**head, **cell.identity, "delta": "0"}, repetition)
-            for number, cell in enumerate([self.paper.log_cell(), *self._cells(log)])
-            for repetition in range(self.repetitions if cell.method and cell.is_drawn else 1)
-        ]
-        return sorted(steps, key=lambda step: step.row["repetition"])  # cells keep their order
-
-    def _step(self, log: Log, number: int, cell: Cell, row: Row, repetition: int) -> Step:
-        is_mined = cell.is_mined and repetition < self.mined and self.paper.spec["has_models"]
-        patience = self.patience if is_mined else 0.0
-
-        def release() -> tuple[Row, Asked | None]:
-            released = release_of(log, cell)
-            figures = {
-                **self.paper.figures(log, released, cell),
-                "seconds": released.seconds,
-                "read_seconds": log.read_seconds,
-            }
-            tree = None if released.tree is None else released.tree.tree
-            return figures, (tree or cell.model or released.variants) if is_mined else None
-
-        def model_row(quality: mining.ModelQuality | None, seconds: float | None) -> Row:
-            if not self.paper.spec["has_models"]:
-                return {}
-            names = (*_MINED, "tree", *self.paper.spec.get("of_models", ()))
-            quality_row: Row = {name: getattr(quality, name, None) for name in names}
-            if quality is not None:
-                quality_row["tree"] = str(quality.tree)
-            return {**quality_row, "mine_patience": patience, "mine_seconds": seconds}
-
-        def is_known(before: Row) -> bool:
-            has_model = before.get("f_score") is not None or before.get("released_cases") == 0
-            return has_model or patience <= before.get("mine_patience", 0.0)
-
-        title = f"{cell.arm}, {cell.level}" if cell.level else cell.arm
-        whole_row = {**row, "repetition": repetition}
-        return Step(number, whole_row, title, release, model_row, is_known)
-
-    def run(self, path: Path) -> list[Row]:
-        """Computes what a file of rows lacks, adds each as it comes, and returns all in order.
-
-        Raises:
-            UsageError: The file is not one of rows.
-        """
-        made = kept.run(self.rows, path)
-        return kept.ordered([step for log in self.logs for step in self._steps(log)], made)
 
 
 def _parameters(method: Anonymizer, cell: Cell) -> Any:
@@ -271,7 +211,7 @@ def _parameters(method: Anonymizer, cell: Cell) -> Any:
         raise usage_error(error) from None
 
 
-def release_of(log: Log, cell: Cell) -> Released:
+def release_of(log: Original, cell: Cell) -> Released:
     """Makes one release of a log; of a cell without a method the log itself stands for it.
 
     Raises:

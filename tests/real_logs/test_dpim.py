@@ -22,7 +22,7 @@ from tests.support.trees import mined_tree
 from tracecloak.anonymizers.trees.cuts import cases_with_pair
 from tracecloak.anonymizers.trees.dpim import Dpim, DpimParams
 from tracecloak.anonymizers.trees.process_tree import ProcessTreeParams
-from tracecloak.examination.experiments.paper import Log
+from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.measure.mining import MEASURES, Baseline, ModelJudge, ModelQuality
 from tracecloak.schemas.models import ProcessTree
 from tracecloak.schemas.published.graph import ReleasedTree
@@ -36,10 +36,8 @@ N_RUNS = 10
 
 
 @functools.cache
-def log(folder: Path, name: str) -> Log:
-    found = Log.read(name, source_of(folder, name))
-    assert isinstance(found, Log)
-    return found
+def log(folder: Path, name: str) -> Original:
+    return Original(name, source_of(folder, name).log())
 
 
 @functools.cache

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.support.paper_log import DAY_US, table_1, traces_of
+from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.experiments import amun
 from tracecloak.examination.experiments.amun import AmunPaper
-from tracecloak.examination.experiments.paper import Log
 from tracecloak.examination.experiments.run import paper_named, release_of
 from tracecloak.examination.experiments.table import NOTHING
 
@@ -20,9 +20,9 @@ def grid(profile: str = "tables") -> AmunPaper:
     return found
 
 
-def log_of() -> Log:
+def log_of() -> Original:
     [traces] = table_1()
-    return Log("table 1", traces)
+    return Original("table 1", traces)
 
 
 # --- what the paper prints ------------------------------------------------------------------------
@@ -30,7 +30,7 @@ def log_of() -> Log:
 
 def as_sepsis(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = {"cases": 1050, "events": 15214, "variants": 846}
-    monkeypatch.setattr(Log, "identity", lambda self: sizes)
+    monkeypatch.setattr(Original, "identity", lambda self: sizes)
 
 
 def rows_of(values: list[float], arm: str = "Amun, sampling") -> list[dict[str, object]]:

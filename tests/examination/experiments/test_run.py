@@ -21,11 +21,12 @@ from tests.support.registered import forget
 from tests.support.releasing import csv_log, tracecloak
 from tracecloak.anonymizers.amun.params import AmunParams
 from tracecloak.examination.comparison import rows as kept
+from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.comparison.report import INTERNAL
+from tracecloak.examination.comparison.rows import Cell
 from tracecloak.examination.experiments import amun
 from tracecloak.examination.experiments import run as experiment
 from tracecloak.examination.experiments.amun import active_cases
-from tracecloak.examination.experiments.paper import Cell, Log
 from tracecloak.examination.experiments.run import (
     ROWS,
     TABLE,
@@ -49,8 +50,8 @@ def cases() -> dict[str, str]:
     return {f"secret-{i}": variant for i, variant in enumerate(repeated)}
 
 
-def log_of(name: str = "log") -> Log:
-    return Log(name, trace_batch(cases(), "ABCD"))
+def log_of(name: str = "log") -> Original:
+    return Original(name, trace_batch(cases(), "ABCD"))
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def test_active_cases_are_those_that_have_begun_and_not_ended(log: list[Event]) 
 
 
 def test_the_log_itself_is_at_no_distance() -> None:
-    amun_of = Experiment(paper_named("amun", {}), (log_of(),), repetitions=1, mined=0)
+    amun_of = Experiment((log_of(),), 1, 0, paper=paper_named("amun", {}))
     own, is_new = next(iter(amun_of.rows()))
     assert is_new and own["arm"] == THE_LOG
     distances = ("jaccard_distance", "prefix_jaccard_distance", "variants_lost",
@@ -208,11 +209,11 @@ def test_rows_that_are_there_are_not_computed_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run ends in the middle of a line; the next one computes what is missing and no more."""
-    wanted = Experiment(sacofa_sapa(), (log_of(),), repetitions=3, mined=0)
+    wanted = Experiment((log_of(),), 3, 0, paper=sacofa_sapa())
     rows_path = path.parent / ROWS
     made = iter(range(5))
 
-    def interrupted(log: Log, cell: Cell) -> Any:
+    def interrupted(log: Original, cell: Cell) -> Any:
         if cell.method and next(made, None) is None:
             raise KeyboardInterrupt
         return release_of(log, cell)
@@ -228,15 +229,15 @@ def test_rows_that_are_there_are_not_computed_again(
     after = read_rows(path.parent)
     assert after[:6] == before and len(after) == 1 + 4 * 3
     assert wanted.run(rows_path) == after == read_rows(path.parent)
-    more = Experiment(sacofa_sapa(), (log_of(),), repetitions=4, mined=0)
+    more = Experiment((log_of(),), 4, 0, paper=sacofa_sapa())
     assert len(more.run(rows_path)) == 1 + 4 * 4
     assert read_rows(path.parent)[:13] == after
     # Other rows are computed with other parameters, for another log of the same name, and by other
     # code.
-    given = Experiment(sacofa_sapa(p_harmful="3"), (log_of(),), ["sacofa"], 1, 0)
+    given = Experiment((log_of(),), 1, 0, methods=["sacofa"], paper=sacofa_sapa(p_harmful="3"))
     assert [is_new for _, is_new in given.rows(after)] == [False, True]
     fewer = dict(list(cases().items())[1:])
-    other = Experiment(sacofa_sapa(), (Log("log", trace_batch(fewer, "ABCD")),), None, 1, 0)
+    other = Experiment((Original("log", trace_batch(fewer, "ABCD")),), 1, 0, paper=sacofa_sapa())
     assert [is_new for _, is_new in other.rows(after)] == [True] * 5
     monkeypatch.setattr(kept, "code_version", lambda: "0.2 another")
     assert all(is_new for _, is_new in wanted.rows(after))
@@ -258,7 +259,7 @@ def test_a_refusal_is_a_row_and_the_others_go_on(
 ) -> None:
     pytest.importorskip("matplotlib")
 
-    def refusing(log: Log, cell: Cell) -> Any:
+    def refusing(log: Original, cell: Cell) -> Any:
         if cell.arm == "Amun, filtering":
             raise UsageError("too many candidates")
         return release_of(log, cell)
@@ -289,7 +290,7 @@ def test_a_model_that_takes_too_long_is_said_to(
         raise TimeoutError("mining took longer than 3 s")
 
     monkeypatch.setattr(PatientMiner, "mined", slow)
-    wanted = Experiment(sacofa_sapa(), (log_of(),), ["sacofa"], 2, 2, patience=3)
+    wanted = Experiment((log_of(),), 2, 2, 3, paper=sacofa_sapa(), methods=["sacofa"])
     rows = wanted.run(tmp_path / ROWS)
     assert [(row["f_score"], row["mine_patience"]) for row in rows] == [(None, 3)] * 3
     write_report(wanted, rows, {"log": []}, "", tmp_path)
@@ -297,7 +298,7 @@ def test_a_model_that_takes_too_long_is_said_to(
     assert "<h3>Figure 5" in page and "<h3>Figure 2" not in page  # of which nothing is known
     assert "SaCoFa at 4: 2 models took too long to be judged" in page
     assert not any(is_new for _, is_new in wanted.rows(rows))
-    longer = Experiment(sacofa_sapa(), (log_of(),), ["sacofa"], 2, 1, patience=4)
+    longer = Experiment((log_of(),), 2, 1, 4, paper=sacofa_sapa(), methods=["sacofa"])
     assert sorted(is_new for _, is_new in longer.rows(rows)) == [False, True, True]
     again = longer.run(tmp_path / ROWS)  # whichever model was mined first
     assert [(row["arm"], row["repetition"]) for row in again] == [
@@ -336,10 +337,10 @@ def test_a_wrong_command_is_refused_before_anything_is_written(
 
 def test_two_logs_of_one_name_and_no_method_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UsageError, match="log 'log' is there twice"):
-        Experiment(paper_named("amun", {}), (log_of(), log_of()))
+        Experiment((log_of(), log_of()), paper=paper_named("amun", {}))
     forget(monkeypatch, "amun")
     with pytest.raises(UsageError, match="none of the methods is there: amun"):
-        Experiment(paper_named("amun", {}), (log_of(),), ["amun"])
+        Experiment((log_of(),), paper=paper_named("amun", {}), methods=["amun"])
 
 
 def test_a_library_that_is_not_installed_is_named(

@@ -11,8 +11,9 @@ import pytest
 from tests.examination.experiments.test_run import command, log_of, sacofa_sapa
 from tests.examination.experiments.test_run import path as path  # a fixture
 from tracecloak.examination.comparison import rows as kept
+from tracecloak.examination.comparison.original import Original
+from tracecloak.examination.comparison.rows import Cell
 from tracecloak.examination.experiments import run as experiment
-from tracecloak.examination.experiments.paper import Cell, Log
 from tracecloak.examination.experiments.run import Experiment, paper_named, release_of
 from tracecloak.examination.experiments.table import (
     THE_LOG,
@@ -172,13 +173,13 @@ def test_no_release_is_begun_when_the_time_is_over(monkeypatch: pytest.MonkeyPat
     """Each release takes a minute: in seven and a half eight are begun, each cell once first."""
     now = [0.0]
 
-    def slow(log: Log, cell: Cell) -> Any:
+    def slow(log: Original, cell: Cell) -> Any:
         now[0] += 60 if cell.method else 0
         return release_of(log, cell)
 
     monkeypatch.setattr(kept.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(experiment, "release_of", slow)
-    wanted = Experiment(sacofa_sapa(), (log_of(),), None, 3, 0, max_minutes=7.5)
+    wanted = Experiment((log_of(),), 3, 0, max_minutes=7.5, paper=sacofa_sapa())
     rows = [row for row, _ in wanted.rows()]
     n_cells = len(list(wanted.paper.cells(log_of())))
     assert [row["repetition"] for row in rows[1:]] == [0] * n_cells + [1] * (8 - n_cells)

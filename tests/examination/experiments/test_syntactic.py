@@ -22,8 +22,9 @@ from tests.support.pages import drawn_in
 from tests.support.tlkc_logs import HOUR_US, Case, traces_with
 from tracecloak.anonymizers.tlkc.method import Tlkc
 from tracecloak.examination.comparison.contenders import Released
+from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.experiments.other_papers import declaration, top_shares
-from tracecloak.examination.experiments.paper import Log, Paper, figures_of
+from tracecloak.examination.experiments.paper import Paper, figures_of
 from tracecloak.examination.experiments.run import ROWS, TABLE, Experiment, paper_named
 from tracecloak.examination.experiments.table import THE_LOG, format_figure, values_of
 from tracecloak.examination.measure.behaviour_measures import RESOURCE
@@ -51,13 +52,15 @@ def case_of(variant: str, i: int, names: Sequence[str] = (DISEASE, AGE)) -> Case
     return events, {name: values[name] for name in names}
 
 
-def log_of(variants: Sequence[str] | None = None, columns: dict[str, str] | None = None) -> Log:
+def log_of(
+    variants: Sequence[str] | None = None, columns: dict[str, str] | None = None
+) -> Original:
     """The cases, with the attributes of those columns."""
     columns = COLUMNS if columns is None else columns
     texts = cases() if variants is None else variants
     traces = traces_with({f"c{i}": case_of(text, i) for i, text in enumerate(texts)})
     kept = {name: values for name, values in traces.attributes.items() if name in columns}
-    return Log("log", replace(traces, attributes=kept), columns=columns)
+    return Original("log", replace(traces, attributes=kept), columns=columns)
 
 
 @pytest.fixture
@@ -111,13 +114,14 @@ def test_both_algorithms_and_both_baselines_are_run_for_every_kind_and_perspecti
 
 
 def test_rows_tell_attributes_by_their_columns_and_never_by_values() -> None:
+    wanted = Experiment((), paper=tlkc(sensitive=DISEASE))
     [first, second] = (
-        next(iter(tlkc(sensitive=DISEASE).cells(log_of(columns={DISEASE: column}))))
+        wanted.identity(wanted.cells(log_of(columns={DISEASE: column}))[1])
         for column in ("illness", "other")
     )
-    assert json.loads(first.identity["params"])["sensitive"] == {DISEASE: "illness"}
-    assert first.identity["params"] != second.identity["params"]
-    assert "secret" not in json.dumps(first.identity)
+    assert json.loads(first["params"])["sensitive"] == {DISEASE: "illness"}
+    assert first["params"] != second["params"]
+    assert "secret" not in json.dumps(first)
 
 
 def test_numbers_are_declared_by_bounds_and_texts_by_values() -> None:
@@ -128,11 +132,11 @@ def test_numbers_are_declared_by_bounds_and_texts_by_values() -> None:
     assert declaration(few, AGE)["values"] == ["20", "21", "22", "23"]
     named = pa.array([str(i) for i in range(30)]).dictionary_encode()
     doctors = replace(log_of(["AX"] * 30).traces, attributes={RESOURCE: named})
-    found = declaration(Log("log", doctors, columns=COLUMNS), RESOURCE)
+    found = declaration(Original("log", doctors, columns=COLUMNS), RESOURCE)
     assert found["values"] == sorted(str(i) for i in range(30))
     halves = pa.array([f"{i / 2}" for i in range(30)]).dictionary_encode()
     parts = replace(doctors, attributes={AGE: halves})
-    of_parts = declaration(Log("log", parts, columns=COLUMNS), AGE)
+    of_parts = declaration(Original("log", parts, columns=COLUMNS), AGE)
     assert of_parts["bounds"] == [0, 14.5] and not of_parts["whole"]
 
 
@@ -144,15 +148,15 @@ def test_an_attribute_that_cannot_be_declared_is_refused(n_values: int) -> None:
         trace_batch({f"c{i}": "A" for i in range(len(values))}),
         attributes={DISEASE: pa.array(values, pa.string()).dictionary_encode()},
     )
-    log = Log("log", traces, columns={DISEASE: "illness"})
+    log = Original("log", traces, columns={DISEASE: "illness"})
     with pytest.raises(UsageError, match=r"case:disease must have 1 to 1000 .* got"):
-        Experiment(tlkc(sensitive=DISEASE), (log,), ["k-anonymous-variants"], 1, 0)
+        Experiment((log,), 1, 0, paper=tlkc(sensitive=DISEASE), methods=["k-anonymous-variants"])
 
 
 # --- what is measured -----------------------------------------------------------------------------
 
 
-def figures(log: Log, released: TraceBatch) -> dict[str, Any]:
+def figures(log: Original, released: TraceBatch) -> dict[str, Any]:
     traces = released.recode(log.vocabulary)
     return figures_of(log, Released(VariantHistogram.from_traces(traces), traces, 0.0))
 
@@ -180,7 +184,7 @@ def test_a_release_that_its_verifier_rejects_is_refused(monkeypatch: pytest.Monk
         raise GuaranteeError("two cases match")
 
     monkeypatch.setattr(Tlkc, "verify", rejecting)
-    wanted = Experiment(tlkc(), (log_of(columns={}),), repetitions=1, mined=0)
+    wanted = Experiment((log_of(columns={}),), 1, 0, paper=tlkc())
     refused = {row["arm"]: row.get("refused") for row, _ in wanted.rows()}
     assert refused == {
         THE_LOG: None, "TLKC-EXT, sequence": "two cases match",
@@ -191,7 +195,7 @@ def test_a_release_that_its_verifier_rejects_is_refused(monkeypatch: pytest.Monk
 
 def test_a_confidence_that_no_release_can_meet_is_said_to_be() -> None:
     """Half of 30 ages and more are within the quartiles, whatever is suppressed."""
-    wanted = Experiment(tlkc(sensitive=AGE), (log_of(),), ["tlkc"], 1, 0)
+    wanted = Experiment((log_of(),), 1, 0, paper=tlkc(sensitive=AGE), methods=["tlkc"])
     said = [row["refused"] for row, _ in wanted.rows() if row["arm"] == "TLKC-EXT, sequence"]
     assert len(said) == 1 and "a value of 'case:age' is above it" in said[0]
 
