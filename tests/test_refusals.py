@@ -205,7 +205,7 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
     (lambda f: evaluate._tree_report(evaluate.Side.of(NONE), "'A'"), UsageError,
      "the original has no case"),
     (lambda f: paper.value_of(SINGLE, "1,2"), UsageError, "one only, got '1,2'"),
-    (lambda f: run.Experiment(ANY, (), patience=0), UsageError, "patience must be above 0"),
+    (lambda f: run.Experiment((), patience=0, paper=ANY), UsageError, "patience must be above 0"),
     (lambda f: other_papers.settings_of("hours/2/20/0.5,hours/2/20/0.5", {}), UsageError,
      "settings must be distinct"),
     (lambda f: other_papers._weight("alpha", "half"), UsageError,

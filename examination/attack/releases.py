@@ -14,8 +14,7 @@ import functools
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -23,11 +22,17 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.contract.in_memory import bound
-from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.anonymizers.noise.drawing import Noise
+from tracecloak.anonymizers.contract.case_digests import InputDigest
+from tracecloak.anonymizers.contract.in_memory import (
+    INPUT_DIGEST,
+    Known,
+    MethodRun,
+    bound,
+    execute,
+)
+from tracecloak.anonymizers.contract.method import Anonymizer, Decisions, Products
+from tracecloak.anonymizers.noise.drawing import EXACT, Noise
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
-from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.errors import GuaranteeError
@@ -188,7 +193,7 @@ class _NoisySums(NamedTuple):
 
 
 class _Enough(Exception):  # noqa: N818  # it is no error
-    """All that is wanted of a decision is known."""
+    """All that is wanted of a decision is known: its argument."""
 
 
 @dataclass
@@ -196,26 +201,13 @@ class SumRecorder(Noise):
     """Draws exactly, and keeps the sums that it is told of.
 
     Attributes:
-        is_silent: Whether zeros are drawn instead; what is chosen is chosen as ever.
-        is_enough: Whether the decision ends with sums of pairs, so that nothing is made of them.
+        is_enough: Whether the run ends with sums of pairs, so that nothing is made of them. Others,
+            such as what a clip is chosen by, are not of pairs and have no names.
         sums: By what their noise is for.
     """
 
-    is_silent: bool = False
     is_enough: bool = False
     sums: dict[str, _NoisySums] = field(default_factory=dict)
-
-    def laplace(self, stream: CellStream, *scale: Any) -> np.ndarray:
-        """Returns noise of this scale, or zeros."""
-        return self._zeros(stream) if self.is_silent else super().laplace(stream, *scale)
-
-    def gaussian(self, stream: CellStream, *scale: Any) -> np.ndarray:
-        """Returns noise of this scale, or zeros."""
-        return self._zeros(stream) if self.is_silent else super().gaussian(stream, *scale)
-
-    def truncated_laplace(self, stream: CellStream, *scale: Any) -> np.ndarray:
-        """Returns noise of this scale within its bounds, or zeros."""
-        return self._zeros(stream) if self.is_silent else super().truncated_laplace(stream, *scale)
 
     def made(
         self,
@@ -228,11 +220,7 @@ class SumRecorder(Noise):
         """Keeps sums."""
         self.sums[purpose] = _NoisySums(noisy, domain, noise, names)
         if self.is_enough and names is not None:
-            raise _Enough
-
-    @staticmethod
-    def _zeros(stream: CellStream) -> np.ndarray:
-        return np.zeros(len(stream), np.int64)
+            raise _Enough(self.sums[purpose])
 
 
 def has_sums_to_see(method: Anonymizer) -> bool:
@@ -377,22 +365,23 @@ def changed_cells(
 ) -> tuple[Key, ...]:
     """Returns which cells of the noisy histograms, or of a released log, a unit is in.
 
-    They are those in which the two logs differ without noise: of each histogram those that differ
-    most, at most 64. That they are known is no advantage: an attacker knows both logs.
+    They are those in which the two logs differ under one key, so by the same noise: of each
+    histogram those that differ most, at most 64. That they are known is no advantage: an attacker
+    knows both logs.
 
     Args:
         with_unit: The log that has the unit.
         without_unit: The log that lacks it.
         method: The method.
         params: Its parameters.
-        keys: Fresh ones, for what keeps its noise.
+        keys: Fresh ones.
         shows_sums: Whether the noisy sums are looked at.
     """
     exact: list[dict[Key, float]] = []
+    same_key = itertools.repeat(next(keys))
     for traces in (with_unit, without_unit):
         if shows_sums and has_sums_to_see(method):
-            silent = Releases(traces, method, params, keys, shows_sums=True, is_silent=True)
-            exact.append(silent.make() or {})
+            exact.append(Releases(traces, method, params, same_key, shows_sums).make() or {})
         elif is_log_seen(method, params):
             exact.append(_times_and_values(traces, method.attributes(params)))
     if not exact:
@@ -448,10 +437,110 @@ class _CachedParams:
         return value
 
 
-class Releases:
-    """Independent releases of one log, each under the next of some keys.
+@dataclass(frozen=True)
+class _Repetition(MethodRun):
+    """One run of many on a log, which counts nothing that another one counted.
 
     The input's digest, which under a fresh key changes the law of nothing, is left out.
+    """
+
+    counts: Counts = field(kw_only=True)
+    noise: Noise = field(kw_only=True)
+
+    @cached_property
+    def _stream(self) -> Randomness:
+        return Randomness(self.key, self.release_id, "", "").with_noise(self.noise)
+
+    def known(
+        self, input_digest: InputDigest | None = None, decisions: Decisions | None = None
+    ) -> Known:
+        stream = self._stream.unit_stream if input_digest is None else self._stream
+        return Known(stream, decisions or {})
+
+    def count(self, round_name: str, traces: TraceBatch, known: Known) -> dict[str, Any]:
+        bounded, before = self._bounded(traces, known), self.method.known(known.decisions)
+        return {INPUT_DIGEST: _NO_DIGEST} | {
+            name: self.counts.counted((round_name, name), counter, bounded, before, known)
+            for name, counter in self.method.requires(round_name, self.params).items()
+        }
+
+    def _bounded(self, traces: TraceBatch, known: Known) -> TraceBatch:
+        return self.counts.bounded or super()._bounded(traces, known)
+
+
+_NO_DIGEST = InputDigest(np.zeros(2, np.uint64), 0)
+
+
+class Counts:
+    """What is counted on one log without asking the key, once for all releases of it.
+
+    Args:
+        traces: Complete cases; complete individuals where they count.
+        method: The method.
+        params: Its parameters.
+        keys: One for each release.
+
+    Attributes:
+        bounded: The log within the public caps; None: which cases of an individual count may depend
+            on the key.
+    """
+
+    def __init__(
+        self, traces: TraceBatch, method: Anonymizer, params: Any, keys: Iterator[ReleaseKey]
+    ) -> None:
+        self.method, self.params = method, _CachedParams(params)
+        self._traces, self._keys = traces, keys
+        probe = self._probe()
+        [bounded] = bound([traces], method, self.params, probe)
+        self.bounded = None if probe.was_asked else bounded
+        self._counted: dict[tuple[tuple[str, str], tuple[bytes, ...]], Any] = {}
+        self._asking: set[tuple[str, str]] = set()
+
+    def _probe(self) -> _KeyUseProbe:
+        return _KeyUseProbe(next(self._keys), "audit", "", "")
+
+    def counted(
+        self,
+        name: tuple[str, str],
+        counter: Any,
+        traces: TraceBatch,
+        decisions: Mapping[str, Any],
+        known: Known,
+    ) -> Any:
+        """Counts, unless the same was counted under the same decisions and no key was asked."""
+        if self.bounded is None or name in self._asking:
+            return counter.count(traces, decisions, known.randomness)
+        # A count that tells what it depends on is kept although other decisions differ.
+        read = {name: value for name, value in decisions.items() if name != "sizes"}
+        if hasattr(counter, "reads"):
+            read = counter.reads(decisions)
+        place = name, tuple(encode(value) for value in read.values())
+        if place not in self._counted:
+            probe = self._probe()
+            statistic = counter.kind.merge([counter.count(traces, decisions, probe)])
+            if probe.was_asked or len(self._counted) >= _MAX_REMEMBERED:
+                self._asking.add(name)
+                return counter.count(traces, decisions, known.randomness)
+            self._counted[place] = statistic
+        return self._counted[place]
+
+    def release(
+        self, release_id: str, noise: Noise = EXACT
+    ) -> tuple[Iterable[TraceBatch], Products, Known]:
+        """Makes a release under the next key; see `contract.in_memory.execute`.
+
+        Raises:
+            GuaranteeError: The method cannot keep its promise on this log.
+        """
+        run = _Repetition(
+            self.method, self.params, next(self._keys), release_id, "",
+            counts=self, noise=noise,
+        )  # fmt: skip
+        return execute(run, [self._traces])
+
+
+class Releases:
+    """Independent releases of one log, each under the next of some keys.
 
     Args:
         traces: Complete cases; complete individuals where they count.
@@ -460,7 +549,6 @@ class Releases:
         keys: One for each release.
         shows_sums: Whether the noisy sums are seen in place of what is made of them, if the method
             tells of any.
-        is_silent: Whether no noise is added.
     """
 
     def __init__(
@@ -470,118 +558,41 @@ class Releases:
         params: Any,
         keys: Iterator[ReleaseKey],
         shows_sums: bool = False,
-        is_silent: bool = False,
     ) -> None:
-        self._traces = traces
-        self._method = method
-        self._params = _CachedParams(params)
-        self._keys = keys
+        self._counts = Counts(traces, method, params, keys)
         self._shows_sums = shows_sums and has_sums_to_see(method)
-        self._is_silent = is_silent
-        probe = self._probe()
-        [bounded] = bound([traces], method, self._params, probe)
-        # Which cases of an individual count may depend on the key.
-        self._bounded = None if probe.was_asked else bounded
-        self._counted: dict[tuple[tuple[str, str], tuple[bytes, ...]], Any] = {}
-        self._asking: set[tuple[str, str]] = set()
-
-    def _probe(self) -> _KeyUseProbe:
-        return _KeyUseProbe(next(self._keys), "audit", "", "")
-
-    def _statistic(
-        self,
-        name: tuple[str, str],
-        counter: Any,
-        traces: TraceBatch,
-        decisions: Mapping[str, Any],
-        keyed: Randomness,
-    ) -> Any:
-        """Counts, unless the same was counted under the same decisions and no key was asked."""
-
-        def counted(randomness: Randomness) -> Any:
-            return counter.kind.merge([counter.count(traces, decisions, randomness)])
-
-        if self._bounded is None or name in self._asking:
-            return counted(keyed)
-        # A count that tells what it depends on is kept although other decisions differ.
-        read = {name: value for name, value in decisions.items() if name != "sizes"}
-        if hasattr(counter, "reads"):
-            read = counter.reads(decisions)
-        place = name, tuple(encode(value) for value in read.values())
-        if place not in self._counted:
-            probe = self._probe()
-            statistic = counted(probe)
-            if probe.was_asked or len(self._counted) >= _MAX_REMEMBERED:
-                self._asking.add(name)
-                return counted(keyed)
-            self._counted[place] = statistic
-        return self._counted[place]
 
     def make(
         self, release_id: str = "audit", watched: Sequence[Key] | None = None
     ) -> dict[Key, float] | None:
         """Makes one release; returns what is seen in it, or None if the method refused.
 
+        Of the noisy sums those of pairs are seen, or all histograms beside what is released. A log
+        that is drawn from noisy histograms is not drawn: they are shown in its place, with its
+        variants and their numbers of cases. A graph that is made of variants is shown with what
+        they were chosen by.
+
         Args:
             release_id: Its name.
             watched: See `seen_in`.
         """
-        method, params = self._method, self._params
-        noise = SumRecorder(self._is_silent)
-        randomness = Randomness(next(self._keys), release_id, "", "").with_noise(noise)
-        traces = self._bounded
-        if traces is None:
-            [traces] = bound([self._traces], method, params, randomness)
-        decisions: dict[str, Any] = {}
-        rounds = method.rounds(params)
+        method, params = self._counts.method, self._counts.params
+        noise = SumRecorder(self._shows_sums and method.sums == "pairs")
         try:
-            for round_name in rounds:
-                keyed = randomness if decisions else randomness.unit_stream
-                known = method.known(decisions)
-                statistics = {
-                    name: self._statistic((round_name, name), counter, traces, known, keyed)
-                    for name, counter in method.requires(round_name, params).items()
-                }
-                is_last = round_name == rounds[-1]
-                noise.is_enough = self._shows_sums and method.sums == "pairs" and is_last
-                with suppress(_Enough):  # no graph is made of sums, which takes longer than they do
-                    decisions[round_name] = method.decide(
-                        round_name, statistics, dict(decisions), params, randomness
-                    )
+            log, products, known = self._counts.release(release_id, noise)
         except GuaranteeError:
             return None
-        if self._shows_sums:
-            return self._seen_in_sums(noise.sums, decisions, watched)
-        log = None
-        if method.log == "transformed":
-            log = method.apply(traces, decisions, params, randomness)
-        elif is_log_seen(method, params):
-            log = method.generate(0, 1, decisions, params, randomness)
-        products = method.products(decisions, params).by_name
-        return seen_in(products, log, method.attributes(params), watched)
-
-    def _seen_in_sums(
-        self,
-        sums: Mapping[str, _NoisySums],
-        decisions: Mapping[str, Any],
-        watched: Sequence[Key] | None,
-    ) -> dict[Key, float]:
-        """Returns the sums of pairs, or all histograms beside what is released.
-
-        A log that is drawn from noisy histograms is not drawn: they are shown in its place, with
-        its variants and their numbers of cases. A graph that is made of variants is shown with what
-        they were chosen by.
-        """
-        method, params = self._method, self._params
-        # Others, such as what a clip is chosen by, are not of pairs and have no names.
-        named = [one for one in sums.values() if one.names is not None]
-        if method.sums == "pairs" and named:
-            return _numbers_of_pairs(named[0], getattr(params, "borders_us", None))
-        shown = {**method.products(decisions, params).by_name}
+        except _Enough as enough:  # no graph is made of sums, which takes longer than they do
+            return _numbers_of_pairs(enough.args[0], getattr(params, "borders_us", None))
+        shown = dict(products.by_name)
+        if not self._shows_sums:
+            is_seen = is_log_seen(method, params)
+            released = next(iter(log)) if is_seen else None
+            return seen_in(shown, released, method.attributes(params), watched)
         if method.log == "generated":
-            parts = {n: part for one in decisions.values() for n, part in one.parts.items()}
+            parts = {n: part for one in known.decisions.values() for n, part in one.parts.items()}
             shown["variants"] = parts["variants"]
-        return seen_in(shown, watched=watched) | _numbers_of_cells(sums, watched)
+        return seen_in(shown, watched=watched) | _numbers_of_cells(noise.sums, watched)
 
     def sample(self, n: int, keys: Sequence[Key]) -> np.ndarray:
         """Returns float64[n, 1 + n_keys]: whether n releases were refused, and their numbers.

@@ -51,10 +51,13 @@ def run(given: Given) -> int:
     methods = flags.pop("methods", None)
     peers = listed(flags.pop("peers", None) or "")
     chosen = chosen_methods(None if methods is None else listed(methods), peers)
-    fields = {"mine": "mined", **dict.fromkeys(("epsilons", "delta", "repetitions", "max_minutes"))}
-    settings = {field or flag: flags.pop(flag) for flag, field in fields.items() if flag in flags}
-    if "epsilons" in settings:
-        settings["epsilons"] = tuple(listed(settings["epsilons"]))
+    settings = {
+        "repetitions": flags.pop("repetitions", compare.DEFAULT_REPETITIONS),
+        "mined": flags.pop("mine", 0),
+        "max_minutes": flags.pop("max_minutes", None),
+        "epsilons": tuple(listed(flags.pop("epsilons", ",".join(compare.DEFAULT_EPSILONS)))),
+        "delta": flags.pop("delta", compare.DEFAULT_DELTA),
+    }
     check_distinct(log=list(map(name_of, inputs)))
     comparison = compare.Comparison((), methods=chosen, **settings)  # before logs are read
     comparison = replace(comparison, logs=tuple(Original.read(path, flags) for path in inputs))

@@ -28,8 +28,6 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 DEFAULT_EPSILONS = ("0.1", "0.5", "1", "2", "4")
 DEFAULT_DELTA = "1e-6"
 DEFAULT_REPETITIONS = 20
-# Seconds after which a model has no figures.
-_PATIENCE = 3600.0
 # The lines, and what they have in place of a budget.
 BOOTSTRAP = "bootstrap of the log"
 LINES = (BOOTSTRAP, *CHAINS)
@@ -54,13 +52,9 @@ class Comparison(Benchmark):
     stage: ClassVar[str] = "compare"
     shares_time: ClassVar[bool] = False
 
-    repetitions: int = DEFAULT_REPETITIONS
-    mined: int = 0
-    patience: float = _PATIENCE
-    max_minutes: float | None = None
     methods: Mapping[str, Contender] = field(kw_only=True)
-    epsilons: tuple[str, ...] = DEFAULT_EPSILONS
-    delta: str = DEFAULT_DELTA
+    epsilons: tuple[str, ...] = field(kw_only=True)
+    delta: str = field(kw_only=True)
 
     def __post_init__(self) -> None:
         self.check_runs(epsilons=self.epsilons)

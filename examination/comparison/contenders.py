@@ -35,13 +35,14 @@ import pydantic
 
 from tracecloak.anonymizers.accounting.calibration import exact
 from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
-from tracecloak.anonymizers.contract.in_memory import MethodRun, bound, execute
+from tracecloak.anonymizers.contract.in_memory import MethodRun, execute
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.drawing import draw_gaussian
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.registry import METHODS, method_named
+from tracecloak.examination.attack.releases import Counts, fresh_keys
 from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.measure.intervals import noise_half_width, variants_of_records
 from tracecloak.schemas.errors import UsageError
@@ -210,7 +211,11 @@ Release = Callable[[], Released]
 
 
 def released_in_memory(
-    original: Original, method: Anonymizer, params: Any, needs_log: bool
+    original: Original,
+    method: Anonymizer,
+    params: Any,
+    needs_log: bool,
+    counts: Counts | None = None,
 ) -> Released:
     """Makes one release of a log, under a fresh key, and verifies it where that is due.
 
@@ -219,14 +224,18 @@ def released_in_memory(
         method: The method.
         params: Its parameters.
         needs_log: Whether the released log is wanted, where the method has another product.
+        counts: What other releases counted, which is not counted again; None: all is.
 
     Raises:
         UsageError: The method refuses the log with its parameters.
         GuaranteeError: It cannot keep its promise on this log, or has not.
     """
-    run = MethodRun(method, params, ReleaseKey.generate(), "comparison", "")
     begun = time.perf_counter()
-    cases, found, _ = execute(run, [original.traces])
+    if counts is None:
+        run = MethodRun(method, params, ReleaseKey.generate(), "comparison", "")
+        cases, found, _ = execute(run, [original.traces])
+    else:
+        cases, found, _ = counts.release("comparison")
     if not needs_log and {"variants", "tree", "dfg"} & {*method.writes(params)}:
         products: Mapping[str, Any] = found.by_name
         seconds = time.perf_counter() - begun
@@ -303,32 +312,11 @@ class Registered:
             epsilon, delta, original.names, original.max_length, original.dates
         )
         self.method.spends(params)  # or is refused before anything is counted
+        counts = None
         if self.kind == "variants":
-            return _counted_once(original, self.method, params)
-        return partial(released_in_memory, original, self.method, params, self.kind == "log")
-
-
-def _counted_once(original: Original, method: Anonymizer, params: Any) -> Release:
-    """A method of one round whose product is variants."""
-    units = fresh_randomness().unit_stream
-    [bounded] = bound([original.traces], method, params, fresh_randomness())
-    statistics = {
-        name: counter.count(bounded, {}, units)
-        for name, counter in method.requires("variants", params).items()
-    }
-
-    def variants() -> VariantHistogram:
-        decided = method.decide("variants", statistics, {}, params, fresh_randomness())
-        made: Any = method.products({"variants": decided}, params).by_name["variants"]
-        return made.counted(original.vocabulary)
-
-    return partial(_timed, variants)
-
-
-def _timed(make: Callable[[], VariantHistogram]) -> Released:
-    begun = time.perf_counter()
-    variants = make()
-    return Released(variants, seconds=time.perf_counter() - begun)
+            counts = Counts(original.traces, self.method, params, fresh_keys())
+        is_log = self.kind == "log"
+        return partial(released_in_memory, original, self.method, params, is_log, counts)
 
 
 class Pgm:
@@ -349,7 +337,13 @@ class Pgm:
         """Returns what releases a log."""
         facts = len(original.vocabulary), original.max_length, epsilon, delta
         pgm = PrivatePgm(original.cut, *facts)
-        return partial(_timed, lambda: pgm.release(fresh_randomness()))
+
+        def release() -> Released:
+            begun = time.perf_counter()
+            variants = pgm.release(Randomness(ReleaseKey.generate(), "comparison", "", ""))
+            return Released(variants, seconds=time.perf_counter() - begun)
+
+        return release
 
 
 # Something that is compared.
@@ -364,11 +358,6 @@ PEERS: Mapping[str, Callable[[], Contender] | None] = {
     PRIVATE_PGM: Pgm,
     PALSYN: None,
 }
-
-
-def fresh_randomness() -> Randomness:
-    """Returns the randomness of a new key."""
-    return Randomness(ReleaseKey.generate(), "comparison", "", "")
 
 
 def candidates() -> dict[str, Contender]:

@@ -128,10 +128,10 @@ class Benchmark(ABC):
     shares_time: ClassVar[bool]
 
     logs: tuple[Original, ...]
-    repetitions: int
-    mined: int
-    patience: float
-    max_minutes: float | None
+    repetitions: int = 10
+    mined: int = 0
+    patience: float = 3600.0
+    max_minutes: float | None = None
 
     @property
     @abstractmethod

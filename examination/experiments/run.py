@@ -130,10 +130,6 @@ class Experiment(Benchmark):
     stage: ClassVar[str] = "experiment"
     shares_time: ClassVar[bool] = True
 
-    repetitions: int = DEFAULT_REPETITIONS
-    mined: int = 10
-    patience: float = DEFAULT_PATIENCE
-    max_minutes: float | None = None
     paper: Paper = field(kw_only=True)
     methods: Sequence[str] | None = None
 

@@ -76,14 +76,13 @@ NOISES: Mapping[str, Sampler] = {
 
 @dataclass(frozen=True)
 class LaplaceBy(Noise):
-    """Draws Laplace noise by a sampler, unless no noise is drawn, and tells another of the sums."""
+    """Draws Laplace noise by a sampler, and tells another of the sums."""
 
     given: SumRecorder
     sampler: Sampler
 
     def laplace(self, stream: CellStream, *scale: Any) -> np.ndarray:
-        draws = self.given.laplace if self.given.is_silent else self.sampler
-        return draws(stream, *scale)
+        return self.sampler(stream, *scale)
 
     def made(self, *given: Any) -> None:
         self.given.made(*given)
