@@ -21,7 +21,7 @@ from tracecloak.examination.doctor import places, sources
 from tracecloak.examination.doctor.setting import CheckResult, Setting, Status
 from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.runners.failures import reason_of, section_of
-from tracecloak.pipelines.runners.flags import FLINK, IN_MEMORY, LOCAL, driver_of, is_local
+from tracecloak.pipelines.runners.flags import FLINK, IN_MEMORY, LOCAL, is_local
 from tracecloak.pipelines.screen.results import quantity
 from tracecloak.pipelines.stream.plan import StreamPlan
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UnusableRelease, UsageError
@@ -44,8 +44,10 @@ def check_engine(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether what runs the configuration is there."""
     ours = f"tracecloak {tracecloak.__version__}, Python {platform.python_version()}"
     runner = setting.config.runner
-    if runner == IN_MEMORY:
-        driver_of(runner, setting.of_beam)
+    if setting.release is not None and runner == IN_MEMORY:
+        from tracecloak.pipelines.release.run import driver_of
+
+        driver_of(setting.release.keys, setting.of_beam)
     elif runner == LOCAL and setting.of_beam:
         raise UsageError(f"runner {LOCAL} takes nothing of Beam, got {setting.of_beam[0]}")
     elif runner == LOCAL and setting.stream is not None:

@@ -25,7 +25,7 @@ from tracecloak.transforms.sources import EventSource
 if TYPE_CHECKING:
     from tracecloak.pipelines.keys.key_store import KeyStore
     from tracecloak.pipelines.keys.receipts import InputFile
-    from tracecloak.pipelines.runners.flags import Driver
+    from tracecloak.pipelines.release.values import Driver
     from tracecloak.transforms.keys.signing import SigningReference
     from tracecloak.transforms.keys.wrapping import KeyReference
 
@@ -60,11 +60,6 @@ def open_run(
         left_out = tuple(path for concern in concerns for path in concern.left_out)
         source = source_of(plan, listed, left_out) if source is None else source
         keys = plan.keys
-        if driver.beam_version is not None and (keys.memory or keys.workers):
-            raise UsageError(
-                f"memory and workers are for runner InMemory, and runner {keys.runner} has flags "
-                "of its own for them; leave memory and workers out, or the runner"
-            )
         # Once the input is there: a wrong path is told before the ledger's database is loaded.
         from tracecloak.pipelines.budget.draw_guard import Unchanged
         from tracecloak.pipelines.budget.opening import check_worker_keys

@@ -36,7 +36,7 @@ from tracecloak.pipelines.release.values import (
     require_confirmation,
 )
 from tracecloak.pipelines.runners.failures import reason_of, redact_foreign_errors, unwrap_error
-from tracecloak.pipelines.runners.flags import driver_of
+from tracecloak.pipelines.runners.flags import IN_MEMORY
 from tracecloak.schemas.errors import (
     GuaranteeError,
     InputSchemaError,
@@ -62,6 +62,7 @@ from tracecloak.transforms.publish.release_folder import DFG_NAME, STATEMENT_NAM
 if TYPE_CHECKING:
     from tracecloak.pipelines.budget.draw_guard import DrawGuard
     from tracecloak.pipelines.ledger.ledger import Ledger
+    from tracecloak.pipelines.release.values import Driver
     from tracecloak.transforms.publish.release_folder import ReleaseFolder
     from tracecloak.transforms.sources import EventSource
 
@@ -441,10 +442,40 @@ def run_plan(
     """
     with redact_foreign_errors():
         plan = plan.with_flags_of_beam(beam_arguments)
-        run = open_run(plan, driver_of(plan.keys.runner, beam_arguments), source, listed)
+        run = open_run(plan, driver_of(plan.keys, beam_arguments), source, listed)
         if before is not None:
             before(run)
         return _made(run)
+
+
+def driver_of(keys: ReleaseConfig, beam_arguments: Sequence[str]) -> Driver:
+    """Returns what runs a release.
+
+    Args:
+        keys: Its configuration.
+        beam_arguments: Flags of Beam.
+
+    Raises:
+        UsageError: Flags or keys are not for this runner, or ask for what loses data; or the runner
+            cannot be started.
+    """
+    if keys.runner != IN_MEMORY:
+        if keys.memory or keys.workers:
+            raise UsageError(
+                f"memory and workers are for runner {IN_MEMORY}, and runner {keys.runner} has "
+                "flags of its own for them; leave memory and workers out, or the runner"
+            )
+        from tracecloak.pipelines.runners.on_beam import BeamDriver, pipeline_options
+
+        return BeamDriver(keys.runner, pipeline_options(keys.runner, beam_arguments))
+    if beam_arguments:
+        raise UsageError(
+            f"runner {IN_MEMORY} takes no flags of Beam, got {beam_arguments[0]}; leave one of the "
+            "two out"
+        )
+    from tracecloak.pipelines.runners.in_memory import InMemoryDriver
+
+    return InMemoryDriver()
 
 
 def _made(run: Run) -> Outcome:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.keys.receipts import Receipt
@@ -22,13 +22,17 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.keys.receipts import InputFile
     from tracecloak.pipelines.ledger.balance import Balance
     from tracecloak.pipelines.ledger.entries import Reservation
-    from tracecloak.pipelines.runners.flags import Driver
+    from tracecloak.pipelines.runners.in_memory import InMemoryDriver
+    from tracecloak.pipelines.runners.on_beam import BeamDriver
     from tracecloak.schemas.events.tally import ReadTally
     from tracecloak.schemas.published.manifest import Yield
     from tracecloak.transforms.batch.job import DeadLetter, Job
     from tracecloak.transforms.keys.signing import SigningReference
     from tracecloak.transforms.keys.wrapping import KeyReference
     from tracecloak.transforms.sources import EventSource
+
+    Driver: TypeAlias = InMemoryDriver | BeamDriver
+    """Runs jobs. It can raise any error; `failures` says how much of one may be shown."""
 
 
 # --- What the steps of a release pass on: a run as far as it has come, its concerns, its outcome. -

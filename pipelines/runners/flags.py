@@ -1,4 +1,4 @@
-"""Runners by their names, what runs a release under one, and the flags of Beam."""
+"""Runners by their names, and the flags of Beam."""
 
 from __future__ import annotations
 
@@ -6,16 +6,8 @@ import difflib
 import functools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
 
 from tracecloak.schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from tracecloak.pipelines.runners.in_memory import InMemoryDriver
-    from tracecloak.pipelines.runners.on_beam import BeamDriver
-
-    Driver: TypeAlias = InMemoryDriver | BeamDriver
-    """Runs jobs. It can raise any error; `failures` says how much of one may be shown."""
 
 # --- What is known of runners by their names, without Beam. ---------------------------------------
 
@@ -41,31 +33,6 @@ _LOCAL = (IN_MEMORY, LOCAL, FN_API, "DirectRunner", FED)
 def is_local(runner: str) -> bool:
     """Returns whether a run has ended with this process: nothing goes on elsewhere."""
     return runner in _LOCAL
-
-
-def driver_of(runner: str, beam_arguments: Sequence[str]) -> Driver:
-    """Returns what runs a release under the name of a runner.
-
-    Args:
-        runner: Name of a runner.
-        beam_arguments: Flags of Beam.
-
-    Raises:
-        UsageError: The flags are not for this runner, or ask for what loses data; or the runner
-            cannot be started.
-    """
-    if runner == IN_MEMORY:
-        if beam_arguments:
-            raise UsageError(
-                f"runner {IN_MEMORY} takes no flags of Beam, got {beam_arguments[0]}; leave one of "
-                "the two out"
-            )
-        from tracecloak.pipelines.runners.in_memory import InMemoryDriver
-
-        return InMemoryDriver()
-    from tracecloak.pipelines.runners.on_beam import BeamDriver, pipeline_options
-
-    return BeamDriver(runner, pipeline_options(runner, beam_arguments))
 
 
 # --- Beam's flags by name, so that an unknown flag is refused before anything is done. ------------

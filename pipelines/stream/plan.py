@@ -21,8 +21,15 @@ from tracecloak.anonymizers.streams.dfg_steps import DfgParams
 from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS, StepProduct, StreamName
 from tracecloak.pipelines.budget.opening import open_store
 from tracecloak.pipelines.configuration.config import without_filters
-from tracecloak.pipelines.stream.config import IN_DIGEST, OF_INPUTS, StreamConfig, read_stream
-from tracecloak.pipelines.stream.message_keys import MESSAGE_KEYS
+from tracecloak.pipelines.stream.config import (
+    FRAMED,
+    IN_DIGEST,
+    MESSAGE_KEYS,
+    NO_FRAME,
+    OF_INPUTS,
+    StreamConfig,
+    read_stream,
+)
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import CASE_ID
@@ -30,7 +37,7 @@ from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.stream_caps import CaseCap
 from tracecloak.transforms.files import absolute
-from tracecloak.transforms.formats.messages import MessageFormat, MessageInput
+from tracecloak.transforms.formats.messages import MessageFormat, MessageInput, Operations
 from tracecloak.transforms.lakes.tables import address_of
 from tracecloak.transforms.operator_log import operator_log
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
@@ -314,12 +321,9 @@ def _input(keys: StreamConfig, place: int, name: str) -> StreamInput:
             "a stream does not release when events began: leave out start_timestamp, and of a "
             "lifecycle read one transition with where lifecycle=complete"
         )
-    # Of several inputs some may have no schema of the registry.
-    is_framed = not keys.inputs or "confluent-" in (keys.message_schema or "")
-    registry = (keys.schema_registry, keys.schema_registry_properties)
-    kind = keys.kind_of(*(registry if is_framed else (None, None)))
     attributes = keys.id_attribute, keys.time_attribute
-    layout = MessageFormat(mapping, keys.event_id, *attributes, kind, keys.operations, source)
+    kind, operations = _kind_of(keys), _operations(keys)
+    layout = MessageFormat(mapping, keys.event_id, *attributes, kind, operations, source)
     if (topic := keys.kafka("input_topic")) is not None:
         return StreamInput(keys, topic, "", "", layout)
     subscription = keys.input_subscription or ""
@@ -331,6 +335,40 @@ def _input(keys: StreamConfig, place: int, name: str) -> StreamInput:
     digest = text_digest(f"{subscription} {name}")[:16]
     clock = f"{project}/subscriptions/{keys.clock_topic}-{digest}"
     return StreamInput(keys, None, subscription, clock, layout)
+
+
+def _kind_of(keys: StreamConfig) -> Any:
+    """What messages are, as `MessageFormat` is told."""
+    schema, registry = keys.message_schema, keys.schema_registry
+    properties = keys.schema_registry_properties
+    if schema is None or not schema.startswith(FRAMED):
+        # Of several inputs some may have no schema of the registry.
+        if not keys.inputs and (registry is not None or properties is not None):
+            raise UsageError(NO_FRAME)
+        return schema
+    if registry is None:
+        raise UsageError(
+            f"schema {schema} needs the registry that has the schemas: name it with "
+            "schema_registry, such as http://localhost:8081"
+        )
+    from tracecloak.transforms.formats.registry_messages import RegistrySchemas
+
+    kind: Any = schema.removeprefix(FRAMED)
+    return RegistrySchemas(kind, SchemaRegistry(registry, properties))
+
+
+def _operations(keys: StreamConfig) -> Operations | None:
+    """Which messages are events, if a field of theirs says it."""
+    if keys.operation is None and not keys.operation_events:
+        return None
+    if keys.operation is None or not keys.operation_events:
+        raise UsageError(
+            "operation names a field, and operation_events its values that are events: give both "
+            "or neither"
+        )
+    if keys.message_schema == "avro":
+        raise UsageError("operation: an event of schemas/files/event.avsc has no such field")
+    return Operations(keys.operation, keys.operation_events)
 
 
 # --- The services of a stream, looked at before anything is paid. ---------------------------------
