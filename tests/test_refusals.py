@@ -34,7 +34,7 @@ from tracecloak.examination.linkage import knowledge
 from tracecloak.examination.measure.mining import PatientMiner
 from tracecloak.pipelines.budget import opening
 from tracecloak.pipelines.configuration import config, flags, plan, shared_keys
-from tracecloak.pipelines.embedded import read, reserving
+from tracecloak.pipelines.embedded import anonymize, read
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import Database, LedgerError, LedgerUnavailable
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -45,11 +45,9 @@ from tracecloak.pipelines.stream.plan import load_stream
 from tracecloak.pipelines.stream.plan import resolve as stream_plan
 from tracecloak.pipelines.stream.positions import _kept, positions
 from tracecloak.schemas import errors
-from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import InputSchemaError, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import EVENT_SCHEMA
-from tracecloak.transforms.batch.traces import cut
 from tracecloak.transforms.inputs import databases
 from tracecloak.transforms.services.schema_registry import SchemaRegistry
 
@@ -161,8 +159,6 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
      "name no individuals"),
     (lambda f: read_as(NO_EVENTS, order="n"), InputSchemaError, "have no order column"),
     (lambda f: read.product_schema("none"), UsageError, "to come as rows, got 'none'"),
-    (lambda f: read.product_batches("tree", cut(Statistics({}))), UsageError,
-     "the release has no product 'tree'"),
     (of_no_driver, UsageError, "psycopg.*postgresql"),
     (of_wrong_options, LedgerError, r"cannot be opened \(ValueError\)"),
     (lambda f: refuse_unknown(["word"], []), UsageError, "unknown argument 'word'"),
@@ -263,7 +259,7 @@ def test_what_is_claimed_is_given_back_if_no_job_can_be_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Catches a budget that is reserved for good by a pipeline that was never built."""
-    monkeypatch.setattr(reserving, "job_of", lambda _: int("no job"))
+    monkeypatch.setattr(anonymize, "job_of", lambda _: int("no job"))
     with pytest.raises(ValueError, match="no job"), beam.Pipeline(runner="FnApiRunner") as pipeline:
         _ = pipeline | beam.Create([{"claim": "1"}]) | AnonymizeEventLog(**AMUN, **paid(tmp_path))
     assert [entry.action for entry in ledger_entries(tmp_path / "keys")] == ["reserve", "void"]

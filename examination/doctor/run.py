@@ -44,7 +44,7 @@ def check_engine(setting: Setting) -> Iterator[CheckResult]:
     """Looks whether what runs the configuration is there."""
     ours = f"tracecloak {tracecloak.__version__}, Python {platform.python_version()}"
     runner = setting.config.runner
-    if setting.release is not None and runner == IN_MEMORY:
+    if runner == IN_MEMORY and setting.release is not None:
         from tracecloak.pipelines.release.run import driver_of
 
         driver_of(setting.release.keys, setting.of_beam)

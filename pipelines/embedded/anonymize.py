@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import copy
+import logging
+import uuid
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam import pvalue
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.typehints.row_type import RowTypeConstraint
 
+from tracecloak.anonymizers.contract.case_digests import InputDigest
+from tracecloak.pipelines.budget.draw_guard import DrawGuard
+from tracecloak.pipelines.budget.opening import store_of
+from tracecloak.pipelines.budget.registry import ReleaseRegistry
 from tracecloak.pipelines.configuration.plan import ReleasePlan
-from tracecloak.pipelines.embedded import reserving
 from tracecloak.pipelines.embedded.elements import (
     OF_FILES,
     OF_ROWS,
@@ -20,6 +29,7 @@ from tracecloak.pipelines.embedded.elements import (
     columns_of,
     elements_of,
     plan_of_rows,
+    runner_of,
 )
 from tracecloak.pipelines.embedded.read import (
     CANONICAL_EVENTS,
@@ -28,9 +38,13 @@ from tracecloak.pipelines.embedded.read import (
     REJECTS,
     MakeCanonical,
     ReleasedRows,
+    product_batches,
     product_schema,
-    released_once,
 )
+from tracecloak.pipelines.release.opening import open_run, recognise
+from tracecloak.pipelines.release.run import job_of, reserve_budget
+from tracecloak.pipelines.release.values import Run
+from tracecloak.pipelines.runners.on_beam import BeamDriver
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -38,17 +52,19 @@ from tracecloak.schemas.events.events import released_schema
 from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces, write_release
-from tracecloak.transforms.batch.job import ReleaseSpec
+from tracecloak.transforms.batch.job import Job, KeptDraws, ReleaseSpec
 from tracecloak.transforms.batch.read import check_tally
 from tracecloak.transforms.batch.traces import (
+    CountStatistics,
     DropDuplicates,
     GroupIntoTraces,
     once,
     total,
 )
-from tracecloak.transforms.files import absolute
+from tracecloak.transforms.files import absolute, join, read_if_there, write_anew
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.sources import EventSource
 
 # --- AnonymizeEventLog: rows of events in, released rows out, and the ledger charged. -------------
 
@@ -149,13 +165,16 @@ class AnonymizeEventLog(beam.PTransform):
         """Pays, and wires reading, grouping, the method's rounds, and the rows of the release."""
         plan, key = self._plan, self._key
         elements = elements_of(events, plan)
-        finalization: reserving.PipelineFinalization | None = None
+        finalization: PipelineFinalization | None = None
         if key is not None:
             release_id, digest = str(plan.keys.release_id), plan.noise_digest
             spec = ReleaseSpec(plan.method, plan.params, release_id, key, digest)
         else:
-            placed = plan.with_keys(output=reserving.rows_output(plan.keys), staging_area=None)
-            job, finalization = reserving.claim(placed, elements, events.pipeline)
+            # Nothing appears in this folder, by which ledger and key store know such releases. What
+            # their rounds decide lies beside it until they are ended.
+            place = plan.keys.staging_area or str(store_of(plan.keys).path.absolute())
+            placed = plan.with_keys(output=FileSystems.join(place, "rows"), staging_area=None)
+            job, finalization = claim(placed, elements, events.pipeline)
             assert job is not None  # no such release has files that could be there
             spec = job.target.spec
         read = read_rows(events, elements, plan, spec.operator_folder)
@@ -167,10 +186,12 @@ class AnonymizeEventLog(beam.PTransform):
                 TraceBatch.to_rows
             ).with_output_types(pa.RecordBatch)
         else:
-            released = released_once(events.pipeline, self._product, parts["products"])
+            sides = self._product, pvalue.AsIter(parts["products"])
+            released = once(events.pipeline, "Product", product_batches, *sides)
+            released.element_type = pa.RecordBatch
         if finalization is not None:
             made = pvalue.AsIter(parts["products"])
-            once(events.pipeline, "NoteCases", _note_cases, finalization, made)
+            once(events.pipeline, "NoteCases", finalization.note_cases, made)
         if self._rows is not None:
             released = released | "ReleasedRows" >> self._rows
         if not self._with_rejects:
@@ -234,9 +255,153 @@ def shown(plan: ReleasePlan) -> dict[str, Any]:
     }
 
 
-def _note_cases(finalization: reserving.PipelineFinalization, products: Any) -> Iterable[Any]:
-    finalization.note_cases()
-    return ()
+# --- A release in somebody's own pipeline is claimed and paid when the pipeline is built. ---------
+# What it costs is reserved then, and the gate before its noise is passed as by the command: where
+# the first round decides, if the runner ends with this process, and before the pipeline is
+# submitted elsewhere. The input has no digest before it is read: it is compared where a round
+# decides. Whether rows are those that a finished release was made of is told by a keyed digest of
+# their events, noted in the operator's folder under the key by which cases are recognised: the
+# release's own key is gone by then.
+
+_LOG = logging.getLogger("tracecloak")
+_DIGESTED: dict[str, type[Any]] = {"rows": InputDigest}
+
+
+@dataclass(frozen=True)
+class PipelineFinalization:
+    """How a pipeline on this machine ends a release, from within its workers; it pickles.
+
+    Of which rows a release was made is noted in a file that the operator alone reads.
+
+    Attributes:
+        folder: Where the release lies.
+        operator_folder: Where its rows are noted.
+        about: Tells the key of the release, and that of the digest, from others.
+        key: Under which rows are digested.
+        gate: Where workers find key store and ledger; None: the release is there, and ended.
+    """
+
+    folder: ReleaseFolder
+    operator_folder: str
+    about: str
+    key: KeyReference
+    gate: DrawGuard | None = None
+
+    @classmethod
+    def of(
+        cls, run: Run, key_fingerprint: str, gate: DrawGuard | None = None
+    ) -> PipelineFinalization:
+        """Returns how a run is ended whose release is drawn under the key of a fingerprint."""
+        key = run.books.store.own_key("deployment")
+        about = f"{key_fingerprint} {key.resolve().fingerprint}"
+        return cls(run.books.folder, run.operator_folder, about, key, gate)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether anything is noted that rows can be compared with."""
+        return (read_if_there(self._path) or b"").startswith(f"{self.about} ".encode())
+
+    def finalize(self, digest: InputDigest) -> None:
+        """Notes of which rows a release was made, and does what comes after it is visible.
+
+        Raises:
+            UsageError: The release was there before, and was made of other rows.
+        """
+        noted = f"{self.about} {digest.hex}".encode()
+        if self.gate is None:
+            if read_if_there(self._path) != noted:
+                raise UsageError(
+                    f"release_id {self.folder.release_id!r} in {self.folder.output} is there, and "
+                    "was made of other rows than these; choose another release_id, which is "
+                    "another spend, or give it the rows that it was made of"
+                )
+            return
+        write_anew(self._path, noted)
+        books = self._books(self.gate)
+        if books.look().state == "visible":
+            books.finish(self.gate.key_fingerprint)
+
+    def note_cases(self, _: Any) -> tuple[()]:
+        """Notes in the ledger which cases were read, of a release that has no files."""
+        assert self.gate is not None  # it is made now
+        self._books(self.gate).note_cases(self.gate.key_fingerprint)
+        return ()
+
+    def digested(self, traces: TraceBatch) -> dict[str, Any]:
+        """Returns the digest of the cases of a batch."""
+        return {"rows": InputDigest.from_traces(traces, self.key.resolve())}
+
+    def _books(self, gate: DrawGuard) -> ReleaseRegistry:
+        """The books of the release, opened anew in the worker."""
+        return ReleaseRegistry(gate.store(), gate.ledger(), self.folder)
+
+    @property
+    def _path(self) -> str:
+        return join(self.operator_folder, "rows.digest")
+
+
+def claim(
+    plan: ReleasePlan, elements: Elements, pipeline: beam.Pipeline
+) -> tuple[Job | None, PipelineFinalization | None]:
+    """Pays for a release, or goes on with what was paid.
+
+    Args:
+        plan: What it is to make, and where it goes.
+        elements: How its events are read.
+        pipeline: The pipeline that it will be part of.
+
+    Returns:
+        What its stages are given, None if it is there already; and what its pipeline does with its
+        rows at the end, None if workers do not reach the key store, or nobody knows of which rows
+        it was made.
+
+    Raises:
+        TracecloakError: It may not be made, or not be finished, or not be paid.
+    """
+    runner = runner_of(pipeline)
+    options = copy.deepcopy(pipeline.options)
+    options.view_as(StandardOptions).runner = runner
+    plan = plan.with_keys(runner=runner)
+    source = EventSource(
+        (), plan.source_format, elements.mapping, is_unordered=elements.kind != "batches"
+    )
+    run = open_run(plan, BeamDriver(runner, options), source)
+    books, folder = run.books, run.books.folder
+    if books.store.is_in_database:  # workers settle in a copy of it
+        raise UsageError(
+            "key_store is a database, which tracecloak release alone writes; give a folder of a "
+            "machine that stays"
+        )
+    with books.store.alone(folder.output, folder.release_id):
+        found = books.look()
+        if found.state in ("visible", "released"):
+            recognise(run, found)
+            assert found.receipt is not None  # it was recognised by it
+            if run.driver.is_local:
+                finalization = PipelineFinalization.of(run, found.receipt.key_fingerprint)
+                if finalization.has_rows:
+                    return None, finalization
+            _LOG.warning(
+                "release %s is in %s already: nothing is read or paid, and whether it was made of "
+                "these rows is not known",
+                folder.release_id,
+                folder.output,
+            )
+            return None, None
+        run = reserve_budget(run, found)
+        try:
+            # Another pipeline of this release may be at work: each builds in a place of its own.
+            folder = replace(run.books.folder, attempt=uuid.uuid4().hex[:16])
+            job = job_of(replace(run, books=replace(run.books, folder=folder)))
+        except BaseException:
+            assert run.key is not None  # its budget is reserved
+            run.books.void(run.key.fingerprint)
+            raise
+    if not run.driver.is_local:
+        return job, None
+    draws: Any = job.target.spec.draws
+    assert isinstance(draws, KeptDraws) and isinstance(draws.before, DrawGuard)  # as of a local run
+    return job, PipelineFinalization.of(run, draws.before.key_fingerprint, draws.before)
 
 
 # --- WriteRelease: rows of events in, the folder of a release out, as the command makes it. -------
@@ -292,7 +457,7 @@ class WriteRelease(beam.PTransform):
         """Pays, and wires all of the release from its rows to its commit."""
         plan, keys, pipeline = self._plan, self._plan.keys, events.pipeline
         elements = elements_of(events, plan)
-        job, finalization = reserving.claim(plan, elements, pipeline)
+        job, finalization = claim(plan, elements, pipeline)
         release_id = str(keys.release_id)
         folder = ReleaseFolder(absolute(keys.output), release_id).final
         made: Any = ()
@@ -305,7 +470,8 @@ class WriteRelease(beam.PTransform):
                     write_release(read["traces"], job.target, keys.shards, read["checked"])
                 )
             if finalization is not None:
-                digest = pvalue.AsIter(reserving.digested(read["traces"], finalization.key))
+                count = CountStatistics(_DIGESTED, finalization.digested)
+                digest = pvalue.AsIter(read["traces"] | "Digest" >> count)
         row = beam.Row(release_id=release_id, folder=folder)
         written = once(pipeline, "Written", _written, row, finalization, made, digest)
         written.element_type = _WRITTEN
@@ -318,11 +484,11 @@ class WriteRelease(beam.PTransform):
 
 def _written(
     row: beam.Row,
-    finalization: reserving.PipelineFinalization | None,
+    finalization: PipelineFinalization | None,
     made: Iterable[Any],
     digest: Iterable[Statistics],
 ) -> list[beam.Row]:
     """Ends a release once it is there, and returns what is said of it."""
     if finalization is not None:
-        finalization.finalize(total(reserving.DIGESTED, digest)["rows"])
+        finalization.finalize(total(_DIGESTED, digest)["rows"])
     return [row]

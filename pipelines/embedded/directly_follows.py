@@ -19,8 +19,13 @@ from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
-from tracecloak.pipelines.embedded.elements import ROWS, columns_of, kind_of, require_fields
-from tracecloak.pipelines.embedded.reserving import runner_of
+from tracecloak.pipelines.embedded.elements import (
+    ROWS,
+    columns_of,
+    kind_of,
+    require_fields,
+    runner_of,
+)
 from tracecloak.pipelines.runners.flags import FED, FLINK
 from tracecloak.pipelines.stream import run
 from tracecloak.pipelines.stream.config import read_stream

@@ -105,6 +105,15 @@ def plan_of_rows(
     return read_plan(None, {"output": "rows", "method": method, **given, "log": [ROWS]})
 
 
+_DIRECT = {"SwitchingDirectRunner": "DirectRunner"}
+
+
+def runner_of(pipeline: beam.Pipeline) -> str:
+    """Returns the name of the runner that a pipeline was made for."""
+    name = type(pipeline.runner).__name__
+    return _DIRECT.get(name, name)
+
+
 # --- What a collection holds, told by its type when a pipeline is built, and how it is read. ------
 
 

@@ -28,7 +28,7 @@ from tracecloak.schemas.events.events import ACTIVITY, EVENT_SCHEMA, ORDER, RELE
 from tracecloak.schemas.events.tally import FileTally, ReadTally, Reject
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, with_attributes
 from tracecloak.transforms.batch.read import EVENTS, TALLIES, ReadFiles
-from tracecloak.transforms.batch.traces import Chunk, once, only
+from tracecloak.transforms.batch.traces import Chunk, only
 from tracecloak.transforms.formats.base import missing_columns
 
 # --- MakeCanonical: rows, dicts and batches of somebody's pipeline to canonical events. -----------
@@ -313,25 +313,10 @@ def field_name(name: str) -> str:
 
 
 def product_batches(name: str, products: Iterable[Chunk]) -> list[pa.RecordBatch]:
-    """Returns the table of a product in batches.
-
-    Raises:
-        UsageError: The method has no such product; names those that it has.
-    """
-    by_name = only(products).by_name
-    if name not in by_name:
-        raise UsageError(
-            f"the release has no product {name!r}: its products are {', '.join(sorted(by_name))}. "
-            "The same release_id gives them without paying again"
-        )
-    batches: list[pa.RecordBatch] = by_name[name].to_table().to_batches(_PRODUCT_ROWS)
-    return batches
-
-
-def released_once(pipeline: beam.Pipeline, name: str, products: Any) -> beam.PCollection[Any]:
-    """Returns the batches of a product of a release."""
-    batches = once(pipeline, "Product", product_batches, name, pvalue.AsIter(products))
-    batches.element_type = pa.RecordBatch
+    """Returns the table of a product in batches."""
+    batches: list[pa.RecordBatch] = (
+        only(products).by_name[name].to_table().to_batches(_PRODUCT_ROWS)
+    )
     return batches
 
 
