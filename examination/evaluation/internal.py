@@ -39,7 +39,7 @@ from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.manifest import ReleaseManifest, has_starts, has_times
-from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.published.variants import ReleasedVariants, variants_of_log
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.files import open_raw
@@ -296,7 +296,7 @@ def _shown(
     medians = times.medians_s() if is_timed else {}
     shown["map"] = map_with_original(figures_data.map_data(graph, medians), truth)
     after, true = (
-        figures_data.variants_of_log(VariantHistogram.from_traces(log), log.vocabulary)
+        variants_of_log(VariantHistogram.from_traces(log), log.vocabulary)
         for log in (released, original)
     )
     data = figures_data.variants_data(after, figures_data.names_of_map(shown["map"]))

@@ -20,9 +20,9 @@ from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.graph import ReleasedGraph, yield_of_log
+from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.manifest import Yield
-from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.published.variants import ReleasedVariants, variants_of_log
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
 # --- Whether a release that is made is mostly noise, by public numbers alone. ---------------------
@@ -449,7 +449,7 @@ def _log_estimate(
     """What came out as variants, in the codes of a vocabulary of both."""
     cases = VariantHistogram.from_traces(true.recode(words))
     pairs, released = (DirectlyFollows.from_variants(side, words) for side in (cases, came_out))
-    held = yield_of_log(released, came_out, words).beside(held)
+    held = variants_of_log(came_out, words).came_out().beside(held)
     share = int(cases.counts[cases.is_in(came_out)].sum()) / max(true.n_cases, 1)
     error, n_names = pairs.relative_error(released), len(true.vocabulary)
     return UtilityEstimate(true.n_cases, held, n_names, share, error)

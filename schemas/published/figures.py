@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields, replace
-from typing import Any, ClassVar, Literal, Protocol, Self, cast
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, cast
 
 import numpy as np
 import pyarrow as pa
@@ -242,7 +242,10 @@ def without_kinds(product: Any) -> Any:
     return old
 
 
-class ReleasedRows(ReleasedProduct):
+_Row = TypeVar("_Row")
+
+
+class ReleasedRows(ReleasedProduct, Protocol[_Row]):
     """A product that is the list of its rows.
 
     Attributes:
@@ -251,19 +254,37 @@ class ReleasedRows(ReleasedProduct):
 
     json_name: ClassVar[str]
 
+    @classmethod
+    def of(cls, rows: Sequence[_Row]) -> Self:
+        """Returns rows in the order that is given."""
+        ...
+
+    @staticmethod
+    def row_of(columns: Mapping[str, Any]) -> _Row:
+        """Returns the row that a row of its table stands for."""
+        ...
+
+    def rows(self) -> list[_Row]:
+        """Returns the rows one by one."""
+        return list(map(self.row_of, self.to_table().to_pylist()))
+
     def to_json(self) -> dict[str, Any]:
         """Returns the rows of its table as JSON values."""
         return {self.json_name: self.to_table().to_pylist()}
+
+    @classmethod
+    def from_json(cls, body: Any) -> Self:
+        """Returns the rows that `to_json` gave.
+
+        Raises:
+            KeyError, TypeError, ValueError: They are none.
+        """
+        return cls.of(list(map(cls.row_of, body[cls.json_name])))
 
     def _columns(self, names: Iterable[str]) -> dict[str, Any]:
         """Returns its fields as columns of these names."""
         own: Any = self
         return dict(zip(names, (getattr(own, f.name) for f in fields(own)), strict=True))
-
-    def _values(self) -> Iterator[tuple[Any, ...]]:
-        """Returns its fields row by row."""
-        own: Any = self
-        return zip(*(getattr(own, f.name).tolist() for f in fields(own)), strict=True)
 
 
 @dataclass(frozen=True)
@@ -300,7 +321,7 @@ _FIGURE_COLUMNS: dict[str, type[Any]] = {
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedFigures(ReleasedRows):
+class ReleasedFigures(ReleasedRows[Figure]):
     """Numbers of a release beside its graph: totals, and limits of what is not shown.
 
     Attributes:
@@ -352,27 +373,16 @@ class ReleasedFigures(ReleasedRows):
         lows, highs = np.where(is_binned, (made.lows, made.highs), wider)
         return replace(made, lows=lows, highs=highs)
 
-    def rows(self) -> list[Figure]:
-        """Returns the figures one by one."""
-        return [
-            Figure(row[0], tuple(end for end in row[1:3] if end is not None), *row[3:])
-            for row in self._values()
-        ]
+    @staticmethod
+    def row_of(columns: Mapping[str, Any]) -> Figure:
+        """As of `ReleasedRows`."""
+        name, source, target, *others = (columns[name] for name in _FIGURE_COLUMNS)
+        return Figure(name, tuple(end for end in (source, target) if end is not None), *others)
 
     def to_table(self) -> pa.Table:
         """Returns figure, source, target, value, low, high, kind, usable, grade."""
         columns = self._columns(_FIGURE_COLUMNS)
         return pa.table(columns | grade_columns(grades(self.values, self.lows, self.highs)))
-
-    @classmethod
-    def from_json(cls, body: Any) -> ReleasedFigures:
-        """Returns the figures that `to_json` gave.
-
-        Raises:
-            KeyError, TypeError, ValueError: They are none.
-        """
-        rows = ([row[name] for name in _FIGURE_COLUMNS] for row in body["figures"])
-        return cls(*columns_of(rows, _FIGURE_COLUMNS))
 
     def came_out(self) -> Yield:
         """Returns its cases, which are those of the whole release: a graph may hide some."""
@@ -464,7 +474,7 @@ class Measure:
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedMeasures(ReleasedRows):
+class ReleasedMeasures(ReleasedRows[Measure]):
     """The sums of a release.
 
     Attributes:
@@ -500,16 +510,14 @@ class ReleasedMeasures(ReleasedRows):
         """Returns the rows of one piece after the other."""
         return cls.of([row for piece in pieces for row in piece.rows()])
 
+    @staticmethod
+    def row_of(columns: Mapping[str, Any]) -> Measure:
+        """As of `ReleasedRows`."""
+        return Measure(**{**columns, "of": tuple(columns["of"])})
+
     def rows(self, what: str | None = None) -> list[Measure]:
         """Returns the rows of one kind, or all."""
-        texts, ends = self.texts.to_pylist(), self.offsets.tolist()
-        kinds = self.what.to_pylist()
-        numbers = zip(self.values.tolist(), self.deviations.tolist(), strict=True)
-        return [
-            Measure(kind, tuple(texts[ends[i] : ends[i + 1]]), value, deviation)
-            for i, (kind, (value, deviation)) in enumerate(zip(kinds, numbers, strict=True))
-            if what in (None, kind)
-        ]
+        return [row for row in super().rows() if what in (None, row.what)]
 
     def to_table(self) -> pa.Table:
         """Returns what (string), of (list of strings), value and deviation (float64)."""
@@ -520,20 +528,6 @@ class ReleasedMeasures(ReleasedRows):
                 "value": self.values,
                 "deviation": self.deviations,
             }
-        )
-
-    @classmethod
-    def from_json(cls, body: Any) -> ReleasedMeasures:
-        """Returns the sums that `to_json` gave.
-
-        Raises:
-            KeyError, TypeError, ValueError: They are none.
-        """
-        return cls.of(
-            [
-                Measure(row["what"], tuple(row["of"]), row["value"], row["deviation"])
-                for row in body["measures"]
-            ]
         )
 
 
@@ -586,7 +580,7 @@ class IndicatorRow:
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedIndicators(ReleasedRows):
+class ReleasedIndicators(ReleasedRows[IndicatorRow]):
     """Indicators in long form, in the order in which they were asked for.
 
     Attributes:
@@ -617,28 +611,16 @@ class ReleasedIndicators(ReleasedRows):
         """Returns rows in the order that is given."""
         return cls(*columns_of(map(astuple, rows), _INDICATOR_COLUMNS))
 
-    def rows(self) -> list[IndicatorRow]:
-        """Returns the rows one by one."""
-        return [IndicatorRow(*row) for row in self._values()]
+    @staticmethod
+    def row_of(columns: Mapping[str, Any]) -> IndicatorRow:
+        """As of `ReleasedRows`; a row without a grade gets that of its unit."""
+        return IndicatorRow(**{n: columns[n] for n in _INDICATOR_COLUMNS if n in columns})
 
     def to_table(self) -> pa.Table:
         """Returns indicator, group, value, low, high, unit, kind, usable, grade."""
         columns = self._columns(_INDICATOR_COLUMNS)
         graded = grade_columns(np.array(columns.pop("grade").tolist(), np.str_))
         return pa.table(columns | graded)
-
-    @classmethod
-    def from_json(cls, body: Any) -> ReleasedIndicators:
-        """Returns the indicators that `to_json` gave.
-
-        Raises:
-            KeyError, TypeError, ValueError: They are none.
-        """
-        rows = body["indicators"]
-        # A release without grades gets those of its units.
-        return cls.of(
-            [IndicatorRow(**{n: row[n] for n in _INDICATOR_COLUMNS if n in row}) for row in rows]
-        )
 
     def came_out(self) -> Yield:
         """Returns the number of figures, and the share of those that are noise."""

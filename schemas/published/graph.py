@@ -47,35 +47,9 @@ class LogCounts:
     @property
     def came_out(self) -> Yield:
         """What the log holds."""
-        return yield_of_log(self.graph, self.variants, self.names)
+        from tracecloak.schemas.published.variants import variants_of_log
 
-
-def yield_of_log(
-    graph: DirectlyFollows, variants: VariantHistogram, vocabulary: ActivityVocabulary
-) -> Yield:
-    """Returns what a released log holds, by its own graph and variants."""
-    n_cases = int(graph.counts[graph.sources == vocabulary.start].sum())
-    inner = graph.targets != vocabulary.end
-    passed = np.bincount(
-        graph.targets[inner], graph.counts[inner].astype(np.float64), len(vocabulary)
-    )
-    n_activities, share = named(vocabulary.names, passed)
-    longest = longest_of(np.diff(variants.offsets), variants.counts)
-    return Yield(n_cases, variants.n_variants, n_activities, None, share, None, *longest)
-
-
-def longest_of(lengths: np.ndarray, counts: np.ndarray) -> tuple[int, float] | tuple[None, None]:
-    """Returns how many events the longest cases have, and their share of all; None of no case.
-
-    Args:
-        lengths: int64[n], events of each variant.
-        counts: int64[n], cases of each, not negative.
-    """
-    n_cases = int(counts.sum())
-    if not n_cases:
-        return None, None
-    most = int(lengths[counts > 0].max())
-    return most, int(counts[lengths == most].sum()) / n_cases
+        return variants_of_log(self.variants, self.names).came_out()
 
 
 def unclear_share(counts: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> float | None:
@@ -306,7 +280,7 @@ class ReleasedGroups(figures.ReleasedProduct):
 
 
 @dataclass(frozen=True, eq=False)
-class ReleasedDurations(figures.ReleasedRows):
+class ReleasedDurations(figures.ReleasedProduct):
     """A histogram of durations for each released edge, in public bins; safe to publish.
 
     Attributes:
@@ -324,7 +298,6 @@ class ReleasedDurations(figures.ReleasedRows):
     """
 
     wire_name: ClassVar[str] = "released-durations"
-    json_name: ClassVar[str] = "durations"
     has_kinds: ClassVar[bool] = True
 
     names: pa.StringArray
@@ -355,6 +328,10 @@ class ReleasedDurations(figures.ReleasedRows):
                 **figures.interval_columns(self),
             }
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the rows of its table as JSON values."""
+        return {"durations": self.to_table().to_pylist()}
 
     @classmethod
     def from_json(cls, body: Any) -> ReleasedDurations:

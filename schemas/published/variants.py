@@ -19,7 +19,7 @@ from tracecloak.schemas.published.figures import (
     wider_ends,
     without_kinds,
 )
-from tracecloak.schemas.published.graph import longest_of, named, unclear_share
+from tracecloak.schemas.published.graph import named, unclear_share
 from tracecloak.schemas.published.manifest import Yield
 
 if TYPE_CHECKING:
@@ -149,19 +149,14 @@ class ReleasedVariants:
         weights = np.repeat(self.counts, np.diff(self.offsets)).astype(np.float64)
         occurrences = np.bincount(self.codes, weights, len(self.names))
         n_activities, share = named(self.names, occurrences)
-        max_events, longest_share = longest_of(np.diff(self.offsets), self.counts)
-        unclear = None
-        if self.lows is not None and self.highs is not None:
-            unclear = unclear_share(self.counts, self.lows, self.highs)
-        return Yield(
-            self.n_cases,
-            self.n_variants,
-            n_activities,
-            named_share=share,
-            max_events=max_events,
-            longest_share=longest_share,
-            unclear_share=unclear,
-        )
+        held = Yield(self.n_cases, self.n_variants, n_activities, named_share=share)
+        if self.n_cases:
+            lengths = np.diff(self.offsets)
+            longest = self.counts[lengths == lengths.max()].sum() / self.n_cases
+            held = replace(held, max_events=int(lengths.max()), longest_share=float(longest))
+        if self.lows is None or self.highs is None:
+            return held
+        return replace(held, unclear_share=unclear_share(self.counts, self.lows, self.highs))
 
     def numbers(self, watched: Sequence[Key] | None = None) -> dict[Key, float]:
         """Returns the cases of each ("variant", …), and of all of them as ("total",)."""
@@ -170,6 +165,11 @@ class ReleasedVariants:
         rows = zip(pairwise(self.offsets.tolist()), self.counts.tolist(), strict=True)
         cases = {("variant", *text[first:last]): float(count) for (first, last), count in rows}
         return {**cases, ("total",): float(self.counts.sum())}
+
+
+def variants_of_log(variants: VariantHistogram, vocabulary: ActivityVocabulary) -> ReleasedVariants:
+    """Returns the variants of a released log, the most frequent first."""
+    return most_frequent_first(vocabulary.names, variants.offsets, variants.codes, variants.counts)
 
 
 def most_frequent_first(

@@ -19,9 +19,9 @@ from tracecloak.schemas.published.figures import (
     grades,
 )
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
+from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.log_times import BIN_EDGES_US, LogTimes, middle_of
-from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
+from tracecloak.schemas.statistics.variants import DirectlyFollows
 from tracecloak.transforms.models.dfg_svg import plain_name
 
 if TYPE_CHECKING:
@@ -399,11 +399,6 @@ def _period(day: int, period: str) -> tuple[int, int, str]:
 MAX_VARIANTS = 300
 
 _MAX_EVENTS = 120  # of a variant
-
-
-def variants_of_log(variants: VariantHistogram, vocabulary: ActivityVocabulary) -> ReleasedVariants:
-    """Returns the variants of a released log, the most frequent first."""
-    return most_frequent_first(vocabulary.names, variants.offsets, variants.codes, variants.counts)
 
 
 def names_of_map(shown: dict[str, Any] | None) -> list[str]:

@@ -22,6 +22,7 @@ from tracecloak.schemas.published.manifest import (
     has_starts,
     has_times,
 )
+from tracecloak.schemas.published.variants import variants_of_log
 from tracecloak.transforms.pages.page import Page, rendered
 from tracecloak.transforms.publish import statement
 from tracecloak.transforms.publish.figures_data import (
@@ -40,7 +41,6 @@ from tracecloak.transforms.publish.figures_data import (
     times_data,
     tree_data,
     variants_data,
-    variants_of_log,
 )
 from tracecloak.transforms.publish.products import PRODUCTS, called, kind_of
 
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
         ReleasedTree,
     )
     from tracecloak.schemas.published.variants import ReleasedVariants
-
 
 # --- The page of a release, `report.html`: what was released, its pictures, and what it promises. -
 # Epsilons of published releases, to judge one by: values as their publishers gave them.

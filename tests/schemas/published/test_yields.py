@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.support.logs import trace_batch
-from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedTree, yield_of_log
+from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedTree
 from tracecloak.schemas.published.manifest import Yield
-from tracecloak.schemas.published.variants import most_frequent_first
-from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
+from tracecloak.schemas.published.variants import most_frequent_first, variants_of_log
+from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.publish.statement import came_out_in_words
 
 
@@ -28,9 +28,7 @@ def cut(held: Yield, declared: int | None) -> str:
 
 def test_a_log_is_counted_by_its_own_graph() -> None:
     traces = trace_batch({"1": "a b", "2": "a b", "3": "a", "4": "b b b"})
-    graph = DirectlyFollows.from_traces(traces)
-    variants = VariantHistogram.from_traces(traces)
-    found = yield_of_log(graph, variants, traces.vocabulary)
+    found = variants_of_log(VariantHistogram.from_traces(traces), traces.vocabulary).came_out()
     assert found == Yield(4, 3, 2, None, 1.0, None, 3, 0.25)
     assert said(found) == "4 cases, 3 variants, 2 named activities came out."
     assert not found.is_empty

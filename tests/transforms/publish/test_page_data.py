@@ -11,6 +11,7 @@ from tests.support.logs import trace_batch
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures
 from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedGroups
+from tracecloak.schemas.published.variants import variants_of_log
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.pages import page as page_module
@@ -21,7 +22,6 @@ from tracecloak.transforms.publish.figures_data import (
     map_data,
     times_data,
     variants_data,
-    variants_of_log,
 )
 
 HOUR, DAY = 3_600_000_000, 86_400_000_000
