@@ -27,7 +27,10 @@ Operator = Literal["sequence", "exclusive", "parallel", "loop"]
 SIGNS: dict[Operator, str] = {"sequence": "->", "exclusive": "X", "parallel": "+", "loop": "*"}
 # Beyond so many operators within one another a tree is not read: recursion has its limits.
 MAX_DEPTH = 200
-_NODE = re.compile(r"(?P<tau>tau)|'(?P<label>(?:[^'\\]++|\\['\\])*+)|(?P<sign>->|[X+*])")
+_NODE = re.compile(
+    r"\s*+(?:(?P<tau>tau)|'(?P<label>(?:[^'\\]++|\\['\\])*+)'|(?P<sign>->|[X+*])\s*+\()"
+)
+_MARK = re.compile(r"\s*+([,)])")
 
 
 @dataclass(frozen=True)
@@ -198,8 +201,7 @@ def parse_tree(text: str) -> ProcessTree:
         UsageError: It is not the text form of a tree, or more than 200 operators deep.
     """
     tree, place = _parsed(text, 0, 0)
-    place = _without_spaces(text, place)
-    if place != len(text):
+    if text[place:].strip():
         raise _expected("the end", place)
     return tree
 
@@ -208,43 +210,28 @@ def _parsed(text: str, place: int, depth: int) -> tuple[ProcessTree, int]:
     """Returns the node that begins at a place, and where it ends."""
     if depth > MAX_DEPTH:
         raise UsageError(f"process tree: more than {MAX_DEPTH} operators within one another")
-    place = _without_spaces(text, place)
     node = _NODE.match(text, place)
     if node is None:
-        raise _expected("tau, a quoted activity or one of ->, X, + and *", place)
+        raise _expected("tau, a quoted activity or an operator and a bracket", place)
     place = node.end()
-    following = text[place : place + 1]
     if node["tau"]:
         return SILENT, place
     if node["sign"] is None:
-        if following != "'":
-            raise _expected(
-                "a quote, or one or a backslash after a backslash", place + len(following)
-            )
-        return leaf(re.sub(r"\\(.)", r"\1", node["label"])), place + 1
+        return leaf(re.sub(r"\\(.)", r"\1", node["label"])), place
     operator = next(name for name, sign in SIGNS.items() if sign == node["sign"])
-    children: list[ProcessTree] = []
-    marks: tuple[str, ...] = ("(",)
-    while True:
-        place = _without_spaces(text, place)
-        mark = text[place : place + 1]
-        if mark not in marks:
-            raise _expected(" or ".join(marks), place)
-        if mark == ")":
-            return ProcessTree(operator, None, tuple(children)), place + 1
-        child, place = _parsed(text, place + 1, depth + 1)
+    children, mark = [], ","
+    while mark == ",":
+        child, place = _parsed(text, place, depth + 1)
         children.append(child)
-        marks = (",", ")")
-
-
-def _without_spaces(text: str, place: int) -> int:
-    while text[place : place + 1].isspace():
-        place += 1
-    return place
+        found = _MARK.match(text, place)
+        if found is None:
+            raise _expected(", or )", place)
+        mark, place = found[1], found.end()
+    return ProcessTree(operator, None, tuple(children)), place
 
 
 def _expected(what: str, place: int) -> UsageError:
-    return UsageError(f"process tree: expected {what} at character {place + 1}")
+    return UsageError(f"process tree: expected {what} after character {place}")
 
 
 # --- Petri nets: what a process model of places and transitions lets happen, state by state. ------
@@ -344,74 +331,50 @@ def states_of(net: PetriNet) -> ModelStates:
     Raises:
         UsageError: It has more than MAX_STATES states, or no way to its end.
     """
-    places = sorted(
-        {*net.initial, *net.final}.union(*((*t.takes, *t.gives) for t in net.transitions))
-    )
-    number = {place: i for i, place in enumerate(places)}
-
-    def vector(tokens: Tokens) -> tuple[int, ...]:
-        counts = [0] * len(places)
-        for place, n in tokens.items():
-            counts[number[place]] = n
-        return tuple(counts)
-
-    moves = [
-        (
-            t.label,
-            [(number[place], n) for place, n in t.takes.items()],
-            [(number[place], n) for place, n in t.gives.items()],
-        )
-        for t in net.transitions
-    ]
-    first, last = vector(net.initial), vector(net.final)
-    known = {first: 0}
-    waiting = [first]
+    first, last = (frozenset(tokens.items()) for tokens in (net.initial, net.final))
+    number, waiting = {first: 0}, [first]
     steps: list[tuple[int, int, str | None]] = []
-    for marking in waiting:
-        for label, takes, gives in moves:
-            if any(marking[place] < n for place, n in takes):
+    for source, marking in enumerate(waiting):
+        tokens = dict(marking)
+        for t in net.transitions:
+            if any(tokens.get(place, 0) < n for place, n in t.takes.items()):
                 continue
-            tokens = list(marking)
-            for place, n in takes:
-                tokens[place] -= n
-            for place, n in gives:
-                tokens[place] += n
-            following = tuple(tokens)
-            if following not in known:
-                if len(known) == MAX_STATES:
+            after = tokens.copy()
+            for place, n in t.takes.items():
+                after[place] -= n
+            for place, n in t.gives.items():
+                after[place] = after.get(place, 0) + n
+            following = frozenset(one for one in after.items() if one[1])
+            if following not in number:
+                if len(number) == MAX_STATES:
                     raise UsageError(
                         f"the process model has more than {MAX_STATES:,} states: simplify it, such "
                         "as by fewer parallel activities, or state its rules by name"
                     )
-                known[following] = len(known)
+                number[following] = len(number)
                 waiting.append(following)
-            steps.append((known[marking], known[following], label))
-    return _trimmed(len(known), known.get(last), steps)
-
-
-def _trimmed(
-    n_states: int, last: int | None, steps: list[tuple[int, int, str | None]]
-) -> ModelStates:
-    """Leaves out the states from which the end is out of reach."""
-    if last is None:
+            steps.append((source, number[following], t.label))
+    if last not in number:
         raise UsageError("the process model has no way from its start to its end")
-    sources = np.array([step[0] for step in steps], np.int64)
-    targets = np.array([step[1] for step in steps], np.int64)
+    return _trimmed(len(number), number[last], steps)
+
+
+def _trimmed(n_states: int, last: int, steps: list[tuple[int, int, str | None]]) -> ModelStates:
+    """Leaves out the states from which the end is out of reach."""
+    sources, targets = (np.array([step[end] for step in steps], np.int64) for end in (0, 1))
     is_final = np.zeros(n_states, bool)
     is_final[last] = True
     lives = _closure(is_final, targets, sources)
-    living = (
-        np.flatnonzero(lives[sources] & lives[targets]) if len(steps) else np.zeros(0, np.int64)
-    )
+    living = np.flatnonzero(lives[sources] & lives[targets])
     named = [steps[i][2] for i in living.tolist()]
     labels = tuple(sorted({label for label in named if label is not None}))
-    code = {label: i for i, label in enumerate(labels)}
+    code: dict[str | None, int] = {label: i for i, label in enumerate(labels)} | {None: -1}
     renumbered = np.cumsum(lives) - 1
     return ModelStates(
         labels,
         renumbered[sources[living]],
         renumbered[targets[living]],
-        np.array([-1 if label is None else code[label] for label in named], np.int64),
+        np.array([code[label] for label in named], np.int64),
         is_final[lives],
     )
 

@@ -92,13 +92,16 @@ class Plugins(Mapping[str, T], Generic[T]):
         """What is ours by name, whatever others add."""
         return {name: self._builtin(name) for name in self._builtins}
 
-    @property
-    def _others(self) -> dict[str, list[metadata.EntryPoint]]:
-        points: dict[str, list[metadata.EntryPoint]] = {}
-        for point in _entry_points():
-            if point.group == self.group and point.name not in self._builtins:
-                points.setdefault(point.name, []).append(point)
-        return points
+    def _builtin(self, name: str) -> T:
+        if name not in self._made:
+            entry = self._builtins[name]
+            self._made[name] = self._make(load(entry) if isinstance(entry, str) else entry)
+        return self._made[name]
+
+    def _points(self, name: str | None = None) -> list[metadata.EntryPoint]:
+        """What others add, of one name or of all."""
+        points = (point for point in _entry_points() if point.group == self.group)
+        return [point for point in points if name in (None, point.name)]
 
     def __getitem__(self, name: str) -> T:
         """Returns what the name stands for.
@@ -108,67 +111,56 @@ class Plugins(Mapping[str, T], Generic[T]):
             UsageError: Several distributions claim the name, or what it stands for cannot be
                 loaded.
         """
+        points = self._points(name)
+        places = [point.value for point in points]
         if name in self._builtins:
-            if others := [
-                p.value for p in _entry_points() if (p.group, p.name) == (self.group, name)
-            ]:
-                ours = self._builtins[name]
-                raise self._taken_error(
-                    name, [ours if isinstance(ours, str) else "tracecloak", *others]
-                )
-            return self._builtin(name)
-        if name not in self._made:
-            self._made[name] = self._make_other(name)
-        return self._made[name]
-
-    def _builtin(self, name: str) -> T:
-        if name not in self._made:
-            entry = self._builtins[name]
-            self._made[name] = self._make(load(entry) if isinstance(entry, str) else entry)
-        return self._made[name]
-
-    def _make_other(self, name: str) -> T:
-        points = self._others[name]
-        if name in self.removed:
+            ours = self._builtins[name]
+            places.append(ours if isinstance(ours, str) else "tracecloak")
+        elif not points:
+            raise KeyError(name)
+        elif name in self.removed:
             raise UsageError(
-                f"{self._what} {name!r} of another distribution, {points[0].value}, has a name "
+                f"{self._what} {name!r} of another distribution, {places[0]}, has a name "
                 "that tracecloak had once; give it another"
             )
-        if len(points) > 1:
-            raise self._taken_error(name, [point.value for point in points])
+        if len(places) > 1:
+            claimants = ", ".join(sorted(places))
+            raise UsageError(
+                f"{self._what} {name!r} is offered by {claimants}; uninstall all but one"
+            )
+        if name in self._builtins:
+            return self._builtin(name)
+        if name not in self._made:
+            self._made[name] = self._other(points[0])
+        return self._made[name]
+
+    def _other(self, point: metadata.EntryPoint) -> T:
+        about = f"{self._what} {point.name!r} of another distribution, {point.value},"
         try:
-            loaded = self._make(points[0].load())
+            loaded = self._make(point.load())
             if self._kind is not None and not isinstance(loaded, self._kind):
                 raise TypeError(f"it is not a {self._kind.__qualname__}")
-            own_name = name if self._own_name is None else getattr(loaded, self._own_name)
+            own_name = point.name if self._own_name is None else getattr(loaded, self._own_name)
         except Exception as error:  # whatever a stranger's module does when it is imported
             raise UsageError(
-                f"{self._what} {name!r} of another distribution, {points[0].value}, cannot be "
-                f"loaded ({type(error).__name__}); repair or uninstall it"
+                f"{about} cannot be loaded ({type(error).__name__}); repair or uninstall it"
             ) from error
-        if own_name != name:
-            raise UsageError(
-                f"{self._what} {name!r} of another distribution, {points[0].value}, calls itself "
-                f"{own_name!r}: give its entry point that name"
-            )
+        if own_name != point.name:
+            raise UsageError(f"{about} calls itself {own_name!r}: give its entry point that name")
         return loaded
-
-    def _taken_error(self, name: str, places: list[str]) -> UsageError:
-        claimants = ", ".join(sorted(places))
-        return UsageError(f"{self._what} {name!r} is offered by {claimants}; uninstall all but one")
 
     def __iter__(self) -> Iterator[str]:
         """Yields all names, ours first."""
         yield from self._builtins
-        yield from self._others
+        yield from {point.name: 0 for point in self._points() if point.name not in self._builtins}
 
     def __len__(self) -> int:
         """Number of names."""
-        return len(self._builtins) + len(self._others)
+        return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
         """Whether there is one of that name; loads nothing."""
-        return name in self._builtins or name in self._others
+        return name in self._builtins or any(point.name == name for point in self._points())
 
     def named(self, name: str) -> T:
         """Returns what the name stands for, for a name that somebody typed or that was written.

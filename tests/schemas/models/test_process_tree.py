@@ -29,12 +29,12 @@ A, B, C = leaf("A"), leaf("B"), leaf("C")
 @pytest.mark.parametrize(
     ("text", "character"),
     [
-        ("", 1), ("->", 3), ("->( 'A'", 8), ("->( 'A' 'B' )", 9), ("'A", 3), (r"'A\n'", 4),
-        ("'A' )", 5), ("->( 'A' ( 'B' )", 9), ("O( 'A', 'B' )", 1), ("->( )", 5),
+        ("", 0), ("->", 0), ("->( 'A'", 7), ("->( 'A' 'B' )", 7), ("'A", 0), (r"'A\n'", 0),
+        ("'A' )", 3), ("->( 'A' ( 'B' )", 7), ("O( 'A', 'B' )", 0), ("->( )", 3),
     ],
 )  # fmt: skip
 def test_what_is_no_tree_is_refused_with_the_place(text: str, character: int) -> None:
-    with pytest.raises(UsageError, match=f"at character {character}$"):
+    with pytest.raises(UsageError, match=f"after character {character}$"):
         parse_tree(text)
 
 
