@@ -25,6 +25,7 @@ from tracecloak.pipelines.budget.opening import (
 )
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import caps
+from tracecloak.pipelines.ledger.balance import increase
 from tracecloak.pipelines.ledger.cache import LedgerCache
 from tracecloak.pipelines.ledger.database import TABLES, Database, LedgerError
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge, reservation_of
@@ -149,7 +150,6 @@ def check_ledger(setting: Setting) -> Iterator[CheckResult]:
     database.transact(lambda connection: _check_may_insert(ledger, connection), writes=True)
     check_migrated(ledger, setting.store)
     past = ledger.past(is_sound=True)
-    caps.check_answered(past.declared, ledger.place)
     yield "ok", "it answers, can be written, and its chain is sound"
     memory = LedgerCache(setting.store, ledger.place)
     complaints = memory.complaints(past, memory.heads())
@@ -165,10 +165,10 @@ def check_budget(setting: Setting) -> Iterator[CheckResult]:
         yield "ok", "nothing is spent yet" if ledger is None else "what comes next is paid already"
         return
     past = ledger.past()
-    caps.check_not_elsewhere(past.states(asked.output, asked.release_id), asked)
+    caps.is_charged(past.states(asked.output, asked.release_id), asked)
     caps.check_caps(past, asked, ledger.accounts.get(account))
     spent = past.spent(account, asked.window)
-    more = caps.added_by(spent, asked)
+    more = increase(spent.all, [caps.asked_of(asked)])
     known = account in ledger.accounts or any(e.account == account for e in ledger.entries())
     left = ledger.balance(account) if known else None
     remaining = (left.remaining_epsilon, left.remaining_delta) if left else (None, None)

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from tracecloak.pipelines.keys.receipts import KeyStoreError
+from tracecloak.pipelines.ledger.balance import KnownCharge, charge_states, claims_of
 from tracecloak.pipelines.ledger.cache import COPIES, Head
-from tracecloak.pipelines.ledger.case_registry import claim_in, claims_of
+from tracecloak.pipelines.ledger.case_registry import claim_in
 from tracecloak.pipelines.ledger.database import UNITS, Database
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
@@ -91,12 +92,13 @@ def units_of_files(ledger: Ledger, store: KeyStore, settings: Mapping[str, Any])
     folder = absolute(settings.get("book") or str(store.path / "book"))
     database, n_taken, faults = Database(ledger.url), 0, dict[str, str]()
     database.make(UNITS)
-    for scope, label, seq, sha256 in claims_of(ledger.entries()):
+    for known in claims_of(map(KnownCharge.of, charge_states(ledger.entries()).values())):
+        scope, label, seq = known.scope, known.label, known.claim or 0
         if scope in faults or database.transact(partial(_has, seq=seq), writes=False):
             continue
-        path = join(folder, scope, f"{sha256}.units")
+        path = join(folder, scope, f"{known.units}.units")
         data = read_if_there(path)
-        claimed = None if data is None else claim_in(data, sha256)
+        claimed = None if data is None else claim_in(data, str(known.units))
         if claimed is None:
             what = "is not there" if data is None else "was changed"
             faults[scope] = (

@@ -14,12 +14,13 @@ both numbers bounds each window's loss, so it bounds them all.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import operator
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tracecloak.pipelines.ledger.entries import Charge, Entry, WindowCharge
+from tracecloak.pipelines.ledger.entries import Charge, Entry, WindowCharge, parse_decimal
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.ledger.caps import Account
@@ -64,50 +65,6 @@ Total = Mapping[str, Any]
 Sums = Mapping[str, Mapping[str, Total]]
 # Of all windows of a scope, those with the largest sums of these count.
 COORDINATES = ("epsilon", "delta")
-_NOTHING = Fraction(0)
-
-
-class Cost(NamedTuple):
-    """What a charge costs.
-
-    Attributes:
-        epsilon: None: there is no finite one.
-        delta: None: there is none, as where epsilon is not finite.
-        place: (Scope, label) of the window; empty: none, or it adds up as if of none.
-    """
-
-    epsilon: Fraction | None
-    delta: Fraction | None
-    place: tuple[str, str] = ("", "")
-
-    def beside(self, total: Total | None) -> Total:
-        """Returns what it and other charges of the same place cost."""
-        own = {
-            "n": 1, "n_boundless": int(self.epsilon is None),
-            "epsilon": self.epsilon or _NOTHING, "delta": self.delta or _NOTHING,
-        }  # fmt: skip
-        # Few numbers are those of thousands of windows, which `_numbers` makes use of.
-        return own if total is None else {name: total[name] + more for name, more in own.items()}
-
-
-@dataclass(frozen=True)
-class Spent:
-    """What the charges of an account cost that count as spent.
-
-    Attributes:
-        closed: What those cost that count for ever.
-        still_open: What the others cost, each.
-        kinds: The units and adjacencies of all.
-    """
-
-    closed: Sums
-    still_open: tuple[Cost, ...]
-    kinds: frozenset[tuple[str, str]]
-
-    @property
-    def all(self) -> Sums:
-        """What all of them cost."""
-        return added(self.closed, self.still_open)
 
 
 @dataclass
@@ -130,6 +87,81 @@ class ChargeState:
     def claim(self) -> Entry | None:
         """The entry by which it claimed its units, if that counts: it was not given back since."""
         return None if self.last.action == "void" else self.claimed
+
+
+class KnownCharge(NamedTuple):
+    """What is known of a charge: what it costs, its window, its last entry, its claim.
+
+    Scope and label are empty where it is of no window.
+    """
+
+    account: str
+    epsilon: str | None
+    delta: str | None
+    scope: str
+    label: str
+    adds_up: bool
+    last: int
+    hash: str
+    claim: int | None
+    units: str | None
+
+    @classmethod
+    def of(cls, state: ChargeState) -> KnownCharge:
+        """Returns what its entries say."""
+        last, window, claim = state.last, state.window, state.claim
+        return cls(
+            last.account, last.epsilon, last.delta,
+            *(("", "", False) if window is None else (*window.place, window.adds_up)),
+            last.seq, last.hash,
+            *((None, None) if claim is None else (claim.seq, claim.units_sha256)),
+        )  # fmt: skip
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """(Scope, label) of the window in which it is paid; empty: none, or it adds up."""
+        return ("", "") if self.adds_up else (self.scope, self.label)
+
+    def beside(self, total: Total | None) -> Total:
+        """Returns what it and other charges of the same place cost.
+
+        Raises:
+            UsageError: A number is no decimal.
+        """
+        is_boundless = self.epsilon is None
+        own = {
+            "n": 1, "n_boundless": int(is_boundless),
+            "epsilon": parse_decimal(self.epsilon or "0"),
+            "delta": parse_decimal("0" if is_boundless else self.delta or "0"),
+        }  # fmt: skip
+        # Few numbers are those of thousands of windows, which `_numbers` makes use of.
+        return own if total is None else {name: total[name] + more for name, more in own.items()}
+
+
+def claims_of(charges: Iterable[KnownCharge]) -> list[KnownCharge]:
+    """Returns the charges of windows that claimed units, the first claim first."""
+    claims = [(known.claim, known) for known in charges if known.scope and known.claim is not None]
+    return [known for _, known in sorted(claims)]
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the charges of an account cost that count as spent.
+
+    Attributes:
+        closed: What those cost that count for ever.
+        still_open: The others.
+        kinds: The units and adjacencies of all.
+    """
+
+    closed: Sums
+    still_open: tuple[KnownCharge, ...]
+    kinds: frozenset[tuple[str, str]]
+
+    @property
+    def all(self) -> Sums:
+        """What all of them cost."""
+        return added(self.closed, self.still_open)
 
 
 def charge_states(entries: Iterable[Entry]) -> dict[Charge, ChargeState]:
@@ -165,15 +197,6 @@ def charges(entries: Iterable[Entry]) -> dict[Charge, Entry]:
     return {charge: state.last for charge, state in charge_states(entries).items()}
 
 
-def counting(entries: Iterable[Entry], account: str) -> list[ChargeState]:
-    """Returns the charges of an account that count as spent."""
-    return [
-        state
-        for state in charge_states(entries).values()
-        if state.last.account == account and state.last.action != "void"
-    ]
-
-
 def balance_of(spent: Spent, name: str, account: Account | None) -> Balance:
     """Returns what an account's charges add up to.
 
@@ -182,52 +205,44 @@ def balance_of(spent: Spent, name: str, account: Account | None) -> Balance:
         name: The account's name.
         account: Its caps; None: it has none.
     """
-    sums = [total for labels in spent.all.values() for total in labels.values()]
-    # What would be free again if all that is open were given back.
-    open_epsilon, open_delta = increase(spent.closed, spent.still_open)
-    epsilon, delta = total_of(spent.all)
-    caps = (None, None) if account is None else (account.epsilon_cap, account.delta_cap)
-    remaining_epsilon, is_above = _left(caps[0], epsilon)
-    # If no finite epsilon holds, then no delta below 1 holds with a finite epsilon either.
-    remaining_delta, is_delta_above = _left(caps[1], None if epsilon is None else delta)
+    sums, caps = spent.all, (None, None) if account is None else account.caps
+    total, pairs = total_of(sums), zip(caps, _numbers(sums), strict=False)
+    # Without a finite epsilon no delta below 1 holds, either.
+    left = (cap and max(cap - paid, Fraction(0)) * (total[0] is not None) for cap, paid in pairs)
+    epsilon_left, delta_left = left
     return Balance(
-        name, epsilon, delta, open_epsilon, open_delta, sum(total["n"] for total in sums),
-        len(spent.still_open), remaining_epsilon, remaining_delta, is_above or is_delta_above,
+        name, *total,
+        *increase(spent.closed, spent.still_open),  # free again if all that is open were given back
+        sum(one["n"] for labels in sums.values() for one in labels.values()),
+        len(spent.still_open), epsilon_left, delta_left, bool(exceeded(sums, account)),
     )  # fmt: skip
 
 
-def _left(cap: Fraction | None, spent: Fraction | None) -> tuple[Fraction | None, bool]:
-    """Returns what a cap leaves, and whether it is exceeded."""
-    if cap is None:
-        return None, False
-    if spent is None:
-        return Fraction(0), True
-    return max(cap - spent, Fraction(0)), spent > cap
+def exceeded(sums: Sums, account: Account | None) -> list[str]:
+    """Returns the coordinates in which charges cost more than the caps of their account allow."""
+    caps = () if account is None else account.caps
+    named = zip(COORDINATES, caps, _numbers(sums), strict=False)
+    is_finite = total_of(sums)[0] is not None
+    return [n for n, cap, paid in named if cap is not None and not (is_finite and paid <= cap)]
 
 
-def paid_place(window: WindowCharge | None) -> tuple[str, str]:
-    """Returns (scope, label) of the window in which a charge is paid; empty: it adds up."""
-    return ("", "") if window is None or window.adds_up else window.place
-
-
-def added(sums: Sums, costs: Iterable[Cost]) -> Sums:
+def added(sums: Sums, charges: Iterable[KnownCharge]) -> Sums:
     """Returns sums with further charges."""
     merged = dict(sums)
-    for cost in costs:
-        scope, label = cost.place
+    for known in charges:
+        scope, label = known.place
         labels = merged.get(scope, {})
-        merged[scope] = {**labels, label: cost.beside(labels.get(label))}
+        merged[scope] = {**labels, label: known.beside(labels.get(label))}
     return merged
 
 
 def total_of(sums: Sums) -> tuple[Fraction | None, Fraction]:
     """Returns what charges cost together: (epsilon; None if one of them is not finite, delta)."""
-    epsilon, delta = _numbers(sums)
-    is_finite = not any(total["n_boundless"] for one in sums.values() for total in one.values())
-    return epsilon if is_finite else None, delta
+    epsilon, delta, n_boundless = _numbers(sums)
+    return None if n_boundless else epsilon, delta
 
 
-def increase(before: Sums, further: Iterable[Cost]) -> tuple[Fraction | None, Fraction]:
+def increase(before: Sums, further: Sequence[KnownCharge]) -> tuple[Fraction | None, Fraction]:
     """Returns how much more further charges cost beside others, of which some may not be finite.
 
     That is their whole epsilon and delta, but for windows: one within the dearest of its scope adds
@@ -240,18 +255,14 @@ def increase(before: Sums, further: Iterable[Cost]) -> tuple[Fraction | None, Fr
     Returns:
         (Epsilon, None if one of these is not finite; delta).
     """
-    further = tuple(further)
-    (less_epsilon, less_delta), (epsilon, delta) = map(_numbers, (before, added(before, further)))
-    is_finite = all(cost.epsilon is not None for cost in further)
-    return epsilon - less_epsilon if is_finite else None, delta - less_delta
+    epsilon, delta, _ = map(operator.sub, _numbers(added(before, further)), _numbers(before))
+    return epsilon if all(one.epsilon is not None for one in further) else None, delta
 
 
 def _numbers(sums: Sums) -> list[Fraction]:
-    """Returns (epsilon, delta) of what is finite: of each scope that of its dearest window."""
-    return [
-        sum((largest(name, labels) for labels in sums.values()), Fraction(0))
-        for name in COORDINATES
-    ]
+    """Returns by name what is finite, of each scope that of its dearest window, and what is not."""
+    names = (*COORDINATES, "n_boundless")
+    return [sum((largest(n, one) for one in sums.values()), Fraction(0)) for n in names]
 
 
 def largest(name: str, labels: Mapping[str, Total]) -> Fraction:

@@ -28,9 +28,9 @@ import sqlalchemy as sa
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.caps import AWAITS, is_awaited
-from tracecloak.pipelines.ledger.database import TABLE
+from tracecloak.pipelines.ledger.database import TABLE, Asks, read_entries
 from tracecloak.pipelines.ledger.entries import Entry
-from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, Reads
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.schemas.errors import UsageError
 
 # What 0.1.0 kept of its ledgers, all entries of each.
@@ -67,9 +67,9 @@ class Head:
             return cls()
         return cls(past.first_hash, last.seq, last.hash, last.recorded_at, declares)
 
-    def is_in(self, reads: Reads) -> bool:
+    def is_in(self, ask: Asks) -> bool:
         """Returns whether a ledger has the entry."""
-        hashes = [entry.hash for entry in reads(TABLE.c.seq == self.seq)]
+        hashes = [entry.hash for entry in read_entries(ask, TABLE.c.seq == self.seq)]
         return hashes == ([self.hash] if self.seq else [])
 
 
@@ -93,26 +93,26 @@ class LedgerCache:
         self.name = f"ledgers/{hashlib.sha256(place.encode()).hexdigest()[:32]}"
         self._path = store.path.absolute() / f"{self.name}.head"
 
-    def known(self, reads: Reads) -> LedgerSnapshot:
+    def known(self, ask: Asks) -> LedgerSnapshot:
         """Returns what is known of the ledger without reading all of it; maybe nothing.
 
         That is what this process read of it. Else it is the last checkpoint at or before the entry
         that this key store saw last, if the ledger has that entry: it was checked then.
 
         Args:
-            reads: Asks the ledger for entries.
+            ask: Asks the database of the ledger.
 
         Raises:
             KeyStoreError: The key store cannot be read.
         """
-        if self._path in _KNOWN:
-            return _KNOWN[self._path]
+        if (known := _KNOWN.pop(self._path, None)) is not None:
+            return known  # whoever has it moves it on, and keeps it when that is in the ledger
         seen = self.heads().get(self.name, Head())
-        if seen.seq and seen.is_in(reads):
+        if seen.seq and seen.is_in(ask):
             is_one = TABLE.c.action == "checkpoint", TABLE.c.seq <= seen.seq
             last = sa.select(sa.func.max(TABLE.c.seq)).where(*is_one).scalar_subquery()
-            for entry in reads(TABLE.c.seq == last):
-                return LedgerSnapshot.at_checkpoint(entry, reads) or LedgerSnapshot()
+            for entry in read_entries(ask, TABLE.c.seq == last):
+                return LedgerSnapshot.at_checkpoint(entry, ask) or LedgerSnapshot()
         return LedgerSnapshot()
 
     def begin(self, past: LedgerSnapshot) -> None:
@@ -140,7 +140,7 @@ class LedgerCache:
         if past.faults:
             return
         seen = self.heads().get(self.name)
-        if seen is not None and past.seq > seen.seq and seen.is_in(past.reads):
+        if seen is not None and past.seq > seen.seq and seen.is_in(past.ask):
             with self.store.locked(f"{self.name}.lock"):
                 if past.seq > self.heads().get(self.name, seen).seq:
                     self._note(past)
@@ -230,7 +230,7 @@ class LedgerCache:
             name: head
             for name, head in heads.items()
             if (name == self.name or head.first_hash == past.first_hash)
-            and not head.is_in(past.reads)
+            and not head.is_in(past.ask)
             and not _is_accepted(past.declared, head, name == self.name)
         }
         return dict(sorted(lost.items(), key=lambda item: item[1].seq))

@@ -16,15 +16,18 @@ import yaml
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.balance import (
+    COORDINATES,
+    Balance,
     ChargeState,
-    Cost,
+    KnownCharge,
     Spent,
+    added,
     balance_of,
     charge_states,
+    exceeded,
     increase,
-    paid_place,
 )
-from tracecloak.pipelines.ledger.database import LedgerError, MadeByAnother
+from tracecloak.pipelines.ledger.database import MadeByAnother
 from tracecloak.pipelines.ledger.entries import Entry, Reservation, parse_decimal
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
@@ -70,6 +73,11 @@ class Account:
     unit: Unit
     max_cases: int | None = None
     note: str = ""
+
+    @property
+    def caps(self) -> tuple[Fraction | None, ...]:
+        """The caps, in the order of `balance.COORDINATES`."""
+        return self.epsilon_cap, self.delta_cap
 
     def __post_init__(self) -> None:
         refusals = {
@@ -244,16 +252,6 @@ def has_lost(entries: Sequence[Entry]) -> bool:
     return any("counted" in entry.facts for entry in entries if entry.action == "accept")
 
 
-def check_answered(entries: Sequence[Entry], place: str) -> None:
-    """Makes sure that a ledger, if it was restored, counts what may have been paid since.
-
-    Raises:
-        LedgerError: It does not.
-    """
-    if is_awaited(entries):
-        raise LedgerError(AWAITS.format(place))
-
-
 def both_bounds(declared: Account | None, in_file: Account | None) -> Account | None:
     """Returns an account with the lower of two caps each, where both are given.
 
@@ -280,6 +278,9 @@ def both_bounds(declared: Account | None, in_file: Account | None) -> Account | 
 def is_charged(states: Sequence[ChargeState], reservation: Reservation) -> bool:
     """Returns whether a reservation is charged already.
 
+    Two machines with key stores of their own may be told to do the same at the same time, and one
+    may have ended while the other looked.
+
     Args:
         states: The charges of the output and the name of the release.
         reservation: Of the release.
@@ -288,22 +289,30 @@ def is_charged(states: Sequence[ChargeState], reservation: Reservation) -> bool:
         UsageError: The release was withdrawn, or is charged to another window or kind of window.
         MadeByAnother: It is reserved or visible under another key.
     """
+    named = f"release {reservation.release_id!r} in {reservation.output}"
     for entry in (state.last for state in states):
         if entry.action == "withdraw":
             raise UsageError(
-                f"release {entry.release_id!r} in {entry.output} was withdrawn on "
-                f"{entry.recorded_at[:10]}; choose another release_id, which is another spend"
+                f"{named} was withdrawn on {entry.recorded_at[:10]}; choose another release_id, "
+                "which is another spend"
             )
-    ours = next((one for one in states if one.last.charge == reservation.charge), None)
-    if ours is None or ours.last.action in ("void", "forfeit"):
-        check_not_elsewhere(states, reservation)
+    ours = next((one for one in states if one.last.charge == reservation.entry.charge), None)
+    is_ended = ours is None or ours.last.action in ("void", "forfeit")
+    for entry in (state.last for state in states if is_ended):
+        is_own = entry.key_fingerprint == reservation.key_fingerprint
+        if not is_own and entry.action not in ("void", "forfeit"):
+            begun = (
+                f"{named} was begun on {entry.recorded_at[:19]}Z with another key store, or with a "
+                "key that this one lost, which paid for"
+            )
+            raise MadeByAnother(f"{begun} {_finds_what(reservation)}")
     if ours is None or ours.last.action == "void":
         return False
     was, now = ours.window, reservation.window
     places = {None if window is None else window.place for window in (was, now)}
     if len(places) > 1 or (was and now and now.adds_up and not was.adds_up):
         raise UsageError(
-            f"release {reservation.release_id!r} in {reservation.output} is charged to "
+            f"{named} is charged to "
             f"{'no window' if was is None else f'window {was.label} of scope {was.scope}'}, not to "
             f"{'none' if now is None else f'window {now.label} of {now.scope}'}; choose another "
             "release_id, or set the schedule as it was"
@@ -311,37 +320,21 @@ def is_charged(states: Sequence[ChargeState], reservation: Reservation) -> bool:
     return True
 
 
-def check_not_elsewhere(states: Sequence[ChargeState], reservation: Reservation) -> None:
-    """Makes sure that nobody else makes the same release.
-
-    Two machines with key stores of their own may be told to do the same at the same time, and one
-    may have ended while the other looked.
-
-    Raises:
-        MadeByAnother: The same release is reserved or visible under another key.
-    """
+def _finds_what(reservation: Reservation) -> str:
+    """Returns what another key store paid for, and what is to be done."""
     window = reservation.window
-    for entry in (state.last for state in states):
-        is_ours = entry.key_fingerprint == reservation.key_fingerprint
-        if is_ours or entry.action in ("void", "forfeit"):
-            continue
-        begun = (
-            f"release {entry.release_id!r} in {entry.output} was begun on "
-            f"{entry.recorded_at[:19]}Z with another key store, or with a key that this one lost, "
-            "which paid for"
+    if "@" in reservation.release_id:
+        return (
+            "the whole epoch, so nothing is paid here. End it there and bring that key store, with "
+            "the state of the stream, or begin another epoch"
         )
-        if "@" in reservation.release_id:
-            raise MadeByAnother(
-                f"{begun} the whole epoch, so nothing is paid here. End it there and bring that "
-                "key store, with the state of the stream, or begin another epoch"
-            )
-        finds = "it, so nothing is paid here: wait until it ends"
-        if window is not None:
-            finds = f"window {window.label}: wait until it ends and run again, which finds it"
-        raise MadeByAnother(
-            f"{begun} {finds}. If it was cut off, finish it with that key store, or use "
-            "`tracecloak ledger forfeit`. If its files are gone, choose another release_id"
-        )
+    finds = "it, so nothing is paid here: wait until it ends"
+    if window is not None:
+        finds = f"window {window.label}: wait until it ends and run again, which finds it"
+    return (
+        f"{finds}. If it was cut off, finish it with that key store, or use `tracecloak ledger "
+        "forfeit`. If its files are gone, choose another release_id"
+    )
 
 
 # --- Whether an account may pay for a release, and whether its caps leave enough for it. ----------
@@ -367,17 +360,15 @@ def check_caps(past: LedgerSnapshot, reservation: Reservation, in_file: Account 
             f"dataset {dataset!r} belongs to account {owner!r} in the ledger: set account to it, "
             "or have the privacy officer bind the data set anew"
         )
-    for account in (check_declared(declarations, reservation.account), in_file):
-        if account is not None:
-            check_affordable(
-                past.spent(reservation.account, reservation.window), reservation, account
-            )
+    account = both_bounds(check_declared(declarations, reservation.account), in_file)
+    if account is not None:
+        spent = past.spent(reservation.account, reservation.window)
+        check_affordable(spent, reservation, account)
 
 
-def added_by(spent: Spent, reservation: Reservation) -> tuple[Fraction | None, Fraction]:
-    """Returns how much more an account has spent once it paid for a release; see `increase`."""
-    asked = Cost(reservation.epsilon, reservation.delta, paid_place(reservation.window))
-    return increase(spent.all, [asked])
+def asked_of(reservation: Reservation) -> KnownCharge:
+    """Returns the charge that a reservation asks for."""
+    return KnownCharge.of(*charge_states([reservation.entry]).values())
 
 
 def check_affordable(spent: Spent, reservation: Reservation, account: Account) -> None:
@@ -396,7 +387,7 @@ def check_affordable(spent: Spent, reservation: Reservation, account: Account) -
     where = f"account {account.name!r}"
     if account.unit != reservation.unit:
         raise UsageError(f"{where} has caps per {account.unit}; use one per {reservation.unit}")
-    if account.epsilon_cap is None and account.delta_cap is None:
+    if not any(cap is not None for cap in account.caps):
         return
     if reservation.epsilon is None or reservation.delta is None:
         what = f"{where} has a cap, and no finite epsilon holds for a release with"
@@ -408,35 +399,38 @@ def check_affordable(spent: Spent, reservation: Reservation, account: Account) -
                     f"{where} holds releases with {name} {past}, whose epsilons do not add up with "
                     f"those of {name} {now}; use another account"
                 )
-    balance = balance_of(spent, account.name, account)
-    (scope, label), added = paid_place(reservation.window), added_by(spent, reservation)
-    short = []
-    for name, more in zip(("epsilon", "delta"), added, strict=True):
-        cap, total = getattr(account, f"{name}_cap"), getattr(balance, f"spent_{name}")
-        if cap is None or total is None or more is None or total + more <= cap:
-            continue
-        opened, window_text = getattr(balance, f"open_{name}"), ""
-        if scope:
-            window_text = (
-                f" for window {label} (which adds {decimal_text(more)} to the dearest window of "
-                "its schedule)"
-            )
-        short.append(
-            f"{name} cap {decimal_text(cap)}, spent {decimal_text(total)}"
-            f"{f' (of it {decimal_text(opened)} not committed)' if opened else ''}, asked "
-            f"{decimal_text(getattr(reservation, name) or Fraction(0))}{window_text}, remaining "
-            f"{decimal_text(getattr(balance, f'remaining_{name}'))}"
+    asked, balance = asked_of(reservation), balance_of(spent, account.name, account)
+    above = exceeded(added(spent.all, [asked]), account)
+    if not above:
+        return
+    short = ["no finite epsilon holds for a release that it paid for already"]
+    if balance.spent_epsilon is not None:
+        more = dict(zip(COORDINATES, increase(spent.all, [asked]), strict=True))
+        short = [_shortage(name, balance, account, asked, more[name]) for name in above]
+    unfinished = ""
+    if balance.n_open:
+        unfinished = (
+            f" ({balance.n_open} of {balance.n_releases} releases are reserved and not "
+            "committed; run those again to finish them)"
         )
-    if balance.spent_epsilon is None:
-        short = ["no finite epsilon holds for a release that it paid for already"]
-    if short:
-        unfinished = ""
-        if balance.n_open:
-            unfinished = (
-                f" ({balance.n_open} of {balance.n_releases} releases are reserved and not "
-                "committed; run those again to finish them)"
-            )
-        raise BudgetExhausted(
-            f"{where} cannot pay for release {reservation.release_id!r}: {'; '.join(short)}"
-            f"{unfinished}. Ask for less, or have the privacy officer raise the cap"
-        )
+    raise BudgetExhausted(
+        f"{where} cannot pay for release {reservation.release_id!r}: {'; '.join(short)}"
+        f"{unfinished}. Ask for less, or have the privacy officer raise the cap"
+    )
+
+
+def _shortage(
+    name: str, balance: Balance, account: Account, asked: KnownCharge, more: Fraction | None
+) -> str:
+    """Returns what an account has and lacks of a coordinate that a release asks."""
+    cap = dict(zip(COORDINATES, account.caps, strict=True))[name]
+    of_account = (getattr(balance, f"{of}_{name}") for of in ("spent", "open", "remaining"))
+    has, adds, spent, opened, left = (
+        decimal_text(number or Fraction(0)) for number in (cap, more, *of_account)
+    )
+    _, label = asked.place
+    window = f" for window {label} (which adds {adds} to the dearest window of its schedule)"
+    return (
+        f"{name} cap {has}, spent {spent}{f' (of it {opened} not committed)' * (opened != '0')}, "
+        f"asked {getattr(asked, name)}{window * bool(label)}, remaining {left}"
+    )

@@ -35,11 +35,11 @@ import sqlalchemy as sa
 
 from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.anonymizers.noise.randomness import ReleaseKey, text_digest
-from tracecloak.pipelines.ledger.balance import charge_states
-from tracecloak.pipelines.ledger.database import UNITS, LedgerError
+from tracecloak.pipelines.ledger.balance import KnownCharge, charge_states, claims_of
+from tracecloak.pipelines.ledger.database import UNITS, Asks, LedgerError
 from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
 from tracecloak.pipelines.ledger.ledger import Ledger
-from tracecloak.pipelines.ledger.snapshot import Asks, LedgerSnapshot
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.schemas.errors import UsageError
 
 # Words of one query; and the bytes of a salt, which no row of a unit has.
@@ -48,10 +48,6 @@ _REMEDY = (
     "Nothing of this schedule is released until the ledger's database is restored from a backup; "
     "if they are lost, release under another schedule, whose windows are charged in addition"
 )
-
-
-# A claim that counts: its window's scope and label, the number of its entry, and its SHA-256.
-_Claim = tuple[str, str, int, str]
 
 
 class CaseRegistryError(LedgerError):
@@ -155,14 +151,7 @@ class CaseRegistry:
             ledger: In whose database the units are.
             max_cases_per_individual: How many cases of an individual count in all windows together;
                 None: the units are cases, or what is charged adds up.
-
-        Raises:
-            UsageError: That is below 1.
         """
-        if max_cases_per_individual is not None and max_cases_per_individual < 1:
-            raise UsageError(
-                f"max_cases_per_individual must be at least 1, got {max_cases_per_individual}"
-            )
         self._key_fingerprint = key.fingerprint
         self._ledger = ledger
         self._max_cases = max_cases_per_individual
@@ -189,10 +178,12 @@ class CaseRegistry:
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
 
-        def freeze(past: LedgerSnapshot, window: WindowCharge, claim: Entry | None) -> Claimed:
+        def freeze(
+            past: LedgerSnapshot, window: WindowCharge, before: KnownCharge | None
+        ) -> Claimed:
             self.check(window.scope, past)
-            if claim is not None:
-                return _claimed(past.ask, _named(window, claim))
+            if before is not None:
+                return _claimed(past.ask, before)
             if units.is_of_individuals and self._max_cases is None and not window.adds_up:
                 raise UsageError(
                     "individuals are the units of windows that are paid by the dearest, and no "
@@ -216,36 +207,25 @@ class CaseRegistry:
         for state in reversed(past.states(output, release_id, key_fingerprint)):
             if state.window is not None and state.claim is not None:
                 self.check(state.window.scope, past)
-                return _claimed(past.ask, _named(state.window, state.claim))
+                return _claimed(past.ask, KnownCharge.of(state))
         return None
 
-    def verify(self, scope: str) -> int:
-        """Compares all units of a scope with the ledger.
-
-        Returns:
-            The number of claims.
-
-        Raises:
-            CaseRegistryError: What a window counted is gone or was changed; or as for `check`.
-            LedgerError: As for `check`.
-        """
-        past = self._ledger.past(is_sound=True)
-        self.check(scope, past)
-        claims = past.claims(scope)
-        for claim in claims:
-            _claimed(past.ask, (scope, *claim))
-        return len(claims)
-
-    def check(self, scope: str, past: LedgerSnapshot | None = None) -> None:
+    def check(
+        self, scope: str, past: LedgerSnapshot | None = None, compares_all: bool = False
+    ) -> int:
         """Makes sure that it is known what the windows of a scope counted.
 
         Args:
             scope: See `scope_of`.
             past: What the ledger says; None: it is read.
+            compares_all: Whether what all windows counted is compared, and not the last one alone.
+
+        Returns:
+            The number of claims.
 
         Raises:
-            CaseRegistryError: What the last window counted is gone or was changed; or the windows
-                of the scope were counted under another key.
+            CaseRegistryError: What a window counted is gone or was changed; or the windows of the
+                scope were counted under another key.
             LedgerError: The ledger cannot be read, or somebody changed what it said.
         """
         past = past or self._ledger.past(is_sound=True)
@@ -262,8 +242,10 @@ class CaseRegistry:
                 f"not {key}: name that key with book_key, or restore book.secret of its key store. "
                 f"{_REMEDY}"
             )
-        for claim in past.claims(scope)[-1:]:
-            _claimed(past.ask, (scope, *claim))
+        claims = past.claims(scope)
+        for claim in claims if compares_all else claims[-1:]:
+            _claimed(past.ask, claim)
+        return len(claims)
 
 
 def units_of(ledger: Ledger, entries: Sequence[Entry]) -> Iterator[Claimed | CaseRegistryError]:
@@ -277,7 +259,7 @@ def units_of(ledger: Ledger, entries: Sequence[Entry]) -> Iterator[Claimed | Cas
         LedgerError: The table cannot be read.
     """
     ask = ledger.past().ask
-    for claim in claims_of(entries):
+    for claim in claims_of(map(KnownCharge.of, charge_states(entries).values())):
         try:
             yield _claimed(ask, claim)
         except CaseRegistryError as error:
@@ -294,31 +276,20 @@ def claim_in(data: bytes, sha256: str) -> Claimed | None:
     return claimed if claimed.sha256 == sha256 else None
 
 
-def claims_of(entries: Sequence[Entry]) -> list[_Claim]:
-    """Returns the claims among entries that count, the first one first."""
-    states = charge_states(entries).values()
-    claims = [_named(one.window, one.claim) for one in states if one.window and one.claim]
-    return sorted(claims, key=lambda claim: claim[2])
-
-
-def _named(window: WindowCharge, claim: Entry) -> _Claim:
-    return *window.place, claim.seq, str(claim.units_sha256)
-
-
-def _claimed(ask: Asks, claim: _Claim) -> Claimed:
+def _claimed(ask: Asks, known: KnownCharge) -> Claimed:
     """Returns what a claim has in the table.
 
     Raises:
         CaseRegistryError: It is gone, or is not what the ledger says.
     """
-    scope, label, seq, sha256 = claim
-    rows = [(word, rest) for _, word, rest in ask(sa.select(UNITS).where(UNITS.c.seq == seq))]
+    asked = sa.select(UNITS).where(UNITS.c.seq == known.claim)
+    rows = [(word, rest) for _, word, rest in ask(asked)]
     with contextlib.suppress(ValueError):
-        claimed = Claimed.from_rows(scope, label, rows)
-        if claimed.sha256 == sha256:
+        claimed = Claimed.from_rows(known.scope, known.label, rows)
+        if claimed.sha256 == known.units:
             return claimed
     raise CaseRegistryError(
-        f"the units that window {label} counted (entry {seq} of the ledger) "
+        f"the units that window {known.label} counted (entry {known.claim} of the ledger) "
         f"{'were changed' if rows else 'are gone'}. `tracecloak ledger migrate` takes in the files "
         f"of earlier versions. {_REMEDY}"
     )
@@ -330,7 +301,7 @@ def _same(past: LedgerSnapshot, scope: str, units: CountedUnits) -> list[tuple[s
     Returns:
         (Label, units) of each claim that has any; by chance with a few others, too.
     """
-    labels = {seq: label for label, seq, _ in past.claims(scope)}
+    labels = {known.claim: known.label for known in past.claims(scope)}
     words = [*{*units.digests[:, 0].view(np.int64).tolist()}] if labels else []
     found: dict[int, list[tuple[int, bytes]]] = {}
     for at in range(0, len(words), _N_WORDS):

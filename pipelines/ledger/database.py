@@ -12,7 +12,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -93,12 +93,20 @@ INDEX = sa.Index(
 _NAMES = tuple(field.name for field in fields(Entry))
 
 
-def read_entries(connection: sa.Connection, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
+# Returns the rows of a table that are asked for.
+Asks = Callable[[sa.Select[Any]], Sequence[Any]]
+
+
+def asks(connection: sa.Connection) -> Asks:
+    """Returns what asks within the transaction of a connection."""
+    return lambda asked: connection.execute(asked).all()
+
+
+def read_entries(ask: Asks, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
     """Returns the entries that satisfy conditions, in their order; without any, all."""
     # One statement sees one state of the table, whatever the isolation level.
     asked = sa.select(*(TABLE.c[name] for name in _NAMES)).where(*conditions).order_by(TABLE.c.seq)
-    rows = connection.execute(asked).all()
-    return [Entry(*map(_as_written, _NAMES, row)) for row in rows]
+    return [Entry(*map(_as_written, _NAMES, row)) for row in ask(asked)]
 
 
 def is_there(database: Database, connection: sa.Connection) -> bool:

@@ -171,7 +171,7 @@ class Reservation:
         for name, value in vars(self).items():
             if isinstance(value, str):
                 require_text(name, value)
-        for odd in odd_columns(Entry.after(None, "reserve", self.columns(), self.facts())):
+        for odd in odd_columns(self.entry):
             raise UsageError(odd)
 
     def columns(self) -> dict[str, Any]:
@@ -191,10 +191,9 @@ class Reservation:
         return {name: value for name, value in named.items() if value is not None}
 
     @property
-    def charge(self) -> Charge:
-        """What tells one charge from another."""
-        columns = self.columns()
-        return tuple(columns[name] for name in _CHARGE)
+    def entry(self) -> Entry:
+        """The entry that would reserve it in an empty ledger."""
+        return Entry.after(None, "reserve", self.columns(), self.facts())
 
 
 def reservation_of(

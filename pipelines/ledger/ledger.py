@@ -19,7 +19,6 @@ process reads and decides again. So a cap holds for any number of processes on a
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
@@ -27,15 +26,22 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tracecloak.pipelines.ledger.balance import Balance, ChargeState, balance_of
+from tracecloak.pipelines.ledger.balance import (
+    Balance,
+    ChargeState,
+    KnownCharge,
+    balance_of,
+    claims_of,
+)
 from tracecloak.pipelines.ledger.cache import Head, LedgerCache, lost_text
 from tracecloak.pipelines.ledger.caps import (
+    AWAITS,
     Account,
     both_bounds,
-    check_answered,
     check_caps,
     declared_accounts,
     has_lost,
+    is_awaited,
     is_charged,
 )
 from tracecloak.pipelines.ledger.database import (
@@ -46,6 +52,7 @@ from tracecloak.pipelines.ledger.database import (
     Database,
     LedgerError,
     LedgerUnavailable,
+    asks,
     is_there,
     read_entries,
 )
@@ -133,7 +140,7 @@ class Ledger:
                 lambda connection: is_there(self._database, connection), writes=False
             ):
                 self.is_migrated = self._database.holds(WINDOWS)
-                if not self.is_migrated and not self._reads(TABLE.c.seq == 1):
+                if not self.is_migrated and not read_entries(self._ask, TABLE.c.seq == 1):
                     self.make_tables()
                 return
         heads = {} if self.memory is None else self.memory.heads()
@@ -211,7 +218,8 @@ class Ledger:
         def steps(past: LedgerSnapshot) -> list[Step]:
             if is_charged(past.states(reservation.output, reservation.release_id), reservation):
                 return []
-            check_answered(past.declared, self.place)
+            if is_awaited(past.declared):
+                raise LedgerError(AWAITS.format(self.place))
             charged = reservation
             if reservation.window is not None and has_lost(past.declared):
                 # Its units may be in a window that was lost, so it costs as if of none.
@@ -277,7 +285,7 @@ class Ledger:
     def claim(
         self,
         keyed_release: KeyedRelease,
-        freeze: Callable[[LedgerSnapshot, WindowCharge, Entry | None], Claimed],
+        freeze: Callable[[LedgerSnapshot, WindowCharge, KnownCharge | None], Claimed],
     ) -> Claimed:
         """Notes which units a release of a window counts. Once noted, they stay.
 
@@ -308,8 +316,8 @@ class Ledger:
                     f"release {release_id!r} in {output} is reserved for {what} in {self.place}: "
                     "use `tracecloak ledger forfeit`, and choose another release_id"
                 )
-            claims = [state.claim for state in live if state.claim is not None]
-            claimed = freeze(past, window, claims[-1] if claims else None)
+            before = claims_of(map(KnownCharge.of, live))
+            claimed = freeze(past, window, before[-1] if before else None)
             unclaimed = [state for state in live if state.last.action == "reserve"]
             return steps_of("claim", unclaimed, {"units": claimed.sha256})
 
@@ -449,32 +457,28 @@ class Ledger:
 
     def _kept(self, past: LedgerSnapshot) -> LedgerSnapshot:
         """Returns it as it is asked outside of the transaction, and known the next time."""
-        past.reads, past.ask = self._reads, self._ask
+        past.ask = self._ask
         if self.memory is not None:
             self.memory.keep(past)
         return past
 
-    def _reads(self, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
-        return self._database.transact(lambda one: read_entries(one, *conditions), writes=False)
-
     def _ask(self, asked: sa.Select[Any]) -> Sequence[Any]:
-        return self._database.transact(lambda one: one.execute(asked).all(), writes=False)
+        return self._database.transact(lambda one: asks(one)(asked), writes=False)
 
     def _read(self, connection: sa.Connection) -> LedgerSnapshot:
         """Returns what the ledger says.
 
         What is known counts as far as the ledger goes on from it; else all is read.
         """
-        reads = functools.partial(read_entries, connection)
-        known = LedgerSnapshot() if self.memory is None else self.memory.known(reads)
-        entries = reads(TABLE.c.seq >= known.seq)
+        ask = asks(connection)
+        known = LedgerSnapshot() if self.memory is None else self.memory.known(ask)
+        entries = read_entries(ask, TABLE.c.seq >= known.seq)
         if not known.is_in(entries):
-            known, entries = LedgerSnapshot(), reads()
-        new = [entry for entry in entries if entry.seq > known.seq]
-        past = known.after(new, reads, lambda asked: connection.execute(asked).all())
+            known, entries = LedgerSnapshot(), read_entries(ask)
+        known.take_in([entry for entry in entries if entry.seq > known.seq], ask)
         if self.memory is not None:
-            self.memory.begin(past)
-        return past
+            self.memory.begin(known)
+        return known
 
     def entries(self) -> list[Entry]:
         """Reads all entries, however many, and returns them in their order.
@@ -482,7 +486,7 @@ class Ledger:
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        return self._database.transact(read_entries, writes=False)
+        return read_entries(self._ask)
 
     def window_rows(self, seq: int) -> list[dict[str, Any]]:
         """Returns what the table of windows has up to an entry."""
@@ -556,30 +560,27 @@ class Ledger:
         """
 
         def append(connection: sa.Connection) -> tuple[LedgerSnapshot, list[Entry]]:
-            past = self._read(connection)
+            past, new = self._read(connection), list[Entry]()
             if is_sound:
                 self.check_sound(past)
-            last, new = past.head, []
-            for action, columns, details in steps(past):
-                last = Entry.after(last, action, columns, details)
-                new.append(last)
-            now = past.after(new, past.reads, past.ask)
-            rows = now.rows
-            if now.n_since_checkpoint >= _N_ENTRIES and new and not now.faults:
-                new.append(Entry.after(last, "checkpoint", NO_COLUMNS, now.checkpoint()))
-                now = now.after(new[-1:], past.reads, past.ask)
-            for entry in new:
+            for step in steps(past):
+                new.append(Entry.after(new[-1] if new else past.head, *step))
+            past.take_in(new, past.ask)
+            is_due = past.n_since_checkpoint >= _N_ENTRIES and new and not past.faults
+            further = [past.checkpoint()] if is_due else []
+            for entry in (*new, *further):
                 connection.execute(sa.insert(TABLE).values(asdict(entry)))
-                if units is not None and entry.action != "checkpoint":
-                    connection.execute(sa.insert(UNITS), units(entry.seq))
-            if rows:
-                connection.execute(sa.insert(WINDOWS), rows)
-            return now, new
+            counted = [row for entry in new if units is not None for row in units(entry.seq)]
+            for table, rows in (UNITS, counted), (WINDOWS, past.rows):
+                if rows:
+                    connection.execute(sa.insert(table), rows)
+            past.take_in(further, past.ask)
+            return past, new
 
         # The ledger comes first: if a run ends in between, it is ahead of the key store.
-        now, appended = self._database.transact(append, writes=True)
-        self._kept(now)
-        return [entry for entry in appended if entry.action != "checkpoint"]
+        past, appended = self._database.transact(append, writes=True)
+        self._kept(past)
+        return appended
 
 
 @contextlib.contextmanager

@@ -19,7 +19,15 @@ from tracecloak.pipelines.ledger.caps import (
     declared_accounts,
     is_awaited,
 )
-from tracecloak.pipelines.ledger.database import INDEX, TABLE, TABLES, UNITS, WINDOWS, read_entries
+from tracecloak.pipelines.ledger.database import (
+    INDEX,
+    TABLE,
+    TABLES,
+    UNITS,
+    WINDOWS,
+    asks,
+    read_entries,
+)
 from tracecloak.pipelines.ledger.entries import (
     NO_COLUMNS,
     Declaration,
@@ -54,7 +62,7 @@ class OfficersLedger(Ledger):
         """
 
         def make(connection: sa.Connection) -> list[str]:
-            whole, done = LedgerSnapshot.of(read_entries(connection)), list[str]()
+            whole, done = LedgerSnapshot.of(read_entries(asks(connection))), list[str]()
             self.check_sound(whole)
             for table in TABLES:
                 table.create(connection, checkfirst=True)
@@ -66,7 +74,7 @@ class OfficersLedger(Ledger):
                     connection.execute(sa.insert(WINDOWS), whole.rows)
                 done.append(f"table {WINDOWS.name} has the {len(whole.rows)} charges of windows")
             if whole.head is not None and whole.seq == whole.n_since_checkpoint:
-                first = Entry.after(whole.head, "checkpoint", NO_COLUMNS, whole.checkpoint())
+                first = whole.checkpoint()
                 connection.execute(sa.insert(TABLE).values(asdict(first)))
                 done.append(f"entry {first.seq} is the first checkpoint")
             if connection.dialect.name == "postgresql":

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.ledger.balance import COORDINATES, Sums, counting, paid_place
+from tracecloak.pipelines.ledger.balance import COORDINATES, KnownCharge, Sums, charge_states
 from tracecloak.pipelines.ledger.caps import accounts_that_paid, bound_datasets, declared_accounts
 from tracecloak.pipelines.ledger.entries import NOTES, Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -129,11 +129,13 @@ def _account_facts(
     ledger: Ledger, past: LedgerSnapshot, entries: Sequence[Entry], name: str
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Returns what an account may spend and spent, as JSON values; and what the text has beside."""
-    account, paid, spent = ledger.account_in(past, name), counting(entries, name), past.spent(name)
+    account, spent = ledger.account_in(past, name), past.spent(name)
+    states = charge_states(entries).values()
+    paid = [one for one in states if one.last.account == name and one.last.action != "void"]
     balance, left = ledger.balance_in(past, name), None
     declared = declared_accounts(past.declared)
     is_shut = bool(declared) and name not in declared
-    is_of_window = bool(paid) and any(paid_place(paid[-1].window))
+    is_of_window = bool(paid) and any(KnownCharge.of(paid[-1]).place)
     if paid:
         # How many more with the epsilon and delta of the last one the caps allow; None: any number,
         # because no cap limits them, or as one like it of each further window costs nothing more.

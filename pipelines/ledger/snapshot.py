@@ -18,28 +18,36 @@ again must have their hashes, and its open charges must end with the entries tha
 from __future__ import annotations
 
 import contextlib
-import copy
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sa
 
 from tracecloak.pipelines.ledger.balance import (
     ChargeState,
-    Cost,
+    KnownCharge,
     Spent,
     advance,
     charge_states,
+    claims_of,
     dearest,
 )
-from tracecloak.pipelines.ledger.database import NO_STEP, TABLE, WINDOWS, LedgerError
+from tracecloak.pipelines.ledger.database import (
+    NO_STEP,
+    TABLE,
+    WINDOWS,
+    Asks,
+    LedgerError,
+    read_entries,
+)
 from tracecloak.pipelines.ledger.entries import (
     DECLARATIONS,
     FIRST_HASH,
+    NO_COLUMNS,
     OPEN,
     UNDRAWN,
     Action,
@@ -81,9 +89,6 @@ def may_follow(action: Action, last: Action | None) -> bool:
 
 # --- What a ledger said up to an entry. -----------------------------------------------------------
 
-# Reads entries of the ledger that satisfy conditions, in their order; and rows of any table.
-Reads = Callable[..., Sequence[Entry]]
-Asks = Callable[[sa.Select[Any]], Sequence[Any]]
 # Of what a checkpoint says: one of another version is no checkpoint.
 _VERSION = 1
 # Names in one query.
@@ -94,57 +99,14 @@ _CHANGED = (
 )
 
 
-class KnownCharge(NamedTuple):
-    """What is known of a charge that counts: what it costs, its window, its last entry, its claim.
-
-    Scope and label are empty where it is of no window.
-    """
-
-    account: str
-    epsilon: str | None
-    delta: str | None
-    scope: str
-    label: str
-    adds_up: bool
-    last: int
-    hash: str
-    claim: int | None
-    units: str | None
-
-    @classmethod
-    def of(cls, state: ChargeState) -> KnownCharge:
-        """Returns what its entries say."""
-        last, window, claim = state.last, state.window, state.claim
-        return cls(
-            last.account, last.epsilon, last.delta,
-            *(("", "", False) if window is None else (*window.place, window.adds_up)),
-            last.seq, last.hash,
-            *((None, None) if claim is None else (claim.seq, claim.units_sha256)),
-        )  # fmt: skip
-
-    @property
-    def cost(self) -> Cost:
-        """What it costs.
-
-        Raises:
-            UsageError: A number is no decimal.
-        """
-        place = ("", "") if self.adds_up else (self.scope, self.label)
-        if self.epsilon is None:
-            return Cost(None, None, place)
-        delta = None if self.delta is None else parse_decimal(self.delta)
-        return Cost(parse_decimal(self.epsilon), delta, place)
-
-
 class LedgerSnapshot:
-    """What a ledger said up to its `head`; what it said before is never changed.
+    """What a ledger says up to its `head`, which `take_in` moves on.
 
     Attributes:
         head: The last entry; None: there is none.
         faults: What is wrong with the ledger, a sentence each.
         declared: What people declared: accounts, data sets, what was lost, what was erased.
         rows: What the entries that were read last add to the table of windows.
-        reads: Asks the ledger for single entries.
         ask: Asks its database for rows of a table.
     """
 
@@ -154,7 +116,6 @@ class LedgerSnapshot:
         self.faults: list[str] = []
         self.declared: list[Entry] = []
         self.rows: list[dict[str, Any]] = []
-        self.reads: Reads = lambda *_: ()
         self.ask: Asks = lambda _: ()
         # What follows from the entries, as JSON has it but for its fractions.
         self._state: dict[str, Any] = {
@@ -169,23 +130,22 @@ class LedgerSnapshot:
             "windows": {},  # scope whose rows were read: {seq of reservation: `KnownCharge`}
             "steps": {},  # epoch: (last step that is decided, its SHA-256)
         }
-        # The parts of the state that no other snapshot has.
-        self._owned: set[tuple[str, ...]] = set()
 
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> LedgerSnapshot:
         """Returns what all entries of a ledger say, sound or not."""
         past = cls()
-        return past.after(entries, past.reads, past.ask)
+        past.take_in(entries, past.ask)
+        return past
 
     @classmethod
-    def at_checkpoint(cls, entry: Entry, reads: Reads) -> LedgerSnapshot | None:
+    def at_checkpoint(cls, entry: Entry, ask: Asks) -> LedgerSnapshot | None:
         """Returns what a ledger said up to a checkpoint; None: it is none of this version."""
         past, state = cls(), entry.facts
         if state.get("version") != _VERSION or entry.hash != entry.digest():
             return None
         declared = state.pop("declared")
-        past.declared = _of_numbers(reads, [seq for seq, _ in declared])
+        past.declared = _of_numbers(ask, [seq for seq, _ in declared])
         if declared != [[e.seq, e.digest()] for e in past.declared]:
             return None
         for of_account in state["closed"].values():
@@ -200,8 +160,8 @@ class LedgerSnapshot:
         past.head, past._state = entry, {**state, "checkpoint": entry.seq, "windows": {}}
         return past
 
-    def checkpoint(self) -> dict[str, Any]:
-        """Returns the details of an entry that says what follows from all before it.
+    def checkpoint(self) -> Entry:
+        """Returns the next entry, which says what follows from all before it.
 
         Of the windows of a scope it has the dearest, and those with charges that are open; what the
         others cost is in the table of windows, whose digest it has.
@@ -217,7 +177,8 @@ class LedgerSnapshot:
             for account, sums in self._state["closed"].items()
         }
         state = {name: part for name, part in self._state.items() if name != "windows"}
-        return {**state, "closed": closed, "declared": [(e.seq, e.hash) for e in self.declared]}
+        details = {"closed": closed, "declared": [(e.seq, e.hash) for e in self.declared]}
+        return Entry.after(self.head, "checkpoint", NO_COLUMNS, {**state, **details})
 
     @property
     def n_since_checkpoint(self) -> int:
@@ -239,28 +200,23 @@ class LedgerSnapshot:
         at = next((entry for entry in entries if entry.seq == self.seq), None)
         return at == self.head and (at is None or at.hash == at.digest())
 
-    def after(self, new: Sequence[Entry], reads: Reads, ask: Asks) -> LedgerSnapshot:
-        """Returns what the ledger says with entries that follow the head.
+    def take_in(self, new: Sequence[Entry], ask: Asks) -> None:
+        """Has it be what the ledger says with entries that follow the head.
 
         Args:
             new: These entries.
-            reads: Asks the ledger for single entries.
             ask: Asks its database for rows of a table.
         """
-        past = copy.copy(self)
-        past.faults, past.declared, past._state = [*self.faults], [*self.declared], {**self._state}
-        past.reads, past.ask, past.rows, past._owned = reads, ask, [], set()
-        self._owned.clear()
-        rows, changed = past._rows({_release_of(entry) for entry in new if entry.release_id})
-        past.faults += changed
+        self.ask, self.rows = ask, []
+        rows, changed = self._rows({_release_of(entry) for entry in new if entry.release_id})
+        self.faults += changed
         states = charge_states(rows)
         committed = {entry.keyed_release for entry in rows if entry.action == "commit"}
         for entry in new:
-            past.faults += past._faults_of(entry, states, committed)
-            past._take_in(entry, states)
+            self.faults += self._faults_of(entry, states, committed)
+            self._take_in(entry, states)
             if entry.action == "commit":
                 committed.add(entry.keyed_release)
-        return past
 
     def _faults_of(
         self,
@@ -277,7 +233,7 @@ class LedgerSnapshot:
             **dict.fromkeys(odd_columns(entry), True),
         }
         if entry.action == "checkpoint" and entry.facts.get("version") == _VERSION:
-            is_right = entry.details == canonical_json(self.checkpoint())
+            is_right = entry.details == self.checkpoint().details
             found["it does not follow from all entries before it"] = not is_right
         if entry.decided is not None:
             step, _ = entry.decided
@@ -304,10 +260,10 @@ class LedgerSnapshot:
             self._charge(entry, states)
             generation = entry.facts.get("generation") if entry.action == "reserve" else None
             if type(generation) is int:
-                store, stores = str(entry.facts.get("store")), self._own("stores")
+                store, stores = str(entry.facts.get("store")), self._state["stores"]
                 stores[store] = max(generation, stores.get(store, 0))
         elif entry.decided is not None:
-            steps, epoch = self._own("steps"), _name(entry.keyed_release)
+            steps, epoch = self._state["steps"], _name(entry.keyed_release)
             steps[epoch] = max(tuple(steps.get(epoch, entry.decided)), entry.decided)
         elif entry.action in DECLARATIONS:
             self.declared.append(entry)
@@ -319,14 +275,17 @@ class LedgerSnapshot:
         """Takes in an entry on a charge."""
         before, release = states.get(entry.charge), _name(_release_of(entry))
         was = None if before is None else before.last.action
-        opened = self._own("open")
-        ends = {**opened.pop(release, {})}
+        opened = self._state["open"]
+        ends = opened.pop(release, {})
         if before is not None:
             ends.pop(str(before.reserved.seq), None)
         advance(states, entry)
         state = states[entry.charge]
         known, key = KnownCharge.of(state), str(state.reserved.seq)
-        kinds, kind = self._own("kinds", entry.account), f"{entry.unit} {entry.adjacency}"
+        kinds, kind = (
+            self._state["kinds"].setdefault(entry.account, {}),
+            f"{entry.unit} {entry.adjacency}",
+        )
         kinds[kind] = kinds.get(kind, 0) + (entry.action != "void") - (was not in (None, "void"))
         try:
             self._charges(known.scope)
@@ -338,8 +297,8 @@ class LedgerSnapshot:
             if was is None or was in (*OPEN, "void"):
                 self._add([known])
             if known.scope:
-                self._own("windows", known.scope)[key] = known
-                scopes, body = self._own("scopes"), canonical_json((key, *known))
+                self._state["windows"].setdefault(known.scope, {})[key] = known
+                scopes, body = self._state["scopes"], canonical_json((key, *known))
                 scopes[known.scope] = _chained(scopes.get(known.scope, ""), body)
                 self.rows.append({"seq": entry.seq, "scope": known.scope, "body": body})
         if ends:
@@ -347,15 +306,11 @@ class LedgerSnapshot:
 
     def _add(self, charges: Iterable[KnownCharge]) -> None:
         """Adds what charges cost that count for ever."""
-        sums: dict[tuple[str, str], dict[str, Any]] = {}
         for known in charges:
             with contextlib.suppress(UsageError):  # of a number that no ledger wrote
-                scope, label = (cost := known.cost).place
-                labels = sums.get((known.account, scope))
-                if labels is None:
-                    labels = self._own("closed", known.account, scope)
-                    sums[known.account, scope] = labels
-                labels[label] = cost.beside(labels.get(label))
+                scope, label = known.place
+                labels = self._state["closed"].setdefault(known.account, {}).setdefault(scope, {})
+                labels[label] = known.beside(labels.get(label))
 
     def _charges(self, scope: str) -> Mapping[str, KnownCharge]:
         """Returns the charges of the windows of a scope that count for ever, which it reads once.
@@ -369,29 +324,19 @@ class LedgerSnapshot:
             bodies = [row[0] for row in self.ask(asked.order_by(rows.seq))] if digest else []
             charges = {k: KnownCharge(*one) for k, *one in json.loads(f"[{','.join(bodies)}]")}
             if reduce(_chained, bodies, "") != digest:  # then the entries tell
-                whole = LedgerSnapshot.of(self.reads(TABLE.c.seq <= self.seq))._state
+                whole = LedgerSnapshot.of(read_entries(self.ask, TABLE.c.seq <= self.seq))._state
                 if whole["scopes"].get(scope) != digest:
                     raise LedgerError(_CHANGED.format(f"windows of {scope} are not as they were"))
                 charges = whole["windows"][scope]
-            self._own("windows")[scope] = charges
-            for account in self._state["closed"]:
-                self._own("closed", account).pop(scope, None)
+            self._state["windows"][scope] = charges
+            for sums in self._state["closed"].values():
+                sums.pop(scope, None)
             self._add(known for known in charges.values() if not known.adds_up)
         windows: Mapping[str, KnownCharge] = self._state["windows"].get(scope, {})
         return windows
 
     def _open(self) -> list[KnownCharge]:
         return [known for ends in self._state["open"].values() for known in ends.values()]
-
-    def _own(self, *names: str) -> dict[str, Any]:
-        """Returns a part of the state that no other snapshot has."""
-        part = self._state
-        for n, name in enumerate(names, 1):
-            if name not in part or names[:n] not in self._owned:
-                part[name] = {**part.get(name, {})}
-                self._owned.add(names[:n])
-            part = part[name]
-        return part
 
     def _rows(self, releases: Collection[tuple[str, str]]) -> tuple[list[Entry], list[str]]:
         """Returns the entries about releases up to the head, without steps, and what is changed.
@@ -403,7 +348,7 @@ class LedgerSnapshot:
         names = sorted({release_id for _, release_id in releases}) if self.head else []
         for at in range(0, len(names), _N_NAMES):
             some = TABLE.c.release_id.in_(names[at : at + _N_NAMES])
-            rows += self.reads(some, NO_STEP, TABLE.c.seq <= self.seq)
+            rows += read_entries(self.ask, some, NO_STEP, TABLE.c.seq <= self.seq)
         rows = [entry for entry in rows if _release_of(entry) in releases]
         changed = [
             f"entry {entry.seq}: it was changed: its hash is not the hash of its columns"
@@ -445,8 +390,8 @@ class LedgerSnapshot:
         if step >= last:
             return sha256 if step == last else None
         names = zip(("output", "release_id", "key_fingerprint"), epoch, strict=True)
-        steps = self.reads(
-            TABLE.c.action == "step", *(TABLE.c[name] == value for name, value in names),
+        steps = read_entries(
+            self.ask, TABLE.c.action == "step", *(TABLE.c[name] == value for name, value in names),
             TABLE.c.details.like(f'%"step":{step}}}'), TABLE.c.seq <= self.seq,
         )  # fmt: skip
         return next((entry.decided[1] for entry in steps if entry.decided is not None), None)
@@ -468,16 +413,14 @@ class LedgerSnapshot:
         """Returns the charges of windows of a scope that count, those that are open last."""
         return [*self._charges(scope).values(), *(k for k in self._open() if k.scope == scope)]
 
-    def claims(self, scope: str) -> list[tuple[str, int, str]]:
-        """Returns what the windows of a scope claimed: (label, number of the entry, SHA-256)."""
-        known = self._of_scope(scope)
-        claims = [(k.label, k.claim, k.units) for k in known if k.claim is not None and k.units]
-        return sorted(claims, key=lambda claim: claim[1])
+    def claims(self, scope: str) -> list[KnownCharge]:
+        """Returns the charges of windows of a scope that claimed units, the first claim first."""
+        return claims_of(self._of_scope(scope))
 
     def charged(self, scope: str) -> list[tuple[str, Entry]]:
         """Returns (label of the window, last entry) of each charge in a scope that counts."""
         labels = {known.last: known.label for known in self._of_scope(scope)}
-        return [(labels[entry.seq], entry) for entry in _of_numbers(self.reads, [*labels])]
+        return [(labels[entry.seq], entry) for entry in _of_numbers(self.ask, [*labels])]
 
     def other_claims(self, scope: str, digits: str) -> str | None:
         """Returns another scope with claims whose name begins with the same; None: none has."""
@@ -497,16 +440,16 @@ class LedgerSnapshot:
         """
         if window is not None:
             self._charges(window.scope)
-        still_open = tuple(known.cost for known in self._open() if known.account == account)
+        still_open = tuple(known for known in self._open() if known.account == account)
         kinds = self._state["kinds"].get(account, {})
         counting = frozenset(tuple(kind.split()) for kind, n in kinds.items() if n)
         return Spent(self._state["closed"].get(account, {}), still_open, counting)
 
 
-def _of_numbers(reads: Reads, numbers: Sequence[int]) -> list[Entry]:
+def _of_numbers(ask: Asks, numbers: Sequence[int]) -> list[Entry]:
     """Returns the entries with these numbers, however many."""
     pieces = (numbers[at : at + _N_NAMES] for at in range(0, len(numbers), _N_NAMES))
-    return [entry for piece in pieces for entry in reads(TABLE.c.seq.in_(piece))]
+    return [entry for piece in pieces for entry in read_entries(ask, TABLE.c.seq.in_(piece))]
 
 
 def _chained(digest: str, body: str) -> str:

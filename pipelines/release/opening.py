@@ -253,7 +253,7 @@ def resume_run(run: Run, found: ReleaseState, requested: Callable[[str], Reserva
         # Or cut off before it drew anything, and another release, payer or price now.
         or receipt.changed_in(run.input_fingerprint, run.plan.digest)
         or receipt.origin != origin_of(run)
-        or any(e.charge != requested(key).charge for e in books.charges(key) if e.is_open)
+        or any(e.charge != requested(key).entry.charge for e in books.charges(key) if e.is_open)
     ):
         books.begin_anew(found)
     return run
@@ -268,7 +268,7 @@ def as_charged(books: ReleaseRegistry, reservation: Reservation) -> Reservation:
     """
     charges = books.charges(reservation.key_fingerprint)
     drawn = [entry for entry in charges if entry.action in ("draw", "commit")]
-    if not drawn or reservation.charge in [entry.charge for entry in drawn]:
+    if not drawn or reservation.entry.charge in [entry.charge for entry in drawn]:
         return reservation
     paid = drawn[-1]
     if paid.account != reservation.account:

@@ -279,7 +279,7 @@ def verify_book(plan: ReleasePlan, store: KeyStore, ledger: Ledger) -> int:
     if scoped is None:
         return 0
     scope, key = scoped
-    return CaseRegistry(key.resolve(), ledger, None).verify(scope)
+    return CaseRegistry(key.resolve(), ledger, None).check(scope, compares_all=True)
 
 
 def _left_out_of(plan: ReleasePlan) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +25,13 @@ from tracecloak.pipelines.budget.opening import back_up, restore
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import balance, reading
 from tracecloak.pipelines.ledger import ledger as ledger_module
+from tracecloak.pipelines.ledger.balance import KnownCharge
 from tracecloak.pipelines.ledger.cache import _KNOWN, LedgerCache
-from tracecloak.pipelines.ledger.database import TABLE, WINDOWS, LedgerError, read_entries
+from tracecloak.pipelines.ledger.caps import asked_of
+from tracecloak.pipelines.ledger.database import TABLE, WINDOWS, LedgerError, asks, read_entries
 from tracecloak.pipelines.ledger.entries import NO_COLUMNS, Entry, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.ledger.snapshot import KnownCharge, LedgerSnapshot
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
 
 __all__ = ["database", "server"]  # fixtures
@@ -426,10 +427,11 @@ def test_the_commands_back_up_restore_and_accept(
 
 def each_by_itself(entries: Sequence[Entry]) -> balance.Spent:
     """What the charges of an account cost, as a naive reader finds it."""
-    counted = balance.counting(entries, "a")
+    states = balance.charge_states(entries).values()
+    counted = [one for one in states if one.last.action != "void"]
     return balance.Spent(
-        balance.added({}, (KnownCharge.of(one).cost for one in counted if not one.last.is_open)),
-        tuple(KnownCharge.of(one).cost for one in counted if one.last.is_open),
+        balance.added({}, (KnownCharge.of(one) for one in counted if not one.last.is_open)),
+        tuple(KnownCharge.of(one) for one in counted if one.last.is_open),
         frozenset((one.last.unit, one.last.adjacency) for one in counted),
     )
 
@@ -459,39 +461,37 @@ def test_it_says_what_all_entries_say_in_whatever_pieces_they_came(
     with sa.create_engine("sqlite://").begin() as connection:
         TABLE.create(connection)
         WINDOWS.create(connection)
-        reads = partial(read_entries, connection)
+        ask = asks(connection)
         past: LedgerSnapshot | None = LedgerSnapshot()
         written: list[Entry] = []
         for begin, end in zip([0, *ends], [*ends, len(entries)], strict=True):
             if past is not None and past.head is not None and is_resumed:
-                past = LedgerSnapshot.at_checkpoint(past.head, reads)
+                past = LedgerSnapshot.at_checkpoint(past.head, ask)
             assert past is not None
             for entry in entries[begin:end]:
                 last = written[-1] if written else None
                 written.append(Entry.after(last, entry.action, asdict(entry), entry.facts))
-                past = past.after(
-                    written[-1:], reads, lambda asked: connection.execute(asked).all()
-                )
+                past.take_in(written[-1:], ask)
                 connection.execute(sa.insert(TABLE), [asdict(written[-1])])
                 if past.rows:
                     connection.execute(sa.insert(WINDOWS), past.rows)
             if past.head is None:
                 continue
-            written.append(Entry.after(past.head, "checkpoint", NO_COLUMNS, past.checkpoint()))
-            past = past.after(written[-1:], reads, past.ask)
+            written.append(past.checkpoint())
+            past.take_in(written[-1:], ask)
             connection.execute(sa.insert(TABLE), [asdict(written[-1])])
             assert past.faults == []
         whole = LedgerSnapshot.of(written)
-        assert whole.faults == [] and [*past.reads()] == written
+        assert whole.faults == [] and read_entries(ask) == written
         expected = balance.balance_of(each_by_itself(entries), "a", account())
         assert balance.balance_of(past.spent("a"), "a", account()) == expected
         assert past.spent("a").kinds == each_by_itself(entries).kinds
         if past.head is not None:
-            resumed = LedgerSnapshot.at_checkpoint(past.head, reads)
+            resumed = LedgerSnapshot.at_checkpoint(past.head, ask)
             assert resumed is not None
             assert balance.balance_of(resumed.spent("a"), "a", account()) == expected
         for _, _, window, _ in drawn:  # one more of a window that is there
-            more = balance.Cost(Fraction(3), Fraction(0), balance.paid_place(window))
+            more = asked_of(reservation(9, "3", window=window))
             every, short = each_by_itself(entries), past.spent("a", window)
             assert balance.balance_of(
                 replace(short, still_open=(*short.still_open, more)), "a", None
@@ -504,7 +504,8 @@ def test_it_says_what_all_entries_say_in_whatever_pieces_they_came(
                 for charge, one in own.items()
                 if one.last.action != "void"
             )
-            assert sorted(past.claims(scope)) == sorted(
+            found = [(k.label, k.claim, k.units) for k in past.claims(scope)]
+            assert sorted(found) == sorted(
                 (one.window.label, one.claim.seq, one.claim.units_sha256)
                 for one in own.values()
                 if one.claim is not None
@@ -656,7 +657,7 @@ def test_a_table_of_windows_that_was_changed_is_never_believed(
 def test_a_checkpoint_that_does_not_follow_stops_releases(checkpointed: World) -> None:
     """Catches sums that a login of the pipeline lies about, and nobody checks."""
     *_, last = checkpointed.opened().entries()
-    facts = checkpointed.opened().past().checkpoint()
+    facts = checkpointed.opened().past().checkpoint().facts
     for closed, is_right in (({}, False), (facts["closed"], True)):
         lie = Entry.after(last, "checkpoint", NO_COLUMNS, {**facts, "closed": closed})
         with sa.create_engine(checkpointed.url).begin() as connection:

@@ -21,8 +21,8 @@ from tracecloak.pipelines.budget.draw_guard import Unchanged, draw_guard_of
 from tracecloak.pipelines.budget.registry import ledger_state
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import reading
-from tracecloak.pipelines.ledger.balance import balance_of
-from tracecloak.pipelines.ledger.caps import added_by, check_affordable
+from tracecloak.pipelines.ledger.balance import balance_of, increase
+from tracecloak.pipelines.ledger.caps import asked_of, check_affordable
 from tracecloak.pipelines.ledger.entries import ActionOnCharge, Entry, Reservation, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.reading import scopes_of
@@ -173,10 +173,9 @@ def test_a_release_fits_where_the_worst_unit_stays_within_the_cap(
     new = replace(reservation(9, window=window), epsilon=epsilon)
     before, after = total(counted), total([*counted, (epsilon, Fraction(0), window)])
     assert before[0] is not None and after[0] is not None
-    assert added_by(spent, new) == (after[0] - before[0], after[1] - before[1])
-    unbounded = replace(new, epsilon=None, delta=Fraction(1, 1000))
-    with_it = total([*counted, (None, Fraction(1, 1000), window)])
-    assert added_by(spent, unbounded) == (None, with_it[1] - before[1])
+    assert increase(spent.all, [asked_of(new)]) == (after[0] - before[0], after[1] - before[1])
+    unbounded = asked_of(replace(new, epsilon=None, delta=None))
+    assert increase(spent.all, [unbounded]) == (None, 0)
     fits = after[0] <= cap
     try:
         check_affordable(spent, new, account(str(float(cap)), None))
