@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
-from tracecloak.anonymizers.variants.distance import VariantDistance, targets_of
+from tracecloak.anonymizers.variants.distance import Targets, VariantDistance
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.declarations import Attribute
@@ -403,7 +403,7 @@ class MergedTree:
         self.trie = Trie.from_variants(variants)
         self.target = np.arange(variants.n_variants)
         self.n_cases = variants.counts.copy()
-        self._targets, self._k = targets_of(distance, variants.n_variants), k
+        self._targets, self._k = Targets(distance, variants.n_variants), k
         self._t = None if t is None else t * (1 - ROUNDING)
         self._is_live = np.ones(variants.n_variants, bool)
         self._n_live = variants.n_variants

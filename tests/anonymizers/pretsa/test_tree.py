@@ -27,8 +27,8 @@ from tracecloak.anonymizers.pretsa.verify import Spread
 from tracecloak.anonymizers.variants.distance import (
     EmbeddingDistance,
     LevenshteinDistance,
+    Targets,
     VariantDistance,
-    targets_of,
 )
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.arrays.sequences import encode_sequences
@@ -234,7 +234,7 @@ def test_whoever_is_left_the_nearest_is_the_first_of_those_at_the_smallest_dista
         distance: VariantDistance = LevenshteinDistance(variants)
         if direction != "edits":
             distance = EmbeddingDistance(variants, apart, 0.5, 0.25, direction)
-        targets = targets_of(distance, variants.n_variants)
+        targets = Targets(distance, variants.n_variants)
         left = np.arange(variants.n_variants)
         for _ in range(40):
             gone = draw.choice(left, min(2, len(left) - 1), replace=False)

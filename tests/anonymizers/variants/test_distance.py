@@ -24,8 +24,8 @@ from tracecloak.anonymizers.variants.distance import (
     UNITS,
     EmbeddingDistance,
     LevenshteinDistance,
+    Targets,
     VariantDistance,
-    targets_of,
 )
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -105,7 +105,7 @@ def test_the_papers_three_cases_are_not_equally_distant() -> None:
     distance = LevenshteinDistance(variants)
     first, second, third = (order.index(variant) for variant in LOAN)
     assert [one(distance, first, second), one(distance, first, third)] == [2, 3]
-    targets = targets_of(distance, 3)
+    targets = Targets(distance, 3)
     targets.remove(np.array([first]))
     assert targets.nearest(first) == second
 
@@ -118,7 +118,7 @@ def test_edits_are_those_of_the_textbook_and_bounds_are_below(counts: dict[Varia
     for i, source in enumerate(order):
         expected = [naive_edits(source, target) for target in order]
         assert distance.between(i, everyone, None).tolist() == expected
-        assert (distance.bounds(i, everyone) <= expected).all()
+        assert (distance.bounds(i) <= expected).all()
         for cutoff in (0, 2):
             found = distance.between(i, everyone, cutoff)
             assert [f for f, e in zip(found, expected, strict=True) if e <= cutoff] == [
@@ -145,7 +145,7 @@ def test_embedding_distances_are_those_of_the_formula_and_bounds_are_below(
             naive_embedding(source, target, events, (1.5, 2.75), direction) for target in order
         ]
         assert distance.between(i, everyone, None).tolist() == expected
-        assert (distance.bounds(i, everyone) <= expected).all()
+        assert (distance.bounds(i) <= expected).all()
 
 
 def test_more_activities_than_characters_are_refused() -> None:
