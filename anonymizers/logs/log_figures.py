@@ -28,7 +28,8 @@ from tracecloak.schemas.published.figures import (
     ReleasedProduct,
     wider_ends,
 )
-from tracecloak.schemas.published.graph import LogCounts, ReleasedGraph, ReleasedGroups
+from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedGroups
+from tracecloak.schemas.published.variants import LogCounts
 from tracecloak.schemas.statistics.log_times import LogTimes, middles_us
 from tracecloak.schemas.statistics.variant_flows import (
     PARTS,

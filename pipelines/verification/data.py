@@ -27,10 +27,10 @@ from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events import events
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import ReleasedProduct
-from tracecloak.schemas.published.graph import LogCounts
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, STAMPED, Yield, has_times
 from tracecloak.schemas.published.rows import traces_of_rows
 from tracecloak.schemas.published.step import StepIndicators, StepRelease
+from tracecloak.schemas.published.variants import LogCounts
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.formats.xes_writer import sanitise

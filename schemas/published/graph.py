@@ -16,40 +16,13 @@ from tracecloak.schemas.published import figures
 from tracecloak.schemas.published.manifest import Yield
 
 if TYPE_CHECKING:
-    from tracecloak.schemas.statistics.log_times import LogTimes
-    from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
+    from tracecloak.schemas.statistics.variants import DirectlyFollows
 
 
 # --- A directly-follows graph as it is published: public names, counts, and their noise. ----------
 # It holds nothing that was not paid for: the activities are those of a public vocabulary or of
 # one bought with budget, the counts are post-processed noisy ones, and the intervals follow from
 # these and the scale of the noise.
-#
-# Counts of what is released, for what a release says of its size.
-
-
-@dataclass(frozen=True)
-class LogCounts:
-    """What is counted on a released log, for its page and its graph.
-
-    Attributes:
-        graph: Its directly-follows counts.
-        variants: Its variants.
-        times: When its cases begin, and how long they and their steps take.
-        names: What the codes mean.
-    """
-
-    graph: DirectlyFollows
-    variants: VariantHistogram
-    times: LogTimes
-    names: ActivityVocabulary
-
-    @property
-    def came_out(self) -> Yield:
-        """What the log holds."""
-        from tracecloak.schemas.published.variants import variants_of_log
-
-        return variants_of_log(self.variants, self.names).came_out()
 
 
 def unclear_share(counts: np.ndarray, lows: np.ndarray, highs: np.ndarray) -> float | None:

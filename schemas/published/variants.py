@@ -23,7 +23,30 @@ from tracecloak.schemas.published.graph import named, unclear_share
 from tracecloak.schemas.published.manifest import Yield
 
 if TYPE_CHECKING:
-    from tracecloak.schemas.statistics.variants import VariantHistogram
+    from tracecloak.schemas.statistics.log_times import LogTimes
+    from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
+
+
+@dataclass(frozen=True)
+class LogCounts:
+    """What is counted on a released log, for its page and its graph.
+
+    Attributes:
+        graph: Its directly-follows counts.
+        variants: Its variants.
+        times: When its cases begin, and how long they and their steps take.
+        names: What the codes mean.
+    """
+
+    graph: DirectlyFollows
+    variants: VariantHistogram
+    times: LogTimes
+    names: ActivityVocabulary
+
+    @property
+    def came_out(self) -> Yield:
+        """What the log holds."""
+        return variants_of_log(self.variants, self.names).came_out()
 
 
 @dataclass(frozen=True, eq=False)

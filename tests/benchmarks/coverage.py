@@ -29,7 +29,7 @@ from tracecloak.examination.evaluation.indicators import judged_rows
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures, grades
-from tracecloak.schemas.published.graph import LogCounts
+from tracecloak.schemas.published.variants import LogCounts
 from tracecloak.schemas.statistics.log_times import LogTimes
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.publish.products import products_of_log

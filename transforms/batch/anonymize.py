@@ -17,9 +17,9 @@ from tracecloak.anonymizers.contract.in_memory import INPUT_DIGEST, Known, Step,
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.graph import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.schemas.published.rows import parts_of, rows_of_part
+from tracecloak.schemas.published.variants import LogCounts
 from tracecloak.transforms.arrow_coder import pack, unpack
 from tracecloak.transforms.batch import BATCH_BYTES
 from tracecloak.transforms.batch.job import (

@@ -14,8 +14,8 @@ from tracecloak.schemas.plugins import Plugins, load
 from tracecloak.schemas.published.figures import ReleasedProduct
 
 if TYPE_CHECKING:
-    from tracecloak.schemas.published.graph import LogCounts
     from tracecloak.schemas.published.manifest import ReleaseManifest
+    from tracecloak.schemas.published.variants import LogCounts
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class ProductKind:
         forms: Place of a function of a product, a title and the promise in a sentence, which
             returns its further files by the endings of their names; None: it has none.
         of_log: Place of a function of a product and of what was counted on the released log
-            (`graph.LogCounts`), which returns further products by name; None: none follow. It
+            (`variants.LogCounts`), which returns further products by name; None: none follow. It
             reads nothing else, so that whoever has the release makes them again.
         part: Place of a function of a product and of the method's parameters, as in a manifest,
             which returns its part of the release's page (`pages.page.PagePart`); None: the page

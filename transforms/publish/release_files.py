@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from tracecloak.anonymizers.contract.method import Products
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.graph import LogCounts
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import merge_rows, traces_of_rows
+from tracecloak.schemas.published.variants import LogCounts
 from tracecloak.transforms.formats.registry import FORMATS, Format
 from tracecloak.transforms.publish.products import called, kind_of, parquet_of
 from tracecloak.transforms.publish.release_folder import (

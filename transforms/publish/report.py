@@ -22,7 +22,7 @@ from tracecloak.schemas.published.manifest import (
     has_starts,
     has_times,
 )
-from tracecloak.schemas.published.variants import variants_of_log
+from tracecloak.schemas.published.variants import LogCounts, ReleasedVariants, variants_of_log
 from tracecloak.transforms.pages.page import Page, rendered
 from tracecloak.transforms.publish import statement
 from tracecloak.transforms.publish.figures_data import (
@@ -47,13 +47,11 @@ from tracecloak.transforms.publish.products import PRODUCTS, called, kind_of
 if TYPE_CHECKING:
     from tracecloak.schemas.published.figures import ReleasedFigures, ReleasedProduct
     from tracecloak.schemas.published.graph import (
-        LogCounts,
         ReleasedDurations,
         ReleasedGraph,
         ReleasedGroups,
         ReleasedTree,
     )
-    from tracecloak.schemas.published.variants import ReleasedVariants
 
 # --- The page of a release, `report.html`: what was released, its pictures, and what it promises. -
 # Epsilons of published releases, to judge one by: values as their publishers gave them.
