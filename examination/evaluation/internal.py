@@ -141,14 +141,10 @@ _KINDS = {
     "sequence": "which activities in which order",
     "relative": "which activities at which times",
 }
-_STATES = {
-    "reserve": "reserved",
-    "claim": "reserved",
-    "draw": "not finished",
-    "commit": "released",
-    "void": "void",
-    "forfeit": "given up",
-}
+_SCRIPTS = (
+    "chart.js", "graphviz.js", "layout.js", "labels.js", "bpmn.js", "map.js", "variants.js",
+    "charts.js", "assessment.js",
+)  # fmt: skip
 
 
 def internal_report(
@@ -192,79 +188,64 @@ def internal_report(
         randomness = Randomness(ReleaseKey.generate(), "linkage", "", "")
         linkages = list(link(log, [after], randomness, Settings(sizes=_SIZES)))
     points = risk_curve(manifest, original, curve) if curve else []
-    no_times = (
-        figures_data.NO_TIMES if shown["variants"] and not has_times(manifest.operations) else ""
-    )
+    is_without_times = bool(shown["variants"]) and not has_times(manifest.operations)
+    claims = [] if attack is None else epsilons_of(attack)
+    last = {entry.charge: entry for entry in entries or () if entry.is_of_charge}
     title = f"{manifest.about.get('title') or manifest.release_id}: beside its log"
     sections = (
         ("measures", "Measures", True),
-        ("process", "Process", shown["map"] is not None),
-        ("ways", "Variants", shown["variants"] is not None),
-        ("times", "Times", bool(shown["times"] or no_times)),
-        ("curve", "Risk and use", bool(points)),
-        ("linkage", "Singled out", bool(linkages)),
-        ("attack", "Attack", attack is not None),
+        ("process", "Process", shown["map"]),
+        ("ways", "Variants", shown["variants"]),
+        ("times", "Times", shown["times"] or is_without_times),
+        ("curve", "Risk and use", points),
+        ("linkage", "Singled out", linkages),
+        ("attack", "Attack", attack),
         ("records", "Records", True),
         ("budget", "Budget", True),
         ("assessment", "Assessment", True),
     )
     context = {
         "release": release,
-        "digest": release.folder.manifest_sha256,
         "manifest": manifest,
         "report": report,
-        "sizes": _sizes(manifest, report),
-        "measures": [
-            (MEASURES[name], row_of(report, name))
-            for name in report["legend"]
-            if report.get(name) is not None
-        ],
-        "notes": list(notes_of(report)),
+        "measures": MEASURES,
+        "row_of": row_of,
+        "notes": notes_of(report),
         "shown": shown,
-        "no_times": no_times,
+        "no_times": figures_data.NO_TIMES if is_without_times else "",
         "curve_repetitions": REPETITIONS,
         "curve": points,
         "kinds": _KINDS,
         "linkages": linkages,
         "attack": attack,
-        "claims": [] if attack is None else epsilons_of(attack),
+        "claims": claims,
         "read": share_text(tally),
         "findings": list(finding_lines(tally, source)),
         "balance": balance,
         "decimal": decimal_text,
-        "entries": _entries(entries or (), manifest),
+        "entries": sorted(last.values(), key=lambda entry: entry.seq),
         "promise": Promise.of(manifest.guarantee),
     }
-    curve_part = {"measure": "relative error of the graph", "rows": points}
+    bars = [
+        {
+            "label": f"{one.size}: {_KINDS[one.kind]}",
+            "before": one.before.singled_out.value,
+            "after": one.after[0].singled_out.value,
+        }
+        for one in linkages
+    ]
     data = {
         "file_name": f"{manifest.release_id}-beside-its-log",
         **shown,
         "tree": None,
         "guess": None,
-        "curve": curve_part if points else None,
-        "linkage": [
-            {
-                "label": f"{one.size}: {_KINDS[one.kind]}",
-                "before": one.before.singled_out.value,
-                "after": one.after[0].singled_out.value,
-            }
-            for one in linkages
-        ]
-        or None,
-        "attack": context["claims"] or None,
+        "curve": {"measure": "relative error of the graph", "rows": points} if points else None,
+        "linkage": bars or None,
+        "attack": claims or None,
     }
-    scripts = [
-        "chart.js",
-        *(["graphviz.js", "layout.js", "labels.js", "bpmn.js", "map.js"] if shown["map"] else []),
-        *(["variants.js"] if shown["variants"] is not None else []),
-        "charts.js",
-        "assessment.js",
-    ]
     anchors = tuple((anchor, name) for anchor, name, there in sections if there)
     libraries = ("Viz.js", "D3", "Observable Plot")
-    return rendered(
-        Page("internal.html.j2", title, anchors, context, data, tuple(scripts), libraries)
-    )
+    return rendered(Page("internal.html.j2", title, anchors, context, data, _SCRIPTS, libraries))
 
 
 def _read(source: EventSource) -> tuple[TraceBatch, ReadTally]:
@@ -305,34 +286,6 @@ def _shown(
         both = times, LogTimes.from_traces(original)
         shown["times"] = figures_data.times_data(*both, has_starts=has_starts(operations))
     return shown
-
-
-def _sizes(manifest: ReleaseManifest, report: dict[str, Any]) -> list[tuple[str, str, str]]:
-    released = report.get("released") or {}
-    if not released and manifest.came_out is not None:
-        held = manifest.came_out.to_json()
-        released = {name: held.get(f"n_{name}") for name in report["original"]}
-    return [
-        (name, "-" if released.get(name) is None else f"{released[name]:,}", f"{size:,}")
-        for name, size in report["original"].items()
-    ]
-
-
-def _entries(entries: Sequence[Entry], manifest: ReleaseManifest) -> list[dict[str, Any]]:
-    """The charges, each as it stands now, the oldest first."""
-    last = {entry.charge: entry for entry in entries if entry.is_of_charge}
-    return [
-        {
-            "on": entry.recorded_at[:10],
-            "release_id": entry.release_id,
-            "method": entry.method,
-            "epsilon": "none" if entry.epsilon is None else entry.epsilon,
-            "delta": entry.delta or "",
-            "state": _STATES.get(entry.action, entry.action),
-            "is_own": entry.key_fingerprint == manifest.key_fingerprint,
-        }
-        for entry in sorted(last.values(), key=lambda entry: entry.seq)
-    ]
 
 
 def attack_of(path: str) -> dict[str, Any]:

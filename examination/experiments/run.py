@@ -278,23 +278,13 @@ def write_report(
     images: list[Path] = []
     logs = []
     for log in experiment.logs:
-        sections, log_rows = [], [row for row in rows if row["log"] == log.name]
-        for section in experiment.paper.sections(log, experiment.table(log, rows)):
-            image, text = _drawn(section, log.name, folder, images)
-            if section.rows or image or text:
-                sections.append({"section": section, "image": image, "model": text})
-        logs.append(
-            {
-                "name": log.name,
-                "size": log.identity(),
-                "n_activities": len(log.names),
-                "rows": log_rows,
-                "unmined": _unmined(log_rows),
-                "sections": sections,
-                "statements": stated[log.name],
-                "counted": counted(stated[log.name]),
-            }
-        )
+        log_rows = [row for row in rows if row["log"] == log.name]
+        drawn = [
+            (section, *_drawn(section, log.name, folder, images))
+            for section in experiment.paper.sections(log, experiment.table(log, rows))
+        ]
+        shown = [one for one in drawn if one[0].rows or any(one[1:])]
+        logs.append((log, log_rows, _unmined(log_rows), shown, stated[log.name]))
     context = {
         "internal": INTERNAL,
         "command": command,
@@ -302,6 +292,7 @@ def write_report(
         "experiment": experiment,
         "missing": experiment.missing(rows),
         "logs": logs,
+        "counted": counted,
     }
     anchors = tuple((f"log-{i}", log.name) for i, log in enumerate(experiment.logs, 1))
     page = folder / PAGE
