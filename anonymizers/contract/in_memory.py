@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal, Protocol, TypeVar
 
 import pyarrow as pa
@@ -136,14 +136,22 @@ class Known:
     decisions: Decisions
 
 
+class KeySource(Protocol):
+    """A key, or a reference by which a worker finds it; then it pickles."""
+
+    def resolve(self) -> ReleaseKey:
+        """Returns the key."""
+        ...
+
+
 @dataclass(frozen=True)
 class MethodRun:
-    """One run of a method: what each of its steps computes.
+    """One run of a method: what each of its steps computes; it pickles if its key is a reference.
 
     Attributes:
         method: The method.
         params: Its parameters.
-        key: The release's key.
+        key: Where the release's key is.
         release_id: The release's name, which its randomness depends on.
         noise_digest: Of the configuration and the method's version (`contract.identity`), likewise.
         draws: Where decisions are made and kept; None: they are not kept.
@@ -152,18 +160,26 @@ class MethodRun:
 
     method: Anonymizer
     params: Any
-    key: ReleaseKey
+    key: KeySource
     release_id: str
     noise_digest: str
     draws: Draws | None = None
     beside: Mapping[str, type[Any]] = field(default_factory=dict)
+
+    @cached_property
+    def _key(self) -> ReleaseKey:
+        return self.key.resolve()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves out what each worker finds for itself, such as the key."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     def known(
         self, input_digest: InputDigest | None = None, decisions: Decisions | None = None
     ) -> Known:
         """Returns what the next step depends on, after some decisions or before the first."""
         digest = "" if input_digest is None else input_digest.hex
-        first = Randomness(self.key, self.release_id, digest, self.noise_digest)
+        first = Randomness(self._key, self.release_id, digest, self.noise_digest)
         return Known(first.after(decided(decisions or {})), decisions or {})
 
     def count(self, round_name: str, traces: TraceBatch, known: Known) -> dict[str, Any]:
@@ -175,7 +191,7 @@ class MethodRun:
         }
         if not known.decisions:
             declared = _declared_only(traces, self.method, self.params)
-            counted[INPUT_DIGEST] = InputDigest.from_traces(declared, self.key)
+            counted[INPUT_DIGEST] = InputDigest.from_traces(declared, self._key)
         return counted
 
     def keep(self, round_name: str, part: Mapping[str, Any], known: Known) -> Mapping[str, Any]:

@@ -7,7 +7,7 @@ import hmac
 import secrets
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import pyarrow as pa
@@ -46,6 +46,10 @@ class ReleaseKey:
     def fingerprint(self) -> str:
         """16 hex digits that tell keys apart and say nothing else about them."""
         return self.derive(b"fingerprint")[:8].hex()
+
+    def resolve(self) -> Self:
+        """Returns itself, as a reference to a key returns the key."""
+        return self
 
     def hex(self) -> str:
         """The secret as 64 hex digits, for the key store alone."""

@@ -449,7 +449,7 @@ class _Repetition(MethodRun):
 
     @cached_property
     def _stream(self) -> Randomness:
-        return Randomness(self.key, self.release_id, "", "").with_noise(self.noise)
+        return Randomness(self._key, self.release_id, "", "").with_noise(self.noise)
 
     def known(
         self, input_digest: InputDigest | None = None, decisions: Decisions | None = None

@@ -52,7 +52,7 @@ from tracecloak.schemas.events.events import released_schema
 from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces, write_release
-from tracecloak.transforms.batch.job import Job, KeptDraws, ReleaseSpec
+from tracecloak.transforms.batch.job import Job, KeptDraws, ReleaseRun
 from tracecloak.transforms.batch.read import check_tally
 from tracecloak.transforms.batch.traces import (
     CountStatistics,
@@ -167,8 +167,8 @@ class AnonymizeEventLog(beam.PTransform):
         elements = elements_of(events, plan)
         finalization: PipelineFinalization | None = None
         if key is not None:
-            release_id, digest = str(plan.keys.release_id), plan.noise_digest
-            spec = ReleaseSpec(plan.method, plan.params, release_id, key, digest)
+            given = plan.method, plan.params, str(plan.keys.release_id), plan.noise_digest
+            run = ReleaseRun(*given, key=key)
         else:
             # Nothing appears in this folder, by which ledger and key store know such releases. What
             # their rounds decide lies beside it until they are ended.
@@ -176,10 +176,10 @@ class AnonymizeEventLog(beam.PTransform):
             placed = plan.with_keys(output=FileSystems.join(place, "rows"), staging_area=None)
             job, finalization = claim(placed, elements, events.pipeline)
             assert job is not None  # no such release has files that could be there
-            spec = job.target.spec
-        read = read_rows(events, elements, plan, spec.operator_folder)
+            run = job.target.run
+        read = read_rows(events, elements, plan, run.operator_folder)
         parts = read["traces"] | "AnonymizeTraces" >> AnonymizeTraces(
-            spec, plan.keys.shards, wait_on=read["checked"]
+            run, plan.keys.shards, wait_on=read["checked"]
         )
         if self._product is None:
             released = parts["traces"] | "ToBatches" >> beam.Map(
@@ -221,7 +221,7 @@ def read_rows(
         events: What is read.
         elements: How it is.
         plan: What they are read for.
-        operator_folder: See `ReleaseSpec`.
+        operator_folder: See `ReleaseRun`.
 
     Returns:
         The cases under `traces`, what must be complete before anything appears under `checked`, and
@@ -399,7 +399,7 @@ def claim(
             raise
     if not run.driver.is_local:
         return job, None
-    draws: Any = job.target.spec.draws
+    draws: Any = job.target.run.draws
     assert isinstance(draws, KeptDraws) and isinstance(draws.before, DrawGuard)  # as of a local run
     return job, PipelineFinalization.of(run, draws.before.key_fingerprint, draws.before)
 
@@ -462,9 +462,9 @@ class WriteRelease(beam.PTransform):
         folder = ReleaseFolder(absolute(keys.output), release_id).final
         made: Any = ()
         digest: Any = ()
-        run_spec = finalization if job is None else job.target.spec
-        if run_spec is not None:
-            read = read_rows(events, elements, plan, run_spec.operator_folder)
+        made_by = finalization if job is None else job.target.run
+        if made_by is not None:
+            read = read_rows(events, elements, plan, made_by.operator_folder)
             if job is not None:
                 made = pvalue.AsIter(
                     write_release(read["traces"], job.target, keys.shards, read["checked"])

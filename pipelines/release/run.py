@@ -46,7 +46,7 @@ from tracecloak.schemas.errors import (
 )
 from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, SIGNATURE_NAMES, Yield
-from tracecloak.transforms.batch.job import Job, KeptDraws, ReleaseSpec, SketchFile, Target
+from tracecloak.transforms.batch.job import Job, KeptDraws, ReleaseRun, SketchFile, Target
 from tracecloak.transforms.files import (
     exists,
     join,
@@ -167,7 +167,7 @@ def job_of(run: Run) -> Job:
     if not driver.is_local:
         # The job of a command that was killed may go on, and must keep its files.
         folder = replace(folder, attempt=uuid.uuid4().hex[:16])
-    spec, gate = _spec_of(run, folder)
+    made, gate = _steps_of(run, folder)
     folder.discard()
     run.dead_letter.begin()
     _LOG.info(
@@ -178,7 +178,7 @@ def job_of(run: Run) -> Job:
         driver.check_workplace(folder.workplace)
     shares_scripts = keys.page == "shared"
     target = Target(
-        spec, folder, manifest_of(run), keys.formats, keys.parts, shares_scripts=shares_scripts
+        made, folder, manifest_of(run), keys.formats, keys.parts, shares_scripts=shares_scripts
     )
     job = Job(
         run.source, run.dead_letter, target, keys.shards,
@@ -194,8 +194,8 @@ def job_of(run: Run) -> Job:
     return job
 
 
-def _spec_of(run: Run, folder: ReleaseFolder) -> tuple[ReleaseSpec, DrawGuard]:
-    """Returns what every stage of a release needs to know, and the gate before its noise."""
+def _steps_of(run: Run, folder: ReleaseFolder) -> tuple[ReleaseRun, DrawGuard]:
+    """Returns the steps of a release, and the gate before its noise."""
     from tracecloak.pipelines.budget.draw_guard import draw_guard_of
 
     books, plan, key, is_local = run.books, run.plan, run.key, run.driver.is_local
@@ -207,19 +207,16 @@ def _spec_of(run: Run, folder: ReleaseFolder) -> tuple[ReleaseSpec, DrawGuard]:
         until = datetime.datetime.now(datetime.UTC) + datetime.timedelta(plan.keys.cases_kept_days)
         path = books.sketch_path(key.fingerprint)
         sketch = SketchFile(path, run.sketch_key, until.date().isoformat())
-    spec = ReleaseSpec(
-        plan.method,
-        plan.params,
-        folder.release_id,
-        key,
-        plan.noise_digest,
-        KeptDraws(books.decisions(key.fingerprint), key, gate if is_local else None),
-        sketch,
+    made = ReleaseRun(
+        *(plan.method, plan.params, folder.release_id, plan.noise_digest),
+        key=key,
+        draws=KeptDraws(books.decisions(key.fingerprint), key, gate if is_local else None),
+        sketch=sketch,
         check_open=gate.check_open if is_local else folder.check_at_work,
         signer=run.signer,
         operator_folder=run.dead_letter.folder,
     )
-    return spec, gate
+    return made, gate
 
 
 # --- A run that failed is finalized: its result is recorded, and its error has the remedy. --------

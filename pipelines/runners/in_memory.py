@@ -298,10 +298,10 @@ class InMemoryDriver:
 
     def run(self, job: Job) -> None:
         """Makes a release, from its files to its commit."""
-        target, spec = job.target, job.target.spec
-        method = spec.method
+        target, run = job.target, job.target.run
+        method = run.method
         with _means_of(job) as means:
-            traces = _traces(job, spec.by_individual, means)
+            traces = _traces(job, run.by_individual, means)
             if job.part is not None:
                 counted = HeldTraces(means.hold)
                 for batch in traces.taken():
@@ -310,7 +310,7 @@ class InMemoryDriver:
             n_pieces = -(-traces.n_events // _PIECE_EVENTS) or 1
             each, last = means.workers.each, traces.taken()
             # What was decided ends with what makes the cases, before the parts are written.
-            made, products = execute(spec.run(), traces, each, n_pieces, last)[:2]
+            made, products = execute(run, traces, each, n_pieces, last)[:2]
             if method.log != "transformed":
                 traces.drop()
             _LOG.info("next: release")
@@ -318,7 +318,7 @@ class InMemoryDriver:
             exports: list[OutputFile] = []
             log: LogCounts | None = None
             if method.log != "none":
-                cases = chain(made, spec.columns)
+                cases = chain(made, run.columns)
                 parts, log, exports = LogParts(target, means).write(cases)
         commit(target, parts, exports, products, log)
 

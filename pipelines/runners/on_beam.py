@@ -357,7 +357,7 @@ class BeamDriver:
         how = self._options.view_as(DirectOptions)
         is_one = how.direct_running_mode == "in_memory" and how.direct_num_workers == 1
         is_here = self._options.view_as(StandardOptions).runner == FN_API and is_one
-        release_id = job.target.spec.release_id
+        release_id = job.target.run.release_id
         if is_here:
             SHARED[release_id] = {}
         try:
@@ -369,8 +369,7 @@ class BeamDriver:
 
 def build_release(pipeline: beam.Pipeline, job: Job) -> None:
     """Adds all of a release to a pipeline: read, check, group, anonymise, write, commit."""
-    spec = job.target.spec
-    checked, traces = _grouped(pipeline, job, spec.by_individual)
+    checked, traces = _grouped(pipeline, job, job.target.run.by_individual)
     if job.source.drops_duplicates:
         traces = traces | "DropDuplicates" >> DropDuplicates(
             job.dead_letter.folder, job.dead_letter.note_duplicates

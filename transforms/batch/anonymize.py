@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -25,7 +25,6 @@ from tracecloak.transforms.batch import BATCH_BYTES
 from tracecloak.transforms.batch.job import (
     KINDS_OF_LOG_COUNTS,
     ReleaseRun,
-    ReleaseSpec,
     Target,
     commit,
     count_released,
@@ -47,7 +46,7 @@ from tracecloak.transforms.publish.release_files import write_export, write_part
 @beam.ptransform_fn  # type: ignore[untyped-decorator]
 def AnonymizeTraces(  # noqa: N802  # runners know it by this name
     traces: beam.PCollection[TraceBatch],
-    spec: ReleaseSpec,
+    run: ReleaseRun,
     n_pieces: int,
     wait_on: beam.PCollection[Any] | None = None,
 ) -> dict[str, beam.PCollection[Any]]:
@@ -58,7 +57,7 @@ def AnonymizeTraces(  # noqa: N802  # runners know it by this name
 
     Args:
         traces: The cases.
-        spec: What is released.
+        run: What is released.
         n_pieces: In how many pieces a log is generated, where the method generates one.
         wait_on: Nothing is decided before this is complete: a log of which every record is
             malformed has no trace that could wait for its check.
@@ -67,8 +66,8 @@ def AnonymizeTraces(  # noqa: N802  # runners know it by this name
     # The digest, then the decisions so far: each travels once, as a side input of its own.
     known: dict[str, pvalue.AsIter] = {}
     released: list[beam.PCollection[TraceBatch]] = []
-    for step in steps(spec.method, spec.params, spec.beside):
-        stage, name = _Stage(spec, step), step.round
+    for step in steps(run.method, run.params, run.beside):
+        stage, name = _Stage(run, step), step.round
         inputs = [known[depended] for depended in step.known]
         match step.action:
             case "count":
@@ -104,7 +103,7 @@ def AnonymizeTraces(  # noqa: N802  # runners know it by this name
                     | "SpreadPieces" >> beam.Reshuffle()
                     | "Generate" >> beam.ParDo(_Release(stage, make), *inputs_of_log)
                 ]
-    columns = spec.columns if released else []
+    columns = run.columns if released else []
     if columns or not released:
         made = pipeline | "Columns" >> beam.Create(columns).with_output_types(TraceBatch)
         released.append(made)
@@ -129,18 +128,14 @@ class _Stage:
     waits for.
     """
 
-    def __init__(self, spec: ReleaseSpec, step: Step) -> None:
-        self._spec, self._step = spec, step
+    def __init__(self, run: ReleaseRun, step: Step) -> None:
+        self.run, self._step = run, step
         self._known: Known | None = None
-
-    @cached_property
-    def run(self) -> ReleaseRun:
-        return self._spec.run()
 
     @property
     def shared(self) -> dict[bytes, Any] | None:
         """The decisions of a release that is all in this process, which do not travel."""
-        return SHARED.get(self._spec.release_id)
+        return SHARED.get(self.run.release_id)
 
     def known(self, inputs: Iterable[Iterable[Chunk]]) -> Known:
         """Returns what the step depends on, which is put together once."""
@@ -218,7 +213,7 @@ def WriteTraces(  # noqa: N802  # runners know it by this name
     parts: Any = []
     exports: Any = []
     counted: Any = None
-    if target.spec.method.log != "none":
+    if target.run.method.log != "none":
         split = beam.FlatMap(_split, n_parts).with_output_types(of_part)
         empty = beam.Create([(number, _NO_CASES) for number in range(n_parts)])
         parts = pvalue.AsIter(
@@ -259,7 +254,7 @@ def write_release(
     Returns:
         The release_id, once the release is there.
     """
-    parts = traces | "AnonymizeTraces" >> AnonymizeTraces(target.spec, n_pieces, wait_on)
+    parts = traces | "AnonymizeTraces" >> AnonymizeTraces(target.run, n_pieces, wait_on)
     return parts["traces"] | "WriteRelease" >> WriteTraces(target, parts["products"], wait_on)
 
 

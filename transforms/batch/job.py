@@ -15,13 +15,8 @@ import pyarrow as pa
 
 import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
 from tracecloak.anonymizers.contract.case_digests import CaseSketch
-from tracecloak.anonymizers.contract.in_memory import (
-    INPUT_DIGEST,
-    Draws,
-    Known,
-    MethodRun,
-)
-from tracecloak.anonymizers.contract.method import Anonymizer, Decision, Params, Products
+from tracecloak.anonymizers.contract.in_memory import INPUT_DIGEST, Known, MethodRun
+from tracecloak.anonymizers.contract.method import Decision, Products
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import GuaranteeError, UsageError
@@ -232,18 +227,15 @@ class DeadLetter:
 # --- What one release is, as its stages and its driver need to know; all of it pickles. -----------
 
 
-@dataclass(frozen=True)
-class ReleaseSpec:
-    """What is released, as every stage of it needs to know.
+# It is counted with the key of the deployment.
+_SKETCH = "case sketch"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseRun(MethodRun):
+    """The steps of a method for a release, which also writes the sketch of its cases; it pickles.
 
     Attributes:
-        method: What makes it.
-        params: Its parameters.
-        release_id: The release's name; with the key, the input and the configuration it fixes all
-            noise.
-        key: Where the worker finds the release key.
-        noise_digest: Of the configuration and the method's version (`contract.identity`).
-        draws: Where decisions are made and kept, which pickles; None: they are not kept.
         sketch: Where the sketch of the cases goes; None: none is made.
         check_open: Called before the release appears; raises if it was given up meanwhile. None:
             there is no such check, but giving a release up also deletes its key.
@@ -251,16 +243,16 @@ class ReleaseSpec:
         operator_folder: Where workers put their findings in the data; None: into their logs.
     """
 
-    method: Anonymizer
-    params: Params
-    release_id: str
     key: KeyReference
-    noise_digest: str
-    draws: Draws | None = None
     sketch: SketchFile | None = None
     check_open: Callable[[], None] | None = None
     signer: SigningReference | None = None
     operator_folder: str | None = None
+
+    def __post_init__(self) -> None:
+        """Has the first round count the sketch as well, if one is made."""
+        if self.sketch is not None:
+            object.__setattr__(self, "beside", {_SKETCH: CaseSketch})
 
     @property
     def by_individual(self) -> bool:
@@ -277,52 +269,19 @@ class ReleaseSpec:
 
         return [no_traces(carried)]
 
-    @property
-    def beside(self) -> dict[str, type[Any]]:
-        """The types of what the first round counts as well, by name."""
-        return {_SKETCH: CaseSketch} if self.sketch else {}
-
-    def run(self) -> ReleaseRun:
-        """Returns the steps of the method, with the keys as they are found where this is called."""
-        return ReleaseRun(
-            self.method,
-            self.params,
-            self.key.resolve(),
-            self.release_id,
-            self.noise_digest,
-            self.draws,
-            self.beside,
-            spec=self,
-        )
-
-
-# It is counted with the key of the deployment.
-_SKETCH = "case sketch"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ReleaseRun(MethodRun):
-    """The steps of a method for a release, which also writes the sketch of its cases.
-
-    Attributes:
-        spec: What is released.
-    """
-
-    spec: ReleaseSpec
-
     def count(self, round_name: str, traces: TraceBatch, known: Known) -> dict[str, Any]:
         """Returns the statistics of a batch for a round, by name."""
         counted = super().count(round_name, traces, known)
-        if self.spec.sketch is not None and INPUT_DIGEST in counted:
+        if self.sketch is not None and INPUT_DIGEST in counted:
             counted[_SKETCH] = CaseSketch.from_traces(traces, self._deployment_key)
         return counted
 
     def decide(self, round_name: str, totals: Mapping[str, Any], known: Known) -> Decision:
         """Decides a round, and tells the operator what the method foretells of the log."""
-        if self.spec.sketch is not None and (sketch := totals.get(_SKETCH)) is not None:
-            self.spec.sketch.write(sketch, self._deployment_key)
+        if self.sketch is not None and (sketch := totals.get(_SKETCH)) is not None:
+            self.sketch.write(sketch, self._deployment_key)
         if not known.decisions and self.method.foretells(self.params):
-            with kept_on_worker(self.spec.operator_folder):
+            with kept_on_worker(self.operator_folder):
                 for sentence in self.method.foretold(totals["variants"], self.params):
                     _OPERATOR.warning("%s: %s", self.method.name, sentence)
         decision = super().decide(round_name, totals, known)
@@ -331,8 +290,8 @@ class ReleaseRun(MethodRun):
 
     @cached_property
     def _deployment_key(self) -> ReleaseKey:
-        assert self.spec.sketch is not None  # which alone needs it
-        return self.spec.sketch.key.resolve()
+        assert self.sketch is not None  # which alone needs it
+        return self.sketch.key.resolve()
 
 
 @dataclass(frozen=True)
@@ -340,7 +299,7 @@ class Target:
     """The release that is written, and where.
 
     Attributes:
-        spec: What is released.
+        run: What is released.
         folder: Where it is built.
         manifest: The manifest, still without what came out.
         formats: Forms of the released log.
@@ -348,7 +307,7 @@ class Target:
         shares_scripts: Whether its page shares its scripts with those of other releases.
     """
 
-    spec: ReleaseSpec
+    run: ReleaseRun
     folder: ReleaseFolder
     manifest: ReleaseManifest
     formats: tuple[str, ...]
@@ -430,10 +389,10 @@ def commit(
         GuaranteeError: What is promised of the log does not hold of its parts as written; nothing
             is committed.
     """
-    folder, spec = target.folder, target.spec
-    if folder.is_committed_with(spec.key.fingerprint):
+    folder, run = target.folder, target.run
+    if folder.is_committed_with(run.key.fingerprint):
         return
-    spec.key.resolve()  # not there any more if somebody gave the release up meanwhile
+    run.key.resolve()  # not there any more if somebody gave the release up meanwhile
     # The writers are loaded once there is something to write.
     from tracecloak.transforms.publish.products import products_of_log
     from tracecloak.transforms.publish.release_files import (
@@ -444,10 +403,10 @@ def commit(
     )
     from tracecloak.transforms.publish.statement import publishable_statement
 
-    method = spec.method
+    method = run.method
     if method.verifies:
         try:
-            method.verify(read_log(folder, len(parts)), spec.params)
+            method.verify(read_log(folder, len(parts)), run.params)
         except GuaranteeError as error:
             raise GuaranteeError(
                 f"the log as written breaks the promise of {method.name}: {error}; please report it"
@@ -470,8 +429,8 @@ def commit(
     others.append(folder.write(STATEMENT_NAME, statement))
     outputs = [*parts, *others]
     outputs.append(write_report(folder, whole, outputs, products, log, target.shares_scripts))
-    if spec.check_open is not None:
-        spec.check_open()
-    sign = None if spec.signer is None else spec.signer.sign
+    if run.check_open is not None:
+        run.check_open()
+    sign = None if run.signer is None else run.signer.sign
     folder.commit(whole.to_json(outputs, method.verifies), sign)
     _LOG.info("committed release %s", folder.release_id)

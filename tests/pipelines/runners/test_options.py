@@ -46,7 +46,7 @@ from tracecloak.pipelines.runners.on_beam import (
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.streams.closing_rule import ClosingRule
-from tracecloak.transforms.batch.job import DeadLetter, Job, ReleaseSpec, Target
+from tracecloak.transforms.batch.job import DeadLetter, Job, ReleaseRun, Target
 from tracecloak.transforms.batch.window import WindowPart
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.keys.wrapping import KeyReference
@@ -258,7 +258,7 @@ KEY = KeyReference("file:gs://hospital-secrets/release.key")
 def job_of(tmp_path: Path) -> Job:
     plan = read_plan(None, of_release(tmp_path, hospital_files(tmp_path, 5)))
     folder = ReleaseFolder(plan.keys.output, "r")
-    spec = ReleaseSpec(plan.method, plan.params, "r", KEY, plan.noise_digest)
+    spec = ReleaseRun(plan.method, plan.params, "r", plan.noise_digest, key=KEY)
     manifest = manifest_of(begun(plan, version()))
     target = Target(spec, folder, manifest, plan.keys.formats, plan.keys.parts)
     dead_letter = DeadLetter(str(tmp_path / "rejects"), plan.max_error_ratio)

@@ -20,7 +20,7 @@ from tracecloak.schemas.events.tally import FileTally, Reject
 from tracecloak.schemas.events.traces import without_duplicates
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces
-from tracecloak.transforms.batch.job import DeadLetter, ReleaseSpec
+from tracecloak.transforms.batch.job import DeadLetter, ReleaseRun
 from tracecloak.transforms.batch.traces import DropDuplicates, GroupIntoTraces, MergeStatisticsFn
 from tracecloak.transforms.keys.wrapping import KeyReference
 
@@ -120,7 +120,7 @@ def test_a_retried_bundle_draws_the_same_noise(
     from tracecloak.anonymizers.amun.method import Amun
 
     monkeypatch.setenv("TEST_KEY", "cd" * 32)
-    spec = ReleaseSpec(Amun(), Amun.Params(), "r", KeyReference("env:TEST_KEY"), "conf")
+    spec = ReleaseRun(Amun(), Amun.Params(), "r", "conf", key=KeyReference("env:TEST_KEY"))
     with beam.Pipeline("BundleBasedDirectRunner") as pipeline:
         grouped = (
             pipeline
