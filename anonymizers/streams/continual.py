@@ -32,7 +32,7 @@ import numpy as np
 from tracecloak.anonymizers.accounting.calibration import laplace_scale, stability_threshold
 from tracecloak.anonymizers.accounting.composition import Mechanism, Spend
 from tracecloak.anonymizers.accounting.joint import gaussian_scale
-from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_one_cell
+from tracecloak.anonymizers.accounting.sensitivity import of_count, of_one_cell
 from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
@@ -60,9 +60,9 @@ class ContinualNoise:
 
     Attributes:
         strategy: What is measured, over which horizon.
-        participation: How often a unit counts.
         case_norm: The largest norm of what one case adds to the counts of its step: L1 for Laplace
             noise, L2 for Gaussian.
+        sensitivity: By how much a unit changes what is measured: L1 for Laplace, else L2.
         epsilon: Of the promise, for all steps together.
         delta: Of the promise.
         scale: (numerator, denominator) of the noise of a measured value.
@@ -73,8 +73,8 @@ class ContinualNoise:
     """
 
     strategy: Strategy
-    participation: Participation
     case_norm: int
+    sensitivity: Fraction
     epsilon: Fraction
     delta: Fraction
     scale: tuple[int, int]
@@ -82,12 +82,6 @@ class ContinualNoise:
     units: int = 1
     n_cells: int | None = None
     threshold: int | None = None
-
-    @property
-    def sensitivity(self) -> Fraction:
-        """By how much a unit changes what is measured: L1 for Laplace, else L2."""
-        found = _sensitivity(self.strategy, self.participation, self.case_norm, self.is_laplace)
-        return Fraction(found.l1) if self.is_laplace else found.l2
 
     @property
     def deviation(self) -> float:
@@ -255,23 +249,14 @@ def continual_noise(
         )
 
     def noise_of(strategy: Strategy) -> ContinualNoise:
-        sensitivity = _sensitivity(strategy, participation, case_norm, is_laplace)
-        scale = (
-            laplace_scale(epsilon, sensitivity)
-            if is_laplace
-            else gaussian_scale(epsilon, delta, sensitivity)
-        )
-        return ContinualNoise(
-            strategy,
-            participation,
-            case_norm,
-            Fraction(epsilon),
-            Fraction(delta),
-            drawable(scale),
-            is_laplace,
-            units,
-            n_cells,
-        )
+        if is_laplace:  # sums are of windows, so all cells of a case are of one step
+            changed = of_count(case_norm).of_cases(participation.protected_cases)
+            scale, size = laplace_scale(epsilon, changed), Fraction(changed.l1)
+        else:
+            changed = of_count(case_norm).times(strategy.norm(participation))
+            scale, size = gaussian_scale(epsilon, delta, changed), changed.l2
+        own = case_norm, size, Fraction(epsilon), Fraction(delta), drawable(scale), is_laplace
+        return ContinualNoise(strategy, *own, units, n_cells)
 
     return with_best_strategy(noise_of, horizon, length, participation)
 
@@ -299,8 +284,8 @@ def variant_noise(
     cases = participation.protected_cases
     return ContinualNoise(
         Strategy(horizon),
-        participation,
         1,
+        Fraction(cases),
         Fraction(epsilon),
         Fraction(delta),
         drawable(laplace_scale(epsilon, of_one_cell(cases))),
@@ -334,12 +319,3 @@ def cells_of_values(
     blocks[..., 0] ^= steps[:, None]
     blocks[..., 1] ^= np.ascontiguousarray(values, np.int64).view(np.uint64)
     return randomness.words(purpose, blocks.reshape(-1, 2))
-
-
-def _sensitivity(
-    strategy: Strategy, participation: Participation, case_norm: int, is_laplace: bool
-) -> Sensitivity:
-    case_sensitivity = of_count(case_norm)
-    if is_laplace:  # sums are of windows, so all cells of a case are of one step
-        return case_sensitivity.of_cases(participation.protected_cases)
-    return case_sensitivity.times(strategy.norm(participation))

@@ -26,11 +26,11 @@ from tracecloak.anonymizers.streams.matrix_mechanism import (
     Participation,
     Strategy,
 )
-from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.anonymizers.streams.steps import StepProduct, StreamName
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Operation
+from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.published.step import Step, StepRelease, View
 
 # --- Parameters of the counts that a stream publishes: over which time, and the privacy of it all.
@@ -198,21 +198,11 @@ class KeptCounts:
     measured: np.ndarray
 
 
-class CountSteps:
+class CountSteps(StepProduct):
     """What products that are counts have in common."""
 
-    name: ClassVar[str]
-    inner_versions: ClassVar[Mapping[str, int]] = {}
-    version: ClassVar[int] = 1
-    views: ClassVar[tuple[View, ...]] = ("window", "total", "sliding")
-    guarantees: ClassVar[tuple[Literal["case", "w_event"], ...]] = ("case", "w_event")
     released: ClassVar[type[Step]] = StepRelease
-
-    operations: ClassVar[tuple[Operation, ...]] = (CONDENSED,)
-
-    def __init__(self, params: StreamParams) -> None:
-        self.params = params
-        self.horizon = params.horizon
+    params: StreamParams
 
     def bounded(self, traces: TraceBatch) -> TraceBatch:
         """Returns cases within the public vocabulary and length, as `ContributionBounds` does.

@@ -17,7 +17,7 @@ from tracecloak.anonymizers.logs.params import PrivateLogParams
 from tracecloak.anonymizers.logs.private_log import PrivateLog
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.streams.matrix_mechanism import MAX_WINDOWS
-from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.anonymizers.streams.steps import StepProduct, StreamName
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -33,7 +33,7 @@ class LogStepsParams(PrivateLogParams):
     """Steps that are published, public."""
 
 
-class LogSteps:
+class LogSteps(StepProduct):
     """A log for every step, of the cases that closed in it.
 
     The steps hold different cases, so that all of them together cost what one does. The cases of a
@@ -68,13 +68,12 @@ class LogSteps:
             raise UsageError("service_times cannot be released by a stream; leave it out")
         if params.grouping is not None:
             raise UsageError("groups cannot be released by a stream; leave them out")
-        self._params = params
-        self.horizon = params.horizon
+        super().__init__(params)
 
     @property
     def inner_versions(self) -> Mapping[str, int]:
         """Those of `private-log`."""
-        return PrivateLog().inner_versions(self._params)
+        return PrivateLog().inner_versions(self.params)
 
     def count(self, traces: TraceBatch) -> Statistics:
         """Returns the cases themselves."""
@@ -90,41 +89,41 @@ class LogSteps:
         anonymised = anonymise(
             [traces] if traces.n_cases else [],
             PrivateLog(),
-            self._params,
+            self.params,
             key,
             f"{name.both}/{step}",
             noise_digest(name.noise_digest, PrivateLog.version, self.inner_versions),
         )
-        facts = name.facts(step, self.horizon, self._params.spent_texts)
+        facts = name.facts(step, self.horizon, self.params.spent_texts)
         released = StepLog(traces=TraceBatch.concat(anonymised.traces), **facts)
         return released, None
 
     def spends(self) -> tuple[Spend, ...]:
         """Returns the parts of one step, which are those of all together."""
-        return PrivateLog().spends(self._params)
+        return PrivateLog().spends(self.params)
 
     def guarantee(self) -> Guarantee:
         """Returns the promise of one step, which is that of all together."""
-        single = PrivateLog().guarantee(self._params)
+        single = PrivateLog().guarantee(self.params)
         return replace(
             single,
             reality="Every case counts in one step, that in which it closes, so the logs of "
             f"different steps are made of different cases and cost what one does. {single.reality}",
             not_covered=(
                 *single.not_covered,
-                *sentences("streams", "not_covered", self._params, in_all=None),
+                *sentences("streams", "not_covered", self.params, in_all=None),
             ),
         )
 
     def repeated(self, n_times: int, gap: int) -> tuple[Fraction, Fraction]:
         """See `StepProduct`; the logs of the steps cost their epsilon and delta each."""
-        epsilon, delta = self._params.budget
+        epsilon, delta = self.params.budget
         return n_times * epsilon, min(n_times * delta, Fraction(1))
 
     def explain(self) -> tuple[str, ...]:
         """Returns a sentence on what is published, and those of `private-log` for one step."""
         return (
-            *sentences("streams", "log", self._params),
-            *PrivateLog().explain(self._params),
-            *PrivateLog().time_caveats(self._params),
+            *sentences("streams", "log", self.params),
+            *PrivateLog().explain(self.params),
+            *PrivateLog().time_caveats(self.params),
         )

@@ -37,7 +37,7 @@ from tracecloak.schemas.events.events import (
 )
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
 from tracecloak.schemas.plugins import Plugins
-from tracecloak.schemas.published.manifest import Guarantee, Operation
+from tracecloak.schemas.published.manifest import CONDENSED, Guarantee, Operation
 from tracecloak.schemas.published.step import Step, View
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
@@ -198,33 +198,33 @@ class StepProduct(Protocol):
         summary: What is published, in a few words.
         Params: The type of its parameters. Those that are keys of a stream's configuration are
             taken from there; the others are its `log_params`, and flags.
+        kinds: The statistics that are counted of a step, by name.
         views: Times that it can be published over.
         guarantees: Promises that it can be published for, as `StreamParams.guarantee` has them.
         released: The type of what `publish` returns, which says how it is written.
+        operations: What it does to a log, in the words of the XES privacy extension.
     """
 
     name: ClassVar[str]
-    version: ClassVar[int]
+    version: ClassVar[int] = 1
     summary: ClassVar[str]
     Params: ClassVar[type[Params]]
-    views: ClassVar[tuple[View, ...]]
-    guarantees: ClassVar[tuple[Literal["case", "w_event"], ...]]
+    kinds: ClassVar[Mapping[str, type[Mergeable]]]
+    views: ClassVar[tuple[View, ...]] = ("window", "total", "sliding")
+    guarantees: ClassVar[tuple[Literal["case", "w_event"], ...]] = ("case", "w_event")
     released: ClassVar[type[Step]]
+    operations: ClassVar[tuple[Operation, ...]] = (CONDENSED,)
+    params: Any
 
     def __init__(self, params: Any) -> None:
         """Keeps parameters of the type `Params`."""
-
-    @property
-    def kinds(self) -> Mapping[str, type[Mergeable]]:
-        """The statistics that are counted of a step, by name."""
+        self.params = params
 
     @property
     def horizon(self) -> int:
         """Number of steps."""
-
-    @property
-    def operations(self) -> tuple[Operation, ...]:
-        """What it does to a log, in the words of the XES privacy extension."""
+        horizon: int = self.params.horizon
+        return horizon
 
     @property
     def inner_versions(self) -> Mapping[str, int]:

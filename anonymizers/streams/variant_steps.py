@@ -77,9 +77,10 @@ class VariantParams(StreamParams):
         for need, strategy in zip(budget.needs, strategies, strict=True):
             assert isinstance(need, Sums)
             means = budget.means[need.name]
-            scale = means.noise(need.changed, need.units).scale
+            noise = means.noise(need.changed, need.units)
+            assert noise.sensitivity is not None
             noises[need.name] = ContinualNoise(
-                *(strategy, part, UNITS, epsilon, delta, scale),
+                *(strategy, UNITS, noise.sensitivity, epsilon, delta, noise.scale),
                 is_laplace=False,
                 units=UNITS,
                 n_cells=None if need.is_open else MAX_VARIANTS,
