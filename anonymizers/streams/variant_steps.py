@@ -33,7 +33,7 @@ from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count
 from tracecloak.anonymizers.contract.sentences import sentences
 from tracecloak.anonymizers.graphs.noisy_graph import intervals_of_all, reach_of_noise
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
-from tracecloak.anonymizers.rigorous.budget import Budget, Sums, budget_of
+from tracecloak.anonymizers.rigorous.budget import Sums, budget_of
 from tracecloak.anonymizers.streams.continual import ANY_EPSILON, ContinualNoise, variant_noise
 from tracecloak.anonymizers.streams.count_steps import UNITS, CountSteps, StreamParams
 from tracecloak.anonymizers.streams.matrix_mechanism import Strategy, with_best_strategy
@@ -68,49 +68,42 @@ class VariantParams(StreamParams):
         `chosen` of the counts of a step that say which variants are published; `variants`, where
         sums over steps are, of their numbers of cases.
         """
-        epsilon, delta = self.budget
-        part = self.participation
-        if self.view == "window":
-            return {"chosen": variant_noise(epsilon, delta, self.horizon, part)}
-        strategies, budget = self.sum_strategies
-        noises = {}
-        for need, strategy in zip(budget.needs, strategies, strict=True):
-            assert isinstance(need, Sums)
-            means = budget.means[need.name]
-            noise = means.noise(need.changed, need.units)
-            assert noise.sensitivity is not None
-            noises[need.name] = ContinualNoise(
-                *(strategy, UNITS, noise.sensitivity, epsilon, delta, noise.scale),
-                is_laplace=False,
-                units=UNITS,
-                n_cells=None if need.is_open else MAX_VARIANTS,
-                threshold=means.threshold(need.changed) if need.is_open else None,
-            )
-        return noises
+        if self.view != "window":
+            return self.sums[0]
+        return {"chosen": variant_noise(*self.budget, self.horizon, self.participation)}
 
     @cached_property
-    def sum_strategies(self) -> tuple[tuple[Strategy, Strategy], Budget]:
-        """The strategies for the counts of a step and for sums, and what both may spend.
+    def sums(self) -> tuple[dict[str, ContinualNoise], Spend]:
+        """The noise of the counts of a step and of sums, and what both spend together.
 
         By the counts variants are chosen; it is asked for where sums over steps are published.
         """
         part = self.participation
         most = part.protected_cases
 
-        def drawable(sum_strategies: Strategy) -> tuple[tuple[Strategy, Strategy], Budget]:
-            strategies = Strategy(self.horizon), sum_strategies
-            norm, norm_of_sums = (strategy.norm(part) for strategy in strategies)
+        def made(strategy: Strategy) -> tuple[dict[str, ContinualNoise], Spend]:
+            strategies = Strategy(self.horizon), strategy
+            norm, norm_of_sums = (one.norm(part) for one in strategies)
             chosen = Sensitivity(most, most, norm**2, part.cases, norm)
-            variants = of_count(UNITS).times(norm_of_sums)
             needs = (
                 Sums("chosen", _HALF, chosen, is_open=True),
-                Sums("variants", _HALF, variants, UNITS, is_l2=True),
+                Sums("variants", _HALF, of_count(UNITS).times(norm_of_sums), UNITS, is_l2=True),
             )
-            budget = budget_of(*self.budget, needs)
-            budget.spends()  # raises if refused
-            return strategies, budget
+            budget, noises = budget_of(*self.budget, needs), {}
+            for need, one in zip(needs, strategies, strict=True):
+                means = budget.means[need.name]
+                noise = means.noise(need.changed, need.units)
+                noises[need.name] = ContinualNoise(
+                    *(one, UNITS, Fraction(noise.sensitivity or 0), *self.budget, noise.scale),
+                    is_laplace=False,
+                    units=UNITS,
+                    n_cells=None if need.is_open else MAX_VARIANTS,
+                    threshold=means.threshold(need.changed) if need.is_open else None,
+                )
+            [spend] = budget.spends()
+            return noises, spend
 
-        return with_best_strategy(drawable, self.horizon, self.length, part)
+        return with_best_strategy(made, self.horizon, self.length, part)
 
     def budget_at(
         self, n_times: int, norm: Callable[[Strategy], Fraction]
@@ -124,12 +117,11 @@ class VariantParams(StreamParams):
             return super().budget_at(n_times, norm)
         if n_times == 1:
             return self.budget
-        strategies, budget = self.sum_strategies
-        [spend] = budget.spends()
+        noises, spend = self.sums
         delta = min(n_times * spend.delta, Fraction(1))
         blocks = (
-            replace(block, sensitivity=norm(strategy) * UNITS, delta=n_times * block.delta)
-            for block, strategy in zip(spend.blocks, strategies, strict=True)
+            replace(block, sensitivity=norm(noise.strategy) * UNITS, delta=n_times * block.delta)
+            for block, noise in zip(spend.blocks, noises.values(), strict=True)
         )
         # The question is which epsilon holds at this delta, so the spend's own epsilon and delta do
         # not count.
@@ -244,8 +236,7 @@ class VariantSteps(CountSteps):
         """See `StepProduct`."""
         if self._sums is None or self.params.guarantee != "case":
             return super().spends()
-        _, budget = self.params.sum_strategies
-        return budget.spends()
+        return (self.params.sums[1],)
 
     def explain(self) -> tuple[str, ...]:
         """Returns a sentence on what is published and one on the error."""
