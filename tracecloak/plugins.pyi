@@ -14,12 +14,12 @@ from tracecloak.anonymizers.contract.method import Decision as Decision
 from tracecloak.anonymizers.contract.method import Decisions as Decisions
 from tracecloak.anonymizers.contract.method import Params as Params
 from tracecloak.anonymizers.contract.method import Products as Products
-from tracecloak.anonymizers.noise.drawing import draw_gaussian as draw_gaussian
-from tracecloak.anonymizers.noise.drawing import draw_laplace as draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness as Randomness
 from tracecloak.anonymizers.noise.randomness import ReleaseKey as ReleaseKey
 from tracecloak.anonymizers.noise.randomness import cell_numbers as cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream as CellStream
+from tracecloak.anonymizers.noise.samplers import draw_gaussian as draw_gaussian
+from tracecloak.anonymizers.noise.samplers import draw_laplace as draw_laplace
 from tracecloak.anonymizers.registry import PluginMethod as PluginMethod
 from tracecloak.anonymizers.rigorous.budget import Sums as Sums
 from tracecloak.anonymizers.rigorous.params import Exact as Exact

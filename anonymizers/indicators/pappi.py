@@ -43,9 +43,8 @@ from tracecloak.anonymizers.indicators.summands import (
     bounds_of,
     numbers_added,
 )
-from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream, draw_laplace
 from tracecloak.anonymizers.rigorous.params import Exact, drawable, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.schemas.published.figures import MEASURED, IndicatorRow, ReleasedIndicators

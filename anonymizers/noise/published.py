@@ -10,9 +10,8 @@ import math
 
 import numpy as np
 
-from tracecloak.anonymizers.noise.drawing import Scale, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, uniform
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream, Scale, draw_laplace
 from tracecloak.schemas.arrays import elementary
 
 

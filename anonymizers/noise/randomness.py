@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from tracecloak.anonymizers.noise.drawing import EXACT, Noise
+from tracecloak.anonymizers.noise.samplers import EXACT, Noise
 from tracecloak.schemas.arrays.hashing import shortened, text_words
 from tracecloak.schemas.arrays.merging import places_among
 from tracecloak.schemas.errors import UsageError

@@ -17,8 +17,10 @@ import numpy as np
 from tracecloak.schemas.errors import UsageError
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.noise.drawing import Noise
+    import pyarrow as pa
+
     from tracecloak.anonymizers.noise.randomness import Randomness
+    from tracecloak.anonymizers.noise.sums import SumNoise
 
 
 # --- Random words of many cells at once, and exact comparisons of a uniform number with exp(-x). --
@@ -217,15 +219,6 @@ def geometric(stream: CellStream, rows: np.ndarray, heads: np.ndarray) -> np.nda
 # Significance of the Least Significant Bits for Differential Privacy", 2012).
 #
 # The number of attempts depends on the values drawn, so the time a call takes does too.
-
-
-__all__ = [
-    "CellStream",
-    "discrete_gaussian",
-    "discrete_laplace",
-    "permute_and_flip",
-    "truncated_discrete_laplace",
-]
 
 LARGEST_SCALE = 2**40
 LARGEST_TERM = 2**62  # of a numerator or a denominator
@@ -476,3 +469,74 @@ def _whole(name: str, value: int, least: int) -> int:
     if not is_whole or not least <= value <= LARGEST_TERM:
         raise UsageError(f"{name}: expected {least} to {LARGEST_TERM}, got {value!r}")
     return int(value)
+
+
+# --- What draws the noise of a release: exactly, unless an audit or a test gives something else. --
+# Every draw of noise goes through the `Noise` that the release's `Randomness` carries. So an audit
+# sees the sums that all else is made of, a test puts wrong noise in one place and looks whether it
+# is found, and what a method draws can be compared with what it says that it spends.
+
+
+Scale = tuple[int, int]
+"""A scale of noise as (numerator, denominator)."""
+
+
+class Noise:
+    """Draws exactly; others override what they want to be otherwise. Holds nothing of a release."""
+
+    def laplace(self, stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+        """Returns what `discrete_laplace` does."""
+        return discrete_laplace(stream, numerator, denominator)
+
+    def gaussian(self, stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+        """Returns what `discrete_gaussian` does."""
+        return discrete_gaussian(stream, numerator, denominator)
+
+    def truncated_laplace(
+        self, stream: CellStream, numerator: int, denominator: int, bound: int
+    ) -> np.ndarray:
+        """Returns what `truncated_discrete_laplace` does."""
+        return truncated_discrete_laplace(stream, numerator, denominator, bound)
+
+    def select(
+        self,
+        stream: CellStream,
+        scores: np.ndarray,
+        epsilon: Fraction,
+        sensitivity: Fraction,
+        *,
+        monotone: bool = False,
+    ) -> int:
+        """Returns what `permute_and_flip` does."""
+        return permute_and_flip(stream, scores, epsilon, sensitivity, monotone=monotone)
+
+    def made(
+        self,
+        purpose: str,
+        domain: np.ndarray,
+        noisy: np.ndarray,
+        noise: SumNoise,
+        names: pa.Array | None = None,
+    ) -> None:
+        """Receives sums with noise, before anything is computed from them.
+
+        Args:
+            purpose: What the noise is for.
+            domain: int64[n], their cells.
+            noisy: int64[n], the sums with noise in lattice steps.
+            noise: What was added.
+            names: Of pairs of activities, what their codes mean, if what is released does not say.
+        """
+
+
+EXACT = Noise()
+
+
+def draw_laplace(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+    """Returns int64[n], discrete Laplace noise of a scale; see `discrete_laplace`."""
+    return stream.noise.laplace(stream, numerator, denominator)
+
+
+def draw_gaussian(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+    """Returns int64[n], discrete Gaussian noise of a sigma; see `discrete_gaussian`."""
+    return stream.noise.gaussian(stream, numerator, denominator)

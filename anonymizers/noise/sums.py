@@ -5,7 +5,7 @@ domain alike. `backed_off` is arithmetic on its result and costs nothing: a row 
 leaves little is drawn towards what the rows around it say.
 
 Noise is added in one place, `noisy_sums`. There an audit looks at the sums before anything is made
-of them (`drawing.Noise.made`).
+of them (`samplers.Noise.made`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,14 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.anonymizers.noise.drawing import EXACT, Noise, draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import (
+    EXACT,
+    CellStream,
+    Noise,
+    draw_gaussian,
+    draw_laplace,
+)
 from tracecloak.schemas.published.figures import Measure, ReleasedMeasures
 from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 

@@ -17,10 +17,9 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import CollectNames, from_traces
 from tracecloak.anonymizers.contract.method import NamesParams
 from tracecloak.anonymizers.contract.sentences import sentence, told
-from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import truncated_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream, draw_laplace
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.names import (

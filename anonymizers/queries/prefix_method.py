@@ -42,9 +42,8 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import variants_and_names
 from tracecloak.anonymizers.contract.method import NamesParams, declared
 from tracecloak.anonymizers.contract.sentences import sentence, told
-from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import positive_excess, truncated_laplace
-from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
+from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, draw_laplace
 from tracecloak.anonymizers.queries import prefix_query
 from tracecloak.anonymizers.queries.pair_query import QueryMethod
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, budget_of

@@ -29,10 +29,9 @@ import pyarrow as pa
 from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 from tracecloak.anonymizers.contract.method import declared
-from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import positive_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
+from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream, draw_laplace
 from tracecloak.anonymizers.rigorous.bought import length_grid
 from tracecloak.anonymizers.rigorous.budget import Allowance, Allowances, Need, Pure
 from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator

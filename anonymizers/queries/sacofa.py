@@ -29,10 +29,9 @@ from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count,
 from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.contract.sentences import sentence, told
-from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.published import choose_harmful
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
+from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream, draw_laplace
 from tracecloak.anonymizers.queries import prefix_method
 from tracecloak.anonymizers.queries.order_rules import NamedRules, OrderRules
 from tracecloak.anonymizers.queries.prefix_query import LevelQuery

@@ -51,9 +51,8 @@ from tracecloak.anonymizers.contract.counters import from_traces
 from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.noise import published
-from tracecloak.anonymizers.noise.drawing import Scale, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream, Scale, draw_laplace
 from tracecloak.anonymizers.queries import pair_query
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part

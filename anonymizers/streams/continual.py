@@ -34,9 +34,8 @@ from tracecloak.anonymizers.accounting.composition import Mechanism, Spend
 from tracecloak.anonymizers.accounting.joint import gaussian_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_count, of_one_cell
 from tracecloak.anonymizers.contract.sentences import sentence
-from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream, draw_gaussian, draw_laplace
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.streams.matrix_mechanism import (
     LARGEST_VALUE,

@@ -24,9 +24,8 @@ from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import variants_and_names
 from tracecloak.anonymizers.contract.method import NamesParams
 from tracecloak.anonymizers.contract.sentences import sentence
-from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
-from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream
+from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE, CellStream, draw_laplace
 from tracecloak.anonymizers.rigorous.names import excess_of_names, most_names_of_pairs
 from tracecloak.anonymizers.rigorous.params import Exact, drawable, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, step

@@ -23,9 +23,8 @@ from tracecloak.anonymizers.accounting import sensitivity
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream, draw_laplace
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
 from tracecloak.anonymizers.rigorous import bought
 from tracecloak.anonymizers.rigorous.budget import Allowances, Budget, Choice, Need, Sums

@@ -16,9 +16,8 @@ from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import variants_and_names
 from tracecloak.anonymizers.contract.sentences import sentence, told
-from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream, draw_laplace
 from tracecloak.anonymizers.noise.sums import MeasureRecorder
 from tracecloak.anonymizers.rigorous.bought import length_part, vocabulary_part
 from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, Sums, budget_of

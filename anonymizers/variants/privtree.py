@@ -18,9 +18,8 @@ from tracecloak.anonymizers.accounting.calibration import laplace_interval, lapl
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.method import declared
-from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream, draw_laplace
 from tracecloak.anonymizers.rigorous.budget import Allowances, Need, Pure
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator

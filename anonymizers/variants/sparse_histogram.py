@@ -26,9 +26,8 @@ from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.intervals import DIGITS, Interval
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.method import declared
-from tracecloak.anonymizers.noise.drawing import draw_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream
+from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream, draw_laplace
 from tracecloak.anonymizers.rigorous.budget import Allowances, Need, Pure
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator

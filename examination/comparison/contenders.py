@@ -38,9 +38,8 @@ from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
 from tracecloak.anonymizers.contract.in_memory import MethodRun, execute
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.contract.wrong_values import usage_error
-from tracecloak.anonymizers.noise.drawing import draw_gaussian
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey, cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream, draw_gaussian
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.examination.attack.releases import Counts, fresh_keys
 from tracecloak.examination.comparison.original import Original

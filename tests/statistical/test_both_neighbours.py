@@ -36,8 +36,7 @@ from tracecloak.anonymizers.accounting import composed
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.graphs import graph_kinds
 from tracecloak.anonymizers.logs.params import GENERATORS
-from tracecloak.anonymizers.noise.drawing import draw_laplace
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream, draw_laplace
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.anonymizers.rigorous.budget import Allowance

@@ -15,9 +15,8 @@ import numpy as np
 from tests.support import broken_noise
 from tests.support.trees import exact_ends
 from tracecloak.anonymizers.contract.method import Anonymizer, Decision
-from tracecloak.anonymizers.noise.drawing import Noise
 from tracecloak.anonymizers.noise.randomness import uniform
-from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import CellStream, Noise, discrete_laplace
 from tracecloak.anonymizers.rigorous.parts_method import Given
 from tracecloak.anonymizers.trees.cuts import Relation, TreeBuilder, cases_with_pair
 from tracecloak.anonymizers.trees.process_tree import (

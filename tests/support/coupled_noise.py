@@ -24,8 +24,7 @@ from tracecloak.anonymizers.accounting.composition import continuous_deviation
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.contract.in_memory import bound, decided
 from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.anonymizers.noise.drawing import Noise
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream, Noise
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.schemas.arrays.columnar import encode

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracecloak.anonymizers.noise.drawing import EXACT, Noise
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import EXACT, CellStream, Noise
 
 
 class Drawn(NamedTuple):

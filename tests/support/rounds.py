@@ -18,8 +18,8 @@ from tests.support.keys import release_key
 from tracecloak.anonymizers.contract.case_digests import InputDigest
 from tracecloak.anonymizers.contract.in_memory import anonymise, bound, decided
 from tracecloak.anonymizers.contract.method import Anonymizer
-from tracecloak.anonymizers.noise.drawing import EXACT, Noise
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.anonymizers.noise.samplers import EXACT, Noise
 from tracecloak.schemas.events.traces import TraceBatch
 
 RELEASE_ID = "release"

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecloak.anonymizers.noise.drawing import Noise
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream, Noise
 from tracecloak.anonymizers.noise.sums import SumNoise
 
 

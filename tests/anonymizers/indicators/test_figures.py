@@ -17,7 +17,7 @@ from tests.support.rounds import run_rounds
 from tests.support.silence import Silence
 from tracecloak.anonymizers.indicators.errors import PrivateIndicators
 from tracecloak.anonymizers.indicators.terms import coarse_grid, grid
-from tracecloak.anonymizers.noise.drawing import EXACT, Noise
+from tracecloak.anonymizers.noise.samplers import EXACT, Noise
 from tracecloak.schemas.published.figures import IndicatorRow
 
 METHOD = PrivateIndicators()

@@ -19,7 +19,7 @@ from tests.support.logs import Event, trace_batch
 from tests.support.timed_logs import LITTLE, given_of, variants_of
 from tracecloak.anonymizers.contract.counters import Counted
 from tracecloak.anonymizers.logs.params import PrivateLogParams
-from tracecloak.anonymizers.noise.drawing import EXACT
+from tracecloak.anonymizers.noise.samplers import EXACT
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.times import time_range
 from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, Detail, times_by

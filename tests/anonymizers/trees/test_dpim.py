@@ -14,7 +14,7 @@ from tests.support.keys import randomness
 from tests.support.logs import Variant, histogram, trace_batch
 from tests.support.silence import Silence
 from tests.support.trees import language
-from tracecloak.anonymizers.noise.drawing import EXACT, Noise
+from tracecloak.anonymizers.noise.samplers import EXACT, Noise
 from tracecloak.anonymizers.trees import dpim
 from tracecloak.anonymizers.trees.dpim import Dpim, DpimParams
 from tracecloak.anonymizers.trees.fitness import UNITS

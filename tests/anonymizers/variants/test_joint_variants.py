@@ -22,7 +22,7 @@ from tests.support.recording import Recording
 from tests.support.silence import Silence
 from tracecloak.anonymizers.accounting.composition import rough_gaussian_delta
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.noise.drawing import Noise
+from tracecloak.anonymizers.noise.samplers import Noise
 from tracecloak.anonymizers.noise.sums import MeasureRecorder
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.anonymizers.rigorous.budget import Choice, Instead, Sums, budget_of

@@ -15,9 +15,8 @@ from scipy import stats
 
 from tests.support.keys import randomness
 from tracecloak.anonymizers.graphs.noisy_graph import intervals_of_all
-from tracecloak.anonymizers.noise.drawing import draw_gaussian, draw_laplace
 from tracecloak.anonymizers.noise.randomness import cell_numbers
-from tracecloak.anonymizers.noise.samplers import CellStream
+from tracecloak.anonymizers.noise.samplers import CellStream, draw_gaussian, draw_laplace
 from tracecloak.schemas.published import figures
 from tracecloak.schemas.published.step import EXPECTED_FALSE, Evidence, evidence, laplace_scales
 
