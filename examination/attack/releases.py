@@ -31,8 +31,8 @@ from tracecloak.anonymizers.contract.in_memory import (
     execute,
 )
 from tracecloak.anonymizers.contract.method import Anonymizer, Decisions, Products
-from tracecloak.anonymizers.noise.samplers import EXACT, Noise
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
+from tracecloak.anonymizers.noise.samplers import EXACT, Noise
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.schemas.arrays.columnar import encode
 from tracecloak.schemas.errors import GuaranteeError
