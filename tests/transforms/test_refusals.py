@@ -79,8 +79,8 @@ def long(number: int) -> bytes:
     return written + bytes([zigzag])
 
 
-def block(n_records: int, n_bytes: int) -> avro._Source:
-    return avro._Source(io.BytesIO(long(n_records) + long(n_bytes)), goes_on=True)
+def block(n_records: int, n_bytes: int) -> avro._File:
+    return avro._File(io.BytesIO(long(n_records) + long(n_bytes)))
 
 
 class Shorter(io.BytesIO):
@@ -108,13 +108,13 @@ def anew(module: str, missing: str) -> None:
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a block of Avro with fewer than no records": (
-        lambda: next(block(-1, avro.BLOCK_BYTES + 1)._blocks()), ValueError,
+        lambda: next(block(-1, avro.BLOCK_BYTES + 1).blocks(True)), ValueError,
         "a record takes a byte at least"),
     "a block of Avro with more records than bytes": (
-        lambda: next(block(avro.BLOCK_BYTES + 2, avro.BLOCK_BYTES + 1)._blocks()), ValueError,
+        lambda: next(block(avro.BLOCK_BYTES + 2, avro.BLOCK_BYTES + 1).blocks(True)), ValueError,
         "a record takes a byte at least"),
     "a length of Avro without an end": (
-        lambda: next(avro._Source(io.BytesIO(b"\x80" * 20), goes_on=True)._blocks()), ValueError,
+        lambda: next(avro._File(io.BytesIO(b"\x80" * 20)).blocks(True)), ValueError,
         "no length of a block"),
     "a type of Avro that is not there": (lambda: judged(UNKNOWN_TYPE), ValueError,
         "a type is not there"),

@@ -8,16 +8,19 @@ registry messages.
 
 from __future__ import annotations
 
+import bz2
 import io
 import json
+import lzma
+import zlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from itertools import islice
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import fastavro
 import numpy as np
@@ -65,17 +68,7 @@ _GROUP_BATCHES = 4
 # Any fixed value will do: equal rows must give equal bytes.
 SYNC_MARKER = b"tracecloak-event"
 
-_HEADER = {
-    "type": "record",
-    "name": "Header",
-    "fields": [
-        {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": 4}},
-        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
-        {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": 16}},
-    ],
-}
-# Codecs for which fastavro needs a package that need not be installed.
-_OPTIONAL_CODECS = {b"snappy": "cramjam", b"zstandard": "zstandard", b"lz4": "lz4"}
+_META = {"type": "map", "values": "bytes"}
 
 _PYTHON_TYPES = {
     pa.bool_(): bool,
@@ -115,39 +108,40 @@ class AvroReader(TypedReader):
         Raises:
             InputSchemaError: The file is no Avro container of records, or two fields share a name.
         """
-        with _opened(stream, self.goes_on) as source:
-            return _names(*_read_header(source))
+        with _opened(stream) as file:
+            return file.names()
 
     def empty(self, stream: BinaryIO, wanted: Sequence[str]) -> pa.RecordBatch:
         """Returns the wanted columns without a row; see `TypedReader`."""
-        with _opened(stream, self.goes_on) as source:
-            _, _, fields = _fields(source, wanted)
-            return _columns(fields, [])[0]
+        with _opened(stream) as file:
+            return _columns(file.fields(wanted), [])[0]
 
     def read(
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
     ) -> Iterator[RawBatch]:
         """Yields the records of `stream`; see `transforms.formats.base.Reader`."""
-        with _opened(stream, self.goes_on) as source:
-            schema, named, fields = _fields(source, wanted)
-            self.check(_names(schema, named), required)
-            projection = _projected(schema, fields, 0, named, set())
-            steps = steps_of(schema["fields"], named, {tuple(f.names): f.name for f in fields})
+        with _opened(stream) as file:
+            schema, fields = file.schema, file.fields(wanted)
+            self.check(file.names(), required)
+            projection: Any = _projected(schema, fields, 0, file.named, set())
+            projection = fastavro.parse_schema(projection)
+            steps = steps_of(schema["fields"], file.named, {tuple(f.names): f.name for f in fields})
             first = 0
-            for n_passed, group in _groups(source, projection, self.goes_on, batch_rows):
-                if n_passed:
-                    yield self._batch(fields, [], first, [first])
-                    first += n_passed
-                columns = _regular(group, steps, fields) if steps and fields else None
+            for group in _groups(file.blocks(self.goes_on), batch_rows):
+                held = [block for block in group if block.data is not None]
+                columns = _regular(held, steps, fields) if steps and fields else None
                 if columns is not None:
                     records = first + np.arange(columns.num_rows)
                     yield from RawBatch(columns, records, np.zeros(0, np.int64)).cut(batch_rows)
                     first += columns.num_rows
-                    continue
-                records_of_group = _records(group)
-                while rows := list(islice(records_of_group, batch_rows)):
-                    yield self._batch(fields, rows, first, [])
-                    first += len(rows)
+                else:
+                    rows_of_group = self._records(held, schema, projection)
+                    while rows := list(islice(rows_of_group, batch_rows)):
+                        yield self._batch(fields, rows, first, [])
+                        first += len(rows)
+                for block in group[len(held) :]:
+                    yield self._batch(fields, [], first, [first])
+                    first += block.n_records
 
     def _batch(
         self, fields: Sequence[_Field], rows: list[dict[str, Any]], first: int, passed: list[int]
@@ -156,85 +150,108 @@ class AvroReader(TypedReader):
         records = np.arange(first, first + len(rows))
         return sound_batch(rows, records, passed, partial(_columns, fields), self.goes_on)
 
+    def _records(
+        self, blocks: Iterable[_Block], schema: Any, projection: Any
+    ) -> Iterator[dict[str, Any]]:
+        """Yields the records of blocks, and makes sure that these hold nothing else."""
+        # What is no UTF-8 becomes halves of surrogate pairs, which no column takes.
+        how = "surrogateescape" if self.goes_on else "strict"
+        for block in blocks:
+            data = io.BytesIO(block.data)
+            if not 0 <= block.n_records <= len(block.data):
+                raise ValueError("a record takes a byte at least")
+            for _ in range(block.n_records):
+                yield fastavro.schemaless_reader(
+                    data, schema, projection, handle_unicode_errors=how
+                )
+            if data.read(1):
+                raise ValueError("a block is longer than its records")
 
-class _Source:
-    """A stream as fastavro is to see it: no endless read, no silent end, our own header.
+
+class _File:
+    """A file that is read block by block.
 
     Attributes:
-        passed: How many records were passed over in blocks that are too long, since it was set.
+        schema: Of the records, all names in it full.
+        named: The named types within it.
         failed: Whether the stream itself, and not its content, raised an error.
     """
 
-    def __init__(self, stream: BinaryIO, goes_on: bool) -> None:
-        self.passed = 0
+    schema: dict[str, Any]
+    named: dict[str, Any]
+
+    def __init__(self, stream: BinaryIO) -> None:
         self.failed = False
         self._stream = stream
-        self._goes_on = goes_on
-        self._parts: Iterator[bytes] | None = None  # behind the header
-        self._part = io.BytesIO()
 
-    def replace_header(self, header: bytes) -> None:
-        """Lets `header` come before what is left of the stream, which are blocks."""
-        self._part, self._parts = io.BytesIO(header), self._blocks()
+    def read_header(self) -> None:
+        """Reads what the file says of itself."""
+        if self.read(4) != b"Obj\x01":
+            raise ValueError("no Avro container")
+        meta: Any = fastavro.schemaless_reader(cast(BinaryIO, self), _META, None)
+        self._end = self.read(16)
+        self.named = {}
+        plain = PlainSchemas(times_apart).rewritten(json.loads(meta["avro.schema"]))
+        schema: Any = fastavro.parse_schema(plain, self.named)
+        if not isinstance(schema, dict) or schema["type"] != "record":
+            raise InputSchemaError("the input is an Avro file, but not one of records")
+        for name, count in Counter(field["name"] for field in schema["fields"]).items():
+            if count > 1:
+                raise InputSchemaError(f"the input has {count} fields {name[:80]!r}; rename one")
+        self.schema = schema
+        self._unpacked = _CODECS[meta.get("avro.codec", b"null")]
 
-    def tell(self) -> int:
-        """Returns 0; where a block is matters to nobody."""
-        return 0
+    def names(self) -> list[str]:
+        """Returns the names of the fields, and the paths of those within records."""
+        return [name for name, _ in paths_of(_types(self.schema), self._within)]
+
+    def fields(self, wanted: Sequence[str]) -> list[_Field]:
+        """Returns the wanted fields."""
+        found = [declared_at(_types(self.schema), name, self._within) for name in wanted]
+        return [_Field(n, *at, self.named) for n, at in zip(wanted, found, strict=True) if at]
+
+    def _within(self, schema: Any) -> dict[str, Any] | None:
+        """Returns the types of the fields of a type that is a record, or one or null."""
+        record = record_of(schema, self.named)
+        return None if record is None else _types(record)
+
+    def blocks(self, goes_on: bool) -> Iterator[_Block]:
+        """Yields the blocks behind the header."""
+        while (n_records := self._number()) is not None:
+            left = self._number() or 0
+            if goes_on and left > BLOCK_BYTES:
+                if not 0 <= n_records <= left:
+                    raise ValueError("a record takes a byte at least")
+                left += len(self._end)
+                while left:
+                    left -= len(self.read(min(left, _SKIPPED_BYTES, BLOCK_BYTES)))
+                yield _Block(n_records, None)
+                continue
+            data = self.read(left)
+            if self.read(len(self._end)) != self._end:
+                raise ValueError("no end of a block")
+            yield _Block(n_records, self._unpacked(data))
 
     def read(self, size: int) -> bytes:
-        """Returns `size` bytes, or none where the file ends.
+        """Returns `size` bytes.
 
         Raises:
             ValueError: The file ends too early, or a length in it is nonsense.
         """
-        if not 0 <= size <= BLOCK_BYTES:
-            raise ValueError("no length of a block")
-        if self._parts is None:
-            return self._whole(size)
-        data = self._part.read(size)
-        if size and not data:  # no read goes beyond a part
-            self._part = io.BytesIO(next(self._parts, b""))
-            data = self._part.read(size)
+        data = self._read(size) if 0 <= size <= BLOCK_BYTES else b""
+        if len(data) != size:
+            raise ValueError("the file ends within a block, or a length is none")
         return data
 
-    def _blocks(self) -> Iterator[bytes]:
-        """Yields the lengths, the content and the marker of each block that can be held."""
-        while True:
-            n_records, head = self._long()
-            if not head:
-                return
-            size, more = self._long()
-            if size <= BLOCK_BYTES or not self._goes_on:
-                yield head + more
-                if size:
-                    yield self._whole(size)
-                yield self._whole(len(SYNC_MARKER))
-                continue
-            if not 0 <= n_records <= size:
-                raise ValueError("a record takes a byte at least")
-            left = size + len(SYNC_MARKER)
-            while left:
-                left -= len(self._whole(min(left, _SKIPPED_BYTES)))
-            self.passed += n_records
-
-    def _long(self) -> tuple[int, bytes]:
-        """Returns a number and the bytes that it is written in; none where the file ends."""
-        written = b""
-        while not written or written[-1] & 0x80:
-            byte = self._read(1)
-            if len(written) == 10 or (written and not byte):
+    def _number(self) -> int | None:
+        """Returns a number; None where the file ends."""
+        written = self._read(1)
+        while written and written[-1] > 0x7F:
+            written += self.read(1)
+            if len(written) > 10:
                 raise ValueError("no length of a block")
-            if not byte:
-                break
-            written += byte
         number = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(written))
-        return number >> 1 ^ -(number & 1), written
-
-    def _whole(self, size: int) -> bytes:
-        data = self._read(size)
-        if len(data) < size:
-            raise ValueError("the file ends within a block")
-        return data
+        return number >> 1 ^ -(number & 1) if written else None
 
     def _read(self, size: int) -> bytes:
         """Returns `size` bytes, or as many as there are."""
@@ -243,6 +260,13 @@ class _Source:
         except Exception:
             self.failed = True
             raise
+
+
+class _Block(NamedTuple):
+    """A block, unpacked; without data one that is too long to be held."""
+
+    n_records: int
+    data: Any
 
 
 class _Field:
@@ -307,27 +331,8 @@ class _Field:
         )
 
 
-def _fields(
-    source: _Source, wanted: Sequence[str]
-) -> tuple[dict[str, Any], dict[str, Any], list[_Field]]:
-    """Reads the header; returns the schema, the named types in it, and the wanted fields."""
-    schema, named = _read_header(source)
-    found = [declared_at(_types(schema), name, partial(_within, named)) for name in wanted]
-    return schema, named, [_Field(n, *at, named) for n, at in zip(wanted, found, strict=True) if at]
-
-
 def _types(record: Mapping[str, Any]) -> dict[str, Any]:
     return {field["name"]: field["type"] for field in record["fields"]}
-
-
-def _within(named: Mapping[str, Any], schema: Any) -> dict[str, Any] | None:
-    """Returns the types of the fields of a type that is a record, or one or null."""
-    record = record_of(schema, named)
-    return None if record is None else _types(record)
-
-
-def _names(schema: Mapping[str, Any], named: Mapping[str, Any]) -> list[str]:
-    return [name for name, _ in paths_of(_types(schema), partial(_within, named))]
 
 
 def _columns(fields: Sequence[_Field], rows: Sequence[dict[str, Any]]) -> Columns:
@@ -356,11 +361,10 @@ def _native(values: list[Any] | pa.Array, arrow_type: pa.DataType) -> pa.Array:
 
 
 def _regular(
-    group: Sequence[Any], steps: Sequence[Step], fields: Sequence[_Field]
+    group: Sequence[_Block], steps: Sequence[Step], fields: Sequence[_Field]
 ) -> pa.RecordBatch | None:
     """Returns the records of blocks as the columns of fields, or None if they are not regular."""
-    data, n_records = ([b.bytes_.getvalue() for b in group], [b.num_records for b in group])
-    values = read_regular(steps, data, n_records)
+    values = read_regular(steps, [b.data for b in group], [b.n_records for b in group])
     if values is None:
         return None
     try:
@@ -371,40 +375,26 @@ def _regular(
         return None
 
 
-def _read_header(source: _Source) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Reads the container's header and puts back one whose schema says what we need of it.
-
-    Returns:
-        The schema of the records, all names in it full, and the named types within it.
-    """
-    header: Any = fastavro.schemaless_reader(cast(BinaryIO, source), _HEADER, None)
-    if header["magic"] != b"Obj\x01":
-        raise ValueError("no Avro container")
-    _require_codec(header["meta"].get("avro.codec"))
-    named: dict[str, Any] = {}
-    plain = PlainSchemas(times_apart).rewritten(json.loads(header["meta"]["avro.schema"]))
-    schema: Any = fastavro.parse_schema(plain, named, _write_hint=False)
-    if not isinstance(schema, dict) or schema["type"] != "record":
-        raise InputSchemaError("the input is an Avro file, but not one of records")
-    for name, count in Counter(field["name"] for field in schema["fields"]).items():
-        if count > 1:
-            raise InputSchemaError(f"the input has {count} fields {name[:80]!r}; rename one")
-    header["meta"]["avro.schema"] = json.dumps(schema).encode()
-    rewritten = io.BytesIO()
-    fastavro.schemaless_writer(rewritten, _HEADER, header)
-    source.replace_header(rewritten.getvalue())
-    return schema, named
+def _snappy(data: bytes) -> bytes:
+    size = 0  # of what is unpacked, which stands first
+    for place, byte in enumerate(data[:5]):
+        size |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            break
+    return pa.decompress(data[:-4], size, "snappy", asbytes=True)
 
 
-def _require_codec(codec: bytes | None) -> None:
-    if codec in _OPTIONAL_CODECS:
-        try:
-            fastavro.writer(io.BytesIO(), "null", [None], codec=codec.decode())
-        except ValueError:
-            package = _OPTIONAL_CODECS[codec]
-            raise InputSchemaError(
-                f"the input is compressed with {codec.decode()}, which needs {package}: install it"
-            ) from None
+_CODECS: dict[bytes, Callable[[bytes], bytes]] = {
+    b"null": bytes,
+    b"deflate": lambda data: zlib.decompress(data, -15),
+    b"bzip2": bz2.decompress,
+    b"xz": lzma.decompress,
+    b"zstandard": lambda data: pa.CompressedInputStream(pa.BufferReader(data), "zstd").read(),
+    b"snappy": _snappy,
+    b"lz4": lambda data: pa.decompress(
+        data[4:], int.from_bytes(data[:4], "little"), "lz4_raw", asbytes=True
+    ),
+}
 
 
 def _projected(
@@ -449,66 +439,42 @@ def _complete(schema: Any, named: Mapping[str, Any], defined: set[str]) -> Any:
     return named[name]
 
 
-def _groups(
-    source: _Source, projection: dict[str, Any], goes_on: bool, batch_rows: int
-) -> Iterator[tuple[int, list[Any]]]:
+def _groups(blocks: Iterator[_Block], batch_rows: int) -> Iterator[list[_Block]]:
     """Yields blocks that are held and read beside each other, all of them also before an error.
 
-    With them comes how many records were passed over before them; the last may be none.
+    One that is too long is the last of some.
     """
-    blocks: Any = fastavro.block_reader(
-        cast(BinaryIO, source),
-        projection,
-        # What is no UTF-8 becomes halves of surrogate pairs, which no column takes.
-        handle_unicode_errors="surrogateescape" if goes_on else "strict",
-    )
-    group: list[Any] = []
-    n_passed = n_rows = n_bytes = 0
-    is_end = False
-    while not is_end:
-        try:
-            block = next(blocks, None)
-        except Exception:
-            yield n_passed, group
-            raise
-        is_end = block is None
-        if is_end or source.passed:
-            yield n_passed, group
-            group, n_rows, n_bytes = [], 0, 0
-            n_passed, source.passed = source.passed, 0
-        if block is not None:
+    group: list[_Block] = []
+    n_rows = n_bytes = 0
+    try:
+        for block in blocks:
             group.append(block)
-            n_rows += block.num_records
-            n_bytes += block.bytes_.getbuffer().nbytes
-        if n_rows >= _GROUP_BATCHES * batch_rows or n_bytes >= min(_GROUP_BYTES, BATCH_BYTES):
-            yield n_passed, group
-            group, n_passed, n_rows, n_bytes = [], 0, 0, 0
-    yield n_passed, group
-
-
-def _records(blocks: Iterable[Any]) -> Iterator[dict[str, Any]]:
-    """Yields the records of blocks, and makes sure that these hold nothing else."""
-    for block in blocks:
-        if not 0 <= block.num_records <= block.bytes_.getbuffer().nbytes:
-            raise ValueError("a record takes a byte at least")
-        yield from block
-        if block.bytes_.read(1):
-            raise ValueError("a block is longer than its records")
+            n_rows += block.n_records
+            n_bytes += len(block.data or b"")
+            is_full = n_bytes >= min(_GROUP_BYTES, BATCH_BYTES) or block.data is None
+            if is_full or n_rows >= _GROUP_BATCHES * batch_rows:
+                yield group
+                group, n_rows, n_bytes = [], 0, 0
+    except Exception:
+        yield group
+        raise
+    yield group
 
 
 @contextmanager
-def _opened(stream: BinaryIO, goes_on: bool) -> Iterator[_Source]:
+def _opened(stream: BinaryIO) -> Iterator[_File]:
     """Turns what damage leads to, which can be any exception, into an InputSchemaError.
 
     Errors of the stream pass. The original message is dropped, for it may quote the data.
     """
-    source = _Source(stream, goes_on)
+    file = _File(stream)
     try:
-        yield source
+        file.read_header()
+        yield file
     except InputSchemaError:
         raise
     except Exception:
-        if source.failed:
+        if file.failed:
             raise
         raise InputSchemaError("the input is no Avro file, or is damaged or cut off") from None
 
