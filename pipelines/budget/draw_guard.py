@@ -95,8 +95,10 @@ class DrawGuard:
         """
         ledger = self.ledger()
         # What changes after the first round decided is no longer read.
-        if self.inputs is not None and ledger.state(*self.keyed_release) in UNDRAWN:
-            self.inputs()
+        if self.inputs is not None:
+            last = ledger.states(*self.keyed_release)[-1:]
+            if any(state.last.action in UNDRAWN for state in last):
+                self.inputs()
         ledger.draw(*self.keyed_release)
 
     def check_open(self) -> None:
@@ -106,7 +108,8 @@ class DrawGuard:
             UsageError: Somebody did, with whatever key store: nothing appears.
             LedgerError: The ledger cannot be used.
         """
-        if self.ledger().state(*self.keyed_release) in (None, "void", "forfeit", "withdraw"):
+        states = self.ledger().states(*self.keyed_release)
+        if not states or states[-1].last.action in ("void", "forfeit", "withdraw"):
             raise self._ended()
 
     @property

@@ -258,10 +258,9 @@ def units_of(ledger: Ledger, entries: Sequence[Entry]) -> Iterator[Claimed | Cas
     Raises:
         LedgerError: The table cannot be read.
     """
-    ask = ledger.past().ask
     for claim in claims_of(map(KnownCharge.of, charge_states(entries).values())):
         try:
-            yield _claimed(ask, claim)
+            yield _claimed(ledger.ask, claim)
         except CaseRegistryError as error:
             yield error
 

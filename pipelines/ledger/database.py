@@ -12,7 +12,7 @@ import contextlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -109,6 +109,11 @@ def read_entries(ask: Asks, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
     return [Entry(*map(_as_written, _NAMES, row)) for row in ask(asked)]
 
 
+def read_windows(ask: Asks) -> list[dict[str, Any]]:
+    """Returns what the table of windows has."""
+    return [dict(row._mapping) for row in ask(sa.select(WINDOWS).order_by(WINDOWS.c.seq))]
+
+
 def is_there(database: Database, connection: sa.Connection) -> bool:
     """Returns whether the table is there, and may be read.
 
@@ -154,9 +159,9 @@ _URLS = (
 )
 _LOCKED = "is locked by another process; wait for that process or end it, and run again"
 _UNREACHABLE = "does not answer; start the server, or correct the URL (host, port, user, password)"
-# By primary result code, https://www.sqlite.org/rescode.html.
-_SQLITE_BUSY = (5, 6)
-_SQLITE_REMEDIES = {
+# By primary result code of SQLite, https://www.sqlite.org/rescode.html, and by SQLSTATE or its
+# class of two characters.
+_REMEDIES: Mapping[int | str, str] = {
     5: _LOCKED,
     6: _LOCKED,
     8: "cannot be written; give this user write permission on the file and on its folder",
@@ -165,13 +170,6 @@ _SQLITE_REMEDIES = {
     13: "has no space left on its disk; free some",
     14: "cannot be opened; make its folder, let this user write there, or correct the URL",
     26: "is not an SQLite database; correct the URL",
-}
-_SQLITE_OTHER = "cannot be read as a ledger; correct the URL or restore the file from a backup"
-# By SQLSTATE or its class of two characters.
-_SQLSTATES_BUSY = ("40001", "40P01", "55P03")
-# Connections that break, servers that start, stop or are full.
-_SQLSTATES_PASSING = ("08", "53", "57")
-_SQLSTATE_REMEDIES = {
     "25006": "can only be read; use the URL of the primary server",
     "28": "refuses the user or the password; correct the URL",
     "3D": "does not exist on the server; create it or correct the URL",
@@ -181,6 +179,10 @@ _SQLSTATE_REMEDIES = {
     "53": "has no disk, memory or connections left; free some and run again",
     "55P03": _LOCKED,
 }
+_SQLITE_OTHER = "cannot be read as a ledger; correct the URL or restore the file from a backup"
+_BUSY = (5, 6, "40001", "40P01", "55P03")
+# Connections that break, servers that start, stop or are full.
+_PASSING = ("08", "53", "57")
 
 _T = TypeVar("_T")
 
@@ -221,7 +223,7 @@ class Database:
             UsageError: The URL is none, or its driver is not installed.
         """
         address = _address(url)
-        self.place = _place(address)
+        self.place = place_of(url)
         self.is_shared = address.get_backend_name() != "sqlite"
         self._file = None if self.is_shared else Path(str(address.database))
         self._patience_seconds = patience_seconds
@@ -288,6 +290,10 @@ class Database:
             time.sleep(secrets.randbelow(limit_us) / 1e6)
             limit_us = min(2 * limit_us, _LONGEST_PAUSE_US)
 
+    def ask(self, asked: sa.Select[Any]) -> Sequence[Any]:
+        """Returns the rows that are asked for, in a transaction of their own."""
+        return self.transact(lambda one: one.execute(asked).all(), writes=False)
+
     @contextlib.contextmanager
     def _transaction(self, writes: bool) -> Iterator[sa.Connection]:
         with self.connect() as connection, connection.begin():
@@ -305,8 +311,7 @@ class Database:
         """Returns for how many seconds the same work may be tried again."""
         if _is_busy(error) or error.connection_invalidated:
             return self._patience_seconds
-        is_told = _sqlite_code(error) is not None or bool(_sqlstate(error))
-        if is_told or not isinstance(error, OperationalError):
+        if _code(error) != "" or not isinstance(error, OperationalError):
             return 0
         if self._was_reached:  # it may be starting again
             return self._patience_seconds
@@ -375,10 +380,7 @@ def place_of(url: str) -> str:
     Raises:
         UsageError: The URL is none.
     """
-    return _place(_address(url))
-
-
-def _place(address: sa.URL) -> str:
+    address = _address(url)
     if address.get_backend_name() == "sqlite":
         return f"ledger {Path(str(address.database)).absolute()}"
     host = address.host or "the local host"
@@ -388,31 +390,26 @@ def _place(address: sa.URL) -> str:
 
 def _is_busy(error: DBAPIError) -> bool:
     """Returns whether others are in the way, who will be gone."""
-    if isinstance(error, IntegrityError) or _sqlite_code(error) in _SQLITE_BUSY:
-        return True
-    return _sqlstate(error) in _SQLSTATES_BUSY
+    return isinstance(error, IntegrityError) or _code(error) in _BUSY
 
 
 def _judged(error: DBAPIError) -> tuple[str, bool]:
     """Returns (what is wrong and what to do about it, whether the same work may succeed later)."""
     if isinstance(error, IntegrityError):
         return "is written by too many others at once; run again", True
-    code, state = _sqlite_code(error), _sqlstate(error)
-    if code is not None:
-        return _SQLITE_REMEDIES.get(code, _SQLITE_OTHER), _is_busy(error)
-    remedy = _SQLSTATE_REMEDIES.get(state) or _SQLSTATE_REMEDIES.get(state[:2]) or _UNREACHABLE
-    passes = _is_busy(error) or state[:2] in _SQLSTATES_PASSING or remedy == _UNREACHABLE
+    code = _code(error)
+    if isinstance(code, int):
+        return _REMEDIES.get(code, _SQLITE_OTHER), _is_busy(error)
+    remedy = _REMEDIES.get(code) or _REMEDIES.get(code[:2]) or _UNREACHABLE
+    passes = _is_busy(error) or code[:2] in _PASSING or remedy == _UNREACHABLE
     return remedy, passes
 
 
-def _sqlite_code(error: DBAPIError) -> int | None:
+def _code(error: DBAPIError) -> int | str:
+    """Returns SQLite's code, or a SQLSTATE; empty: the server said nothing."""
     code = getattr(error.orig, "sqlite_errorcode", None)
     if code is None and type(error.orig).__module__ == "sqlite3":
         return 1  # raised by Python's module itself, such as for text that is no UTF-8
-    return None if code is None else code & 0xFF
-
-
-def _sqlstate(error: DBAPIError) -> str:
     # psycopg's name for it, then that of psycopg2.
     state = getattr(error.orig, "sqlstate", None) or getattr(error.orig, "pgcode", None)
-    return state if isinstance(state, str) else ""
+    return code & 0xFF if code is not None else state if isinstance(state, str) else ""

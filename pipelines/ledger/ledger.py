@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +92,9 @@ class Ledger:
 
     Attributes:
         url: Where it is, with what else the URL has.
+        place: Where it is, for people; never its password.
+        is_shared: Whether other machines reach it, too: whether it is anything but SQLite.
+        ask: Returns rows of its tables.
         accounts: Caps by account of the accounts file.
         memory: What the key store keeps of it; None: nothing.
         is_migrated: Whether it has all its tables, as an earlier version does not make them.
@@ -134,13 +137,15 @@ class Ledger:
         self.url = url
         self.accounts = dict(accounts or {})
         self._database = Database(url, patience_seconds)
+        self.place, self.is_shared = self._database.place, self._database.is_shared
+        self.ask = self._database.ask
         self.memory = None if store is None else LedgerCache(store, self.place)
         with _told_as_usage():
             if not self._database.is_missing and self._database.transact(
                 lambda connection: is_there(self._database, connection), writes=False
             ):
                 self.is_migrated = self._database.holds(WINDOWS)
-                if not self.is_migrated and not read_entries(self._ask, TABLE.c.seq == 1):
+                if not self.is_migrated and not read_entries(self.ask, TABLE.c.seq == 1):
                     self.make_tables()
                 return
         heads = {} if self.memory is None else self.memory.heads()
@@ -179,16 +184,6 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"Ledger({self.place})"
-
-    @property
-    def place(self) -> str:
-        """Where the ledger is, for people; never its password."""
-        return self._database.place
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether other machines reach the ledger, too: whether it is anything but SQLite."""
-        return self._database.is_shared
 
     def reserve(self, reservation: Reservation) -> None:
         """Takes a release's epsilon and delta from its account before the release runs.
@@ -391,15 +386,6 @@ class Ledger:
         """
         return self.past().states(output, release_id, key_fingerprint)
 
-    def state(self, output: str, release_id: str, key_fingerprint: str) -> Action | None:
-        """Returns what happened last to a release under a key; None: it was never reserved.
-
-        Raises:
-            LedgerError: The ledger cannot be read.
-        """
-        states = self.states(output, release_id, key_fingerprint)
-        return states[-1].last.action if states else None
-
     def void(self, output: str, release_id: str, key_fingerprint: str) -> bool:
         """Gives back what a release reserved, if it ended before it could draw noise.
 
@@ -457,13 +443,10 @@ class Ledger:
 
     def _kept(self, past: LedgerSnapshot) -> LedgerSnapshot:
         """Returns it as it is asked outside of the transaction, and known the next time."""
-        past.ask = self._ask
+        past.ask = self.ask
         if self.memory is not None:
             self.memory.keep(past)
         return past
-
-    def _ask(self, asked: sa.Select[Any]) -> Sequence[Any]:
-        return self._database.transact(lambda one: asks(one)(asked), writes=False)
 
     def _read(self, connection: sa.Connection) -> LedgerSnapshot:
         """Returns what the ledger says.
@@ -486,37 +469,26 @@ class Ledger:
         Raises:
             LedgerError: The ledger cannot be read.
         """
-        return read_entries(self._ask)
+        return read_entries(self.ask)
 
-    def window_rows(self, seq: int) -> list[dict[str, Any]]:
-        """Returns what the table of windows has up to an entry."""
-        asked = sa.select(WINDOWS).where(WINDOWS.c.seq <= seq).order_by(WINDOWS.c.seq)
-        return [dict(row._mapping) for row in self._ask(asked)]
-
-    def balance(self, account: str) -> Balance:
+    def balance(self, account: str, past: LedgerSnapshot | None = None) -> Balance:
         """Returns what an account's charges add up to, and what its caps leave.
+
+        Args:
+            account: Its name.
+            past: What the ledger says, sound or not; None: it is read, and must be sound.
 
         Raises:
             UsageError: Neither the accounts file nor the ledger knows the account, or they have it
                 per different units.
             LedgerError: The ledger cannot be read, or a number in it is no decimal.
         """
-        return self.balance_in(self.past(is_sound=True), account)
-
-    def balance_in(self, past: LedgerSnapshot, account: str) -> Balance:
-        """Returns the balance after entries that were read before, sound or not.
-
-        Raises:
-            UsageError: Neither the accounts file nor the entries know the account, or they have it
-                per different units.
-            LedgerError: A number in the entries is no decimal.
-        """
+        past = past or self.past(is_sound=True)
         if account not in (known := sorted({*self.accounts, *past.accounts()})):
             raise UsageError(
                 f"account {account!r} is not known; there are {', '.join(known) or 'none'}"
             )
-        caps = self.account_in(past, account)
-        return balance_of(past.spent(account), account, caps)
+        return balance_of(past.spent(account), account, self.account_in(past, account))
 
     def account_in(self, past: LedgerSnapshot, account: str) -> Account | None:
         """Returns the caps of an account: the lower one where ledger and file have one each.

@@ -27,6 +27,7 @@ from tracecloak.pipelines.ledger.database import (
     WINDOWS,
     asks,
     read_entries,
+    read_windows,
 )
 from tracecloak.pipelines.ledger.entries import (
     NO_COLUMNS,
@@ -67,8 +68,7 @@ class OfficersLedger(Ledger):
             for table in TABLES:
                 table.create(connection, checkfirst=True)
             INDEX.create(connection, checkfirst=True)
-            asked = sa.select(WINDOWS).order_by(WINDOWS.c.seq)
-            if [dict(row._mapping) for row in connection.execute(asked)] != whole.rows:
+            if read_windows(asks(connection)) != whole.rows:
                 connection.execute(sa.delete(WINDOWS))
                 if whole.rows:
                     connection.execute(sa.insert(WINDOWS), whole.rows)

@@ -66,7 +66,7 @@ def release(folder: Path, number: int, n_cases: int) -> None:
     book.frozen(*release)
     book.claim(*release, _units(number, n_cases))
     gate = Ledger(url, store=store)
-    gate.state(*release)
+    gate.states(*release)
     gate.draw(*release)
     ledger.commit(*release)
     ledger.balance("a")

@@ -392,14 +392,14 @@ def test_one_more_window_reads_no_more_than_the_one_before(
 ) -> None:
     """Catches a night that takes longer each year."""
     n_read: list[int] = []
-    ask = Ledger._ask
+    ask = Database.ask
 
-    def counted(ledger: Ledger, asked: Any) -> Any:
-        found = ask(ledger, asked)
+    def counted(database: Database, asked: Any) -> Any:
+        found = ask(database, asked)
         n_read[-1] += len(found)
         return found
 
-    monkeypatch.setattr(Ledger, "_ask", counted)
+    monkeypatch.setattr(Database, "ask", counted)
     for number in range(9):
         n_read.append(0)
         world.book.check(scope())

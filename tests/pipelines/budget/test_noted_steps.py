@@ -69,7 +69,7 @@ def test_a_step_is_noted_once_and_changes_no_charge(ledger: Ledger) -> None:
     assert past.last_decided(("/out", "ward@2", "k")) is None
     assert faults(ledger) == []
     assert ledger.balance("a") == before
-    assert ledger.state(*EPOCH) == "commit"
+    assert ledger.states(*EPOCH)[-1].last.action == "commit"
     # Who adds up epsilons of the table does not count the epoch again.
     assert [e.epsilon for e in ledger.entries()] == ["0.1", "0.1", None, None]
     ledger.withdraw("/out", "ward@1", "me", "wrong data")

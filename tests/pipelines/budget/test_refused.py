@@ -62,11 +62,11 @@ REFUSALS: dict[str, tuple[Callable[[Path], object], type[Exception], str]] = {
     "a decision is damaged": (damaged_decision, KeyStoreError, "is damaged"),
     "a copy is damaged": (damaged_copy, KeyStoreError, "is damaged"),
     "a number that no ledger wrote": (
-        lambda f: ledger_in(f).balance_in(
+        lambda f: ledger_in(f).balance(
+            "a",
             LedgerSnapshot.of(
                 [Entry.after(None, "reserve", {**reservation().columns(), "epsilon": "x"})]
             ),
-            "a",
         ),
         LedgerError, "ledger verify",
     ),
