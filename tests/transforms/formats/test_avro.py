@@ -128,12 +128,14 @@ def test_types(name: str) -> None:
 
 def test_type_within_a_type() -> None:
     """Some writers wrap a type once more, which fastavro takes for a mistake."""
-    header = fastavro.schemaless_reader(source := io.BytesIO(avro_of(FIELDS, ROWS)), avro._HEADER)
-    schema = json.loads(header["meta"]["avro.schema"])
+    source, rewritten = io.BytesIO(avro_of(FIELDS, ROWS)), io.BytesIO()
+    rewritten.write(source.read(4))
+    meta = fastavro.schemaless_reader(source, avro._META, None)
+    schema = json.loads(meta["avro.schema"])
     schema["fields"][0]["type"] = {"type": {"type": "string"}}
     schema["fields"][2]["type"] = {"type": schema["fields"][2]["type"]}
-    header["meta"]["avro.schema"] = json.dumps(schema).encode()
-    fastavro.schemaless_writer(rewritten := io.BytesIO(), avro._HEADER, header)
+    meta["avro.schema"] = json.dumps(schema).encode()
+    fastavro.schemaless_writer(rewritten, avro._META, meta)
     data = rewritten.getvalue() + source.read()
     got = read(data)
     assert got["c"].to_pylist() == [row["c"] for row in ROWS]
