@@ -19,8 +19,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tracecloak.anonymizers.amun.params import AmunParams
-from tracecloak.anonymizers.noise.published import laplace_by_inversion
+from tracecloak.anonymizers.amun.params import AmunParams, laplace_by_inversion
 from tracecloak.anonymizers.noise.randomness import (
     KEY_BYTES,
     Randomness,

@@ -20,11 +20,13 @@ give .219. `shifts` is that reading, and `equation_4` the text's.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracecloak.anonymizers.amun.case_moves import (
     draw_gains_and_losses,
@@ -34,18 +36,12 @@ from tracecloak.anonymizers.amun.case_moves import (
 from tracecloak.anonymizers.amun.params import (
     DAY_US,
     AmunParams,
-    CompressionDecision,
-    DafsaDecision,
-    FilterDecision,
-    PriorKnowledge,
-    Released,
-    SamplingDecision,
-    SelectionDecision,
     advantage_of_oversampling,
     epsilon_of_counts,
     epsilon_of_oversampling,
-    kept_cases,
-    ticks_of,
+    laplace_by_inversion,
+    prior_of,
+    scales_of,
 )
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import RANGE_OF_STARTS, Batch, Counted
@@ -57,9 +53,249 @@ from tracecloak.schemas.arrays.sequences import CaseRanks, case_bytes
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import Guarantee
-from tracecloak.schemas.statistics.durations import DurationTable
+from tracecloak.schemas.statistics.durations import DurationIndex, DurationTable
 from tracecloak.schemas.statistics.log_times import StartRange, cumulated_stamps
 from tracecloak.schemas.statistics.variants import Dafsa, VariantHistogram
+
+# --- What rounds decide, and the transformation: cases copied, deleted and noised, under new ids. -
+# A time is looked at as (group, ticks): the group is the DAFSA transition of its event, or one
+# group of its own for all starts; ticks are relative times in units of `time_unit_us`, or days
+# since the log's first start.
+#
+# Algorithm 1, lines 26 to 28, and section 3.7. Sees one batch at a time; all it draws is keyed by
+# the case, so a case's noise is the same in whichever batch it lies.
+
+
+@dataclass(frozen=True, eq=False)
+class DafsaDecision(contract.Decision):
+    """Round `dafsa`.
+
+    Attributes:
+        dafsa: The automaton of the whole log's variants.
+        log_start_us: Public start of the first case.
+        log_end_us: Public start of the last case.
+    """
+
+    wire_name: ClassVar[str] = "amun-dafsa"
+
+    dafsa: Dafsa
+    log_start_us: int
+    log_end_us: int
+
+
+@dataclass(frozen=True, eq=False)
+class FilterDecision(contract.Decision):
+    """Round `prior-knowledge`: the filter of section 3.4 on distinct (group, ticks) pairs.
+
+    Attributes:
+        times: The pairs of all cases.
+        is_dropped: bool[n_pairs], those whose cases are dropped.
+    """
+
+    wire_name: ClassVar[str] = "amun-filter"
+
+    times: DurationIndex
+    is_dropped: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class SamplingDecision(contract.Decision):
+    """Round `sampling`.
+
+    Attributes:
+        times: The (group, ticks) pairs of the kept cases; the last group is the starts'.
+        scales: float32[n_pairs], Laplace scale of each pair in microseconds, before replication.
+        gains: int64[n_variants], cases to copy.
+        losses: int64[n_variants], cases to delete.
+    """
+
+    wire_name: ClassVar[str] = "amun-sampling"
+
+    times: DurationIndex
+    scales: np.ndarray
+    gains: np.ndarray
+    losses: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class SelectionDecision(contract.Decision):
+    """Round `selection`.
+
+    Attributes:
+        changed: fixed_size_binary(16)[n], identities of the cases released other than once.
+        copies: int64[n], how often each of them is released.
+    """
+
+    wire_name: ClassVar[str] = "amun-selection"
+
+    changed: pa.Array
+    copies: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class CompressionDecision(contract.Decision):
+    """Round `compression`.
+
+    Attributes:
+        noised_starts: Range of the noised starts; with the compression `shifts` that of the noise
+            which they got, as if it were stamps.
+    """
+
+    wire_name: ClassVar[str] = "amun-compression"
+
+    noised_starts: StartRange
+
+
+def ticks_of(
+    traces: TraceBatch, decisions: contract.Decisions, params: AmunParams
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns (variant int64[n_cases], group int32[n_events], ticks int64[n_events])."""
+    known: DafsaDecision = decisions["dafsa"]
+    variant, group = known.dafsa.annotate(traces)
+    ticks = traces.durations // params.choices.time_unit_us
+    group[traces.is_first] = known.dafsa.n_transitions
+    ticks[traces.is_first] = start_days(traces, decisions)
+    return variant, group, ticks
+
+
+def start_days(traces: TraceBatch, decisions: contract.Decisions) -> np.ndarray:
+    """Returns int64[n_cases], whole days from the log's first start to each case's."""
+    known: DafsaDecision = decisions["dafsa"]
+    return (traces.starts - known.log_start_us) // DAY_US
+
+
+def kept_cases(batch: Batch, params: AmunParams) -> TraceBatch:
+    """Returns the cases that the filter leaves."""
+    traces = batch.traces
+    dropped: FilterDecision | None = batch.decisions.get("prior-knowledge")
+    if dropped is None or traces.n_cases == 0:
+        return traces
+    _, group, ticks = ticks_of(traces, batch.decisions, params)
+    drops = dropped.is_dropped[dropped.times.find(group, ticks)]
+    return traces.take(np.flatnonzero(~np.logical_or.reduceat(drops, traces.offsets[:-1])))
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """The cases of a batch as often as they are released, with their original times.
+
+    Attributes:
+        traces: The cases.
+        cells: uint64[n_cases, 2], keyed identity of the original case.
+        copies: int64[n_cases], how often that original is released.
+        replica: int64[n_cases], which of these this is.
+        decisions: What was decided.
+        params: Those of the method.
+        randomness: The release's.
+    """
+
+    traces: TraceBatch
+    cells: np.ndarray
+    copies: np.ndarray
+    replica: np.ndarray
+    decisions: contract.Decisions
+    params: AmunParams
+    randomness: Randomness
+
+    @classmethod
+    def of(cls, batch: Batch, params: AmunParams) -> Released:
+        """Copies and deletes the cases of a batch."""
+        selection: SelectionDecision = batch.decisions["selection"]
+        traces = kept_cases(batch, params)
+        cells = batch.randomness.identify("case", traces.case_ids)
+        # The table that is searched holds the few cases of the batch, not the many changed ones.
+        batch_rows = pc.index_in(selection.changed, value_set=case_bytes(cells))
+        copies = np.ones(traces.n_cases, np.int64)
+        copies[np.asarray(batch_rows.drop_null())] = selection.copies[
+            np.asarray(batch_rows.is_valid())
+        ]
+        source = np.repeat(np.arange(traces.n_cases), copies)
+        replica = ranges(np.zeros(traces.n_cases, np.int64), copies)
+        return cls(
+            traces.take(source),
+            cells[source],
+            copies[source],
+            replica,
+            batch.decisions,
+            params,
+            batch.randomness,
+        )
+
+    def start_noise(self) -> np.ndarray:
+        """Returns int64[n_cases], microseconds to add to the starts."""
+        sampling: SamplingDecision = self.decisions["sampling"]
+        days = start_days(self.traces, self.decisions)
+        group = np.full(len(days), self.decisions["dafsa"].dafsa.n_transitions)
+        scales = sampling.scales[sampling.times.find(group, days)]
+        if self.params.choices.divided_epsilons == "all":
+            scales = scales * self.copies
+        return self._drawn(slice(None), 0, scales)
+
+    def noise(self) -> np.ndarray:
+        """Returns int64[n_events], microseconds to add to the durations; 0 at first events.
+
+        With `negative_steps` mirrored none makes a duration negative.
+        """
+        sampling: SamplingDecision = self.decisions["sampling"]
+        later = np.flatnonzero(~self.traces.is_first)
+        _, group, ticks = ticks_of(self.traces, self.decisions, self.params)
+        row = np.repeat(np.arange(self.traces.n_cases), self.traces.lengths)[later]
+        scales = sampling.scales[sampling.times.find(group[later], ticks[later])]
+        noise = np.zeros(self.traces.n_events, np.int64)
+        place = later - self.traces.offsets[row]
+        noise[later] = self._drawn(row, place, scales * self.copies[row])
+        if self.params.choices.negative_steps == "mirrored":
+            return np.where(self.traces.durations + noise < 0, np.abs(noise), noise)
+        return noise
+
+    def _drawn(
+        self, cases: np.ndarray | slice, place: np.ndarray | int, scales: np.ndarray
+    ) -> np.ndarray:
+        """One draw a scale, keyed by case, replica and place of the event in the case."""
+        counter = (self.replica[cases] << 32) + place
+        words = self.randomness.words("amun/time", self.cells[cases], counter)
+        return laplace_by_inversion(words, scales)
+
+    def retimed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Adds the noise and compresses (section 3.7).
+
+        Returns:
+            (starts int64[n_cases], durations int64[n_events]) in microseconds.
+        """
+        start_noise, noise = self.start_noise(), self.noise()
+        starts = self.traces.starts + start_noise
+        durations = np.maximum(self.traces.durations + noise, 0)
+        decided: CompressionDecision | None = self.decisions.get("compression")
+        if decided is None or decided.noised_starts.is_empty:
+            return starts, durations
+        noised = decided.noised_starts
+        known: DafsaDecision = self.decisions["dafsa"]
+        first, last = known.log_start_us, known.log_end_us
+        compression = self.params.choices.compression
+        if compression == "starts":
+            low = max(first, min(noised.first_us, last))
+            high = min(last, max(noised.last_us, first))
+            factor = (high - low) / max(noised.width_us, 1)
+            starts = low + _scaled(starts - noised.first_us, factor)
+            return np.clip(starts, low, high), durations  # floats are inexact over centuries
+        anonymised_range = noised.width_us
+        if compression == "shifts":
+            anonymised_range = max(abs(noised.first_us), abs(noised.last_us))
+        factor = equation_4(last - first, anonymised_range)
+        if compression == "equation_4":
+            return first + _scaled(starts - first, factor), _scaled(durations, factor)
+        starts = self.traces.starts + _scaled(start_noise, factor)
+        return starts, np.maximum(self.traces.durations + _scaled(noise, factor), 0)
+
+
+def equation_4(original_range: int, anonymised_range: int) -> float:
+    """The compression factor; 1/4, its value for equal ranges, where both are 0."""
+    both = original_range + anonymised_range
+    return 0.5 * original_range / both if both else 0.25
+
+
+def _scaled(values: np.ndarray, factor: float) -> np.ndarray:
+    return np.rint(values * factor).astype(np.int64)
 
 
 @contract.declared("amun")
@@ -200,7 +436,7 @@ def _decide_dafsa(given: Given, params: AmunParams) -> DafsaDecision:
 def _decide_filter(given: Given, params: AmunParams) -> FilterDecision:
     times: DurationTable = given.statistics["times"]
     dafsa = given.decisions["dafsa"].dafsa
-    dropped = _prior(times, dafsa, params).exceeds(params.guessing_advantage)
+    dropped = prior_of(times, dafsa, params).exceeds(params.guessing_advantage)
     return FilterDecision(times.index(dafsa.n_transitions + 1), dropped)
 
 
@@ -214,7 +450,7 @@ def _decide_sampling(given: Given, params: AmunParams) -> SamplingDecision:
         )
     counts = dafsa.counts_of(variants)
     times: DurationTable = given.statistics["times"]
-    scales = _scales(times, dafsa, params, longest=int(np.diff(variants.offsets).max()))
+    scales = scales_of(times, dafsa, params, longest=int(np.diff(variants.offsets).max()))
     gains, losses = draw_gains_and_losses(dafsa, counts, params, given.randomness)
     index = times.index(dafsa.n_transitions + 1)
     return SamplingDecision(index, scales.astype(np.float32), gains, losses)
@@ -252,41 +488,6 @@ def _decide_selection(given: Given) -> SelectionDecision:
     copies = np.bincount(instance[order][survives], minlength=len(ranks.groups))
     changed = copies != 1
     return SelectionDecision(ranks.cases.filter(pa.array(changed)), copies[changed])
-
-
-# --- Priors and scales of noise ---------------------------------------------------------------
-
-
-def _prior(times: DurationTable, dafsa: Dafsa, params: AmunParams) -> PriorKnowledge:
-    choices = params.choices
-    n_groups = dafsa.n_transitions + 1
-    smallest, largest = times.extremes(n_groups)
-    widths = largest - smallest
-    # Section 3.3: a precision is a share of the range, so at most all of it.
-    precision, unit = choices.time_precision_us, choices.time_unit_us
-    under, over = np.minimum(-(-precision // unit), widths), np.minimum(precision // unit, widths)
-    days = choices.start_precision_days
-    reach = 1 / max(int(widths[-1]), 1) if days == "authors" else min(float(days), widths[-1])
-    under[-1], over[-1] = int(np.ceil(reach)), int(np.floor(reach))
-    clamped = np.full(n_groups, choices.prior == "clamped")
-    clamped[-1] = False
-    return PriorKnowledge.of(times, under, over, clamped)
-
-
-def _scales(times: DurationTable, dafsa: Dafsa, params: AmunParams, longest: int) -> np.ndarray:
-    choices = params.choices
-    g = params.guessing_advantage
-    prior = _prior(times, dafsa, params)
-    saturated = choices.saturated_epsilon
-    epsilons = prior.epsilons(
-        g,
-        epsilon_of_counts(g) if saturated == "epsilon_d" else float(saturated),
-        params.zero_prior_epsilon,
-    )
-    if params.correlated_times:
-        epsilons = epsilons / longest
-    tick = np.where(times.groups == dafsa.n_transitions, DAY_US, choices.time_unit_us)
-    return prior.widths * tick / epsilons
 
 
 # --- What one batch contributes ----------------------------------------------------------------

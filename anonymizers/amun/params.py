@@ -11,24 +11,16 @@ import datetime
 import math
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pydantic
 from pydantic import AwareDatetime, Field
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.counters import Batch
-from tracecloak.anonymizers.noise.published import laplace_by_inversion
-from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.anonymizers.noise.randomness import uniform
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.merging import ranges
-from tracecloak.schemas.arrays.sequences import case_bytes
-from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.durations import DurationIndex, DurationTable
-from tracecloak.schemas.statistics.log_times import StartRange
+from tracecloak.schemas.statistics.durations import DurationTable
 from tracecloak.schemas.statistics.variants import Dafsa
 
 # --- From a bound on an attacker's guessing advantage to epsilons (Amun, sections 3.3 to 3.5, A). -
@@ -151,15 +143,24 @@ class PriorKnowledge:
         return np.where(over, saturated, np.where(none, at_zero_prior, epsilon))
 
 
-# --- What Amun's rounds and its transformation share: parameters, decisions, and the filter. ------
-# See `anonymizers.amun.method` for the method. A time is looked at as (group, ticks): the group
-# is the DAFSA transition of its event, or one group of its own for all starts; ticks are relative
-# times in units of `time_unit_us`, or days since the log's first start.
-#
-# Amun's last step: cases copied and deleted, times noised, cumulated and compressed, new ids.
-#
-# Algorithm 1, lines 26 to 28, and section 3.7. Sees one batch at a time; all it draws is keyed by
-# the case, so a case's noise is the same in whichever batch it lies.
+# Beyond this a stamp has left the calendar in any case, and sums of two stay within int64.
+_LIMIT = 2.0**61
+
+
+def laplace_by_inversion(words: np.ndarray, scales: np.ndarray | float) -> np.ndarray:
+    """Returns int64[n], Laplace noise rounded to the nearest integer.
+
+    Args:
+        words: uint64[n, 2], random bits of each draw: the first word gives the size, the second
+            the sign.
+        scales: float64[n] or a scalar, the scale parameter; 0 gives 0.
+    """
+    size = -elementary.log(uniform(words[:, 0])) * scales
+    sign = np.where(words[:, 1] >> np.uint64(63), 1.0, -1.0)
+    return np.rint(np.clip(sign * size, -_LIMIT, _LIMIT)).astype(np.int64)
+
+
+# --- Parameters of Amun: profiles, and what follows from them for the times of a log. ------------
 
 
 DAY_US = 86_400_000_000
@@ -333,233 +334,38 @@ PROFILES["tables"] = replace(
 )
 
 
-@dataclass(frozen=True, eq=False)
-class DafsaDecision(contract.Decision):
-    """Round `dafsa`.
-
-    Attributes:
-        dafsa: The automaton of the whole log's variants.
-        log_start_us: Public start of the first case.
-        log_end_us: Public start of the last case.
-    """
-
-    wire_name: ClassVar[str] = "amun-dafsa"
-
-    dafsa: Dafsa
-    log_start_us: int
-    log_end_us: int
+# --- Priors and scales of noise ---------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class FilterDecision(contract.Decision):
-    """Round `prior-knowledge`: the filter of section 3.4 on distinct (group, ticks) pairs.
-
-    Attributes:
-        times: The pairs of all cases.
-        is_dropped: bool[n_pairs], those whose cases are dropped.
-    """
-
-    wire_name: ClassVar[str] = "amun-filter"
-
-    times: DurationIndex
-    is_dropped: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class SamplingDecision(contract.Decision):
-    """Round `sampling`.
-
-    Attributes:
-        times: The (group, ticks) pairs of the kept cases; the last group is the starts'.
-        scales: float32[n_pairs], Laplace scale of each pair in microseconds, before replication.
-        gains: int64[n_variants], cases to copy.
-        losses: int64[n_variants], cases to delete.
-    """
-
-    wire_name: ClassVar[str] = "amun-sampling"
-
-    times: DurationIndex
-    scales: np.ndarray
-    gains: np.ndarray
-    losses: np.ndarray
+def prior_of(times: DurationTable, dafsa: Dafsa, params: AmunParams) -> PriorKnowledge:
+    """Returns what an attacker can guess of times, by the precisions of the parameters."""
+    choices = params.choices
+    n_groups = dafsa.n_transitions + 1
+    smallest, largest = times.extremes(n_groups)
+    widths = largest - smallest
+    # Section 3.3: a precision is a share of the range, so at most all of it.
+    precision, unit = choices.time_precision_us, choices.time_unit_us
+    under, over = np.minimum(-(-precision // unit), widths), np.minimum(precision // unit, widths)
+    days = choices.start_precision_days
+    reach = 1 / max(int(widths[-1]), 1) if days == "authors" else min(float(days), widths[-1])
+    under[-1], over[-1] = int(np.ceil(reach)), int(np.floor(reach))
+    clamped = np.full(n_groups, choices.prior == "clamped")
+    clamped[-1] = False
+    return PriorKnowledge.of(times, under, over, clamped)
 
 
-@dataclass(frozen=True, eq=False)
-class SelectionDecision(contract.Decision):
-    """Round `selection`.
-
-    Attributes:
-        changed: fixed_size_binary(16)[n], identities of the cases released other than once.
-        copies: int64[n], how often each of them is released.
-    """
-
-    wire_name: ClassVar[str] = "amun-selection"
-
-    changed: pa.Array
-    copies: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class CompressionDecision(contract.Decision):
-    """Round `compression`.
-
-    Attributes:
-        noised_starts: Range of the noised starts; with the compression `shifts` that of the noise
-            which they got, as if it were stamps.
-    """
-
-    wire_name: ClassVar[str] = "amun-compression"
-
-    noised_starts: StartRange
-
-
-def ticks_of(
-    traces: TraceBatch, decisions: contract.Decisions, params: AmunParams
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns (variant int64[n_cases], group int32[n_events], ticks int64[n_events])."""
-    known: DafsaDecision = decisions["dafsa"]
-    variant, group = known.dafsa.annotate(traces)
-    ticks = traces.durations // params.choices.time_unit_us
-    group[traces.is_first] = known.dafsa.n_transitions
-    ticks[traces.is_first] = start_days(traces, decisions)
-    return variant, group, ticks
-
-
-def start_days(traces: TraceBatch, decisions: contract.Decisions) -> np.ndarray:
-    """Returns int64[n_cases], whole days from the log's first start to each case's."""
-    known: DafsaDecision = decisions["dafsa"]
-    return (traces.starts - known.log_start_us) // DAY_US
-
-
-def kept_cases(batch: Batch, params: AmunParams) -> TraceBatch:
-    """Returns the cases that the filter leaves."""
-    traces = batch.traces
-    dropped: FilterDecision | None = batch.decisions.get("prior-knowledge")
-    if dropped is None or traces.n_cases == 0:
-        return traces
-    _, group, ticks = ticks_of(traces, batch.decisions, params)
-    drops = dropped.is_dropped[dropped.times.find(group, ticks)]
-    return traces.take(np.flatnonzero(~np.logical_or.reduceat(drops, traces.offsets[:-1])))
-
-
-@dataclass(frozen=True, eq=False)
-class Released:
-    """The cases of a batch as often as they are released, with their original times.
-
-    Attributes:
-        traces: The cases.
-        cells: uint64[n_cases, 2], keyed identity of the original case.
-        copies: int64[n_cases], how often that original is released.
-        replica: int64[n_cases], which of these this is.
-        decisions: What was decided.
-        params: Those of the method.
-        randomness: The release's.
-    """
-
-    traces: TraceBatch
-    cells: np.ndarray
-    copies: np.ndarray
-    replica: np.ndarray
-    decisions: contract.Decisions
-    params: AmunParams
-    randomness: Randomness
-
-    @classmethod
-    def of(cls, batch: Batch, params: AmunParams) -> Released:
-        """Copies and deletes the cases of a batch."""
-        selection: SelectionDecision = batch.decisions["selection"]
-        traces = kept_cases(batch, params)
-        cells = batch.randomness.identify("case", traces.case_ids)
-        # The table that is searched holds the few cases of the batch, not the many changed ones.
-        batch_rows = pc.index_in(selection.changed, value_set=case_bytes(cells))
-        copies = np.ones(traces.n_cases, np.int64)
-        copies[np.asarray(batch_rows.drop_null())] = selection.copies[
-            np.asarray(batch_rows.is_valid())
-        ]
-        source = np.repeat(np.arange(traces.n_cases), copies)
-        replica = ranges(np.zeros(traces.n_cases, np.int64), copies)
-        return cls(
-            traces.take(source),
-            cells[source],
-            copies[source],
-            replica,
-            batch.decisions,
-            params,
-            batch.randomness,
-        )
-
-    def start_noise(self) -> np.ndarray:
-        """Returns int64[n_cases], microseconds to add to the starts."""
-        sampling: SamplingDecision = self.decisions["sampling"]
-        days = start_days(self.traces, self.decisions)
-        group = np.full(len(days), self.decisions["dafsa"].dafsa.n_transitions)
-        scales = sampling.scales[sampling.times.find(group, days)]
-        if self.params.choices.divided_epsilons == "all":
-            scales = scales * self.copies
-        return self._drawn(slice(None), 0, scales)
-
-    def noise(self) -> np.ndarray:
-        """Returns int64[n_events], microseconds to add to the durations; 0 at first events.
-
-        With `negative_steps` mirrored none makes a duration negative.
-        """
-        sampling: SamplingDecision = self.decisions["sampling"]
-        later = np.flatnonzero(~self.traces.is_first)
-        _, group, ticks = ticks_of(self.traces, self.decisions, self.params)
-        row = np.repeat(np.arange(self.traces.n_cases), self.traces.lengths)[later]
-        scales = sampling.scales[sampling.times.find(group[later], ticks[later])]
-        noise = np.zeros(self.traces.n_events, np.int64)
-        place = later - self.traces.offsets[row]
-        noise[later] = self._drawn(row, place, scales * self.copies[row])
-        if self.params.choices.negative_steps == "mirrored":
-            return np.where(self.traces.durations + noise < 0, np.abs(noise), noise)
-        return noise
-
-    def _drawn(
-        self, cases: np.ndarray | slice, place: np.ndarray | int, scales: np.ndarray
-    ) -> np.ndarray:
-        """One draw a scale, keyed by case, replica and place of the event in the case."""
-        counter = (self.replica[cases] << 32) + place
-        words = self.randomness.words("amun/time", self.cells[cases], counter)
-        return laplace_by_inversion(words, scales)
-
-    def retimed(self) -> tuple[np.ndarray, np.ndarray]:
-        """Adds the noise and compresses (section 3.7).
-
-        Returns:
-            (starts int64[n_cases], durations int64[n_events]) in microseconds.
-        """
-        start_noise, noise = self.start_noise(), self.noise()
-        starts = self.traces.starts + start_noise
-        durations = np.maximum(self.traces.durations + noise, 0)
-        decided: CompressionDecision | None = self.decisions.get("compression")
-        if decided is None or decided.noised_starts.is_empty:
-            return starts, durations
-        noised = decided.noised_starts
-        known: DafsaDecision = self.decisions["dafsa"]
-        first, last = known.log_start_us, known.log_end_us
-        compression = self.params.choices.compression
-        if compression == "starts":
-            low = max(first, min(noised.first_us, last))
-            high = min(last, max(noised.last_us, first))
-            factor = (high - low) / max(noised.width_us, 1)
-            starts = low + _scaled(starts - noised.first_us, factor)
-            return np.clip(starts, low, high), durations  # floats are inexact over centuries
-        anonymised_range = noised.width_us
-        if compression == "shifts":
-            anonymised_range = max(abs(noised.first_us), abs(noised.last_us))
-        factor = equation_4(last - first, anonymised_range)
-        if compression == "equation_4":
-            return first + _scaled(starts - first, factor), _scaled(durations, factor)
-        starts = self.traces.starts + _scaled(start_noise, factor)
-        return starts, np.maximum(self.traces.durations + _scaled(noise, factor), 0)
-
-
-def equation_4(original_range: int, anonymised_range: int) -> float:
-    """The compression factor; 1/4, its value for equal ranges, where both are 0."""
-    both = original_range + anonymised_range
-    return 0.5 * original_range / both if both else 0.25
-
-
-def _scaled(values: np.ndarray, factor: float) -> np.ndarray:
-    return np.rint(values * factor).astype(np.int64)
+def scales_of(times: DurationTable, dafsa: Dafsa, params: AmunParams, longest: int) -> np.ndarray:
+    """Returns float64[n_pairs], Laplace scales of times in microseconds; longest case in events."""
+    choices = params.choices
+    g = params.guessing_advantage
+    prior = prior_of(times, dafsa, params)
+    saturated = choices.saturated_epsilon
+    epsilons = prior.epsilons(
+        g,
+        epsilon_of_counts(g) if saturated == "epsilon_d" else float(saturated),
+        params.zero_prior_epsilon,
+    )
+    if params.correlated_times:
+        epsilons = epsilons / longest
+    tick = np.where(times.groups == dafsa.n_transitions, DAY_US, choices.time_unit_us)
+    return prior.widths * tick / epsilons

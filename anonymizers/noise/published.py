@@ -10,9 +10,8 @@ import math
 
 import numpy as np
 
-from tracecloak.anonymizers.noise.randomness import Randomness, uniform
+from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream, Scale, draw_laplace
-from tracecloak.schemas.arrays import elementary
 
 
 def truncated_laplace(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
@@ -102,20 +101,3 @@ def choose_harmful(
     order = np.lexsort((words[:, 1], words[:, 0]))
     counted = np.minimum(violations[order], largest)
     return order[np.cumsum(counted) - counted < size]
-
-
-# Beyond this a stamp has left the calendar in any case, and sums of two stay within int64.
-_LIMIT = 2.0**61
-
-
-def laplace_by_inversion(words: np.ndarray, scales: np.ndarray | float) -> np.ndarray:
-    """Returns int64[n], Laplace noise rounded to the nearest integer.
-
-    Args:
-        words: uint64[n, 2], random bits of each draw: the first word gives the size, the second
-            the sign.
-        scales: float64[n] or a scalar, the scale parameter; 0 gives 0.
-    """
-    size = -elementary.log(uniform(words[:, 0])) * scales
-    sign = np.where(words[:, 1] >> np.uint64(63), 1.0, -1.0)
-    return np.rint(np.clip(sign * size, -_LIMIT, _LIMIT)).astype(np.int64)

@@ -16,15 +16,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tracecloak.anonymizers.amun.method import Amun
+from tracecloak.anonymizers.amun.method import Amun, ticks_of
+from tracecloak.anonymizers.amun.method import Released as ReleasedByAmun
 from tracecloak.anonymizers.amun.params import (
     DAY_US,
     AmunParams,
     advantage_of_oversampling,
     epsilon_of_counts,
-    ticks_of,
 )
-from tracecloak.anonymizers.amun.params import Released as ReleasedByAmun
 from tracecloak.anonymizers.contract.counters import Batch
 from tracecloak.anonymizers.contract.in_memory import Known, MethodRun, execute
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, ReleaseKey

@@ -22,11 +22,10 @@ from tracecloak.anonymizers.amun.case_moves import (
     draw_moves,
     moves_per_transition,
 )
-from tracecloak.anonymizers.amun.method import Amun, AmunParams
-from tracecloak.anonymizers.amun.params import Released, equation_4
+from tracecloak.anonymizers.amun.method import Amun, AmunParams, Released, equation_4
+from tracecloak.anonymizers.amun.params import laplace_by_inversion
 from tracecloak.anonymizers.contract.counters import Batch
 from tracecloak.anonymizers.contract.in_memory import anonymise
-from tracecloak.anonymizers.noise.published import laplace_by_inversion
 from tracecloak.anonymizers.noise.randomness import (
     below,
     cell_numbers,

@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from tests.support.keys import release_key
 from tests.support.paper_log import DAY_US, MINUTE_US, TABLE_1, table_1
 from tests.support.rounds import Rounds, run_rounds
-from tracecloak.anonymizers.amun.method import Amun, AmunParams, _prior
+from tracecloak.anonymizers.amun.method import Amun, AmunParams, ticks_of
 from tracecloak.anonymizers.amun.params import (
     PriorKnowledge,
     advantage_of_oversampling,
     epsilon_of_counts,
     epsilon_of_oversampling,
     epsilon_of_prior,
-    ticks_of,
+    prior_of,
 )
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.durations import DurationTable
@@ -85,7 +85,7 @@ def column(
 ) -> Cells:
     """PK or epsilon of each event, by the priors that the table gives."""
     dafsa: Dafsa = rounds.decisions["dafsa"].dafsa
-    prior = _prior(table, dafsa, params)
+    prior = prior_of(table, dafsa, params)
     if what == "PK":
         values = np.where(prior.is_constant, WORST, prior.inside / prior.total)
     else:

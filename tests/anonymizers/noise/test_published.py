@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.support.chi_square import ALPHA, p_value
 from tests.support.keys import randomness
 from tests.support.silence import MeasureRecorder
+from tracecloak.anonymizers.amun.params import laplace_by_inversion
 from tracecloak.anonymizers.noise import published
-from tracecloak.anonymizers.noise.published import laplace_by_inversion
 from tracecloak.anonymizers.noise.randomness import cell_numbers, uniform
 from tracecloak.anonymizers.noise.samplers import CellStream, discrete_laplace
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts
