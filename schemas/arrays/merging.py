@@ -84,6 +84,8 @@ def stable_order(keys: np.ndarray) -> np.ndarray:
     Args:
         keys: int[n].
     """
+    if np.all(keys[1:] >= keys[:-1]):
+        return np.arange(len(keys))
     shift = (len(keys) - 1).bit_length()
     above = _above(keys, 1 << 63 - shift)
     if above is None:
@@ -411,7 +413,7 @@ def joined(columns: Iterable[Any], kind: Any = np.int64) -> Any:
     return np.concatenate([np.zeros(0, kind), *columns])
 
 
-def ranges(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+def ranges(starts: np.ndarray | int, lengths: np.ndarray) -> np.ndarray:
     """Returns int64[sum(lengths)]: start, start+1, … for each range, one after the other.
 
     The index array that gathers CSR rows without a loop.
@@ -456,3 +458,40 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
 def order_of_small(values: np.ndarray, largest: int) -> np.ndarray:
     """Returns int64[n], the stable order of numbers from 0; linear if `largest` fits 16 bits."""
     return np.argsort(values.astype(np.uint16) if largest < 1 << 16 else values, kind="stable")
+
+
+def rows_in_order(
+    keys: Sequence[np.ndarray], ties: Callable[[np.ndarray], Sequence[np.ndarray]]
+) -> np.ndarray:
+    """Returns int64[n], the rows in the order of keys; only those that are tied are looked at more.
+
+    Rows that come in the order of their keys within the first one take hardly any time.
+
+    Args:
+        keys: [n] each, the foremost first.
+        ties: Returns the keys of some rows, likewise, which decide among those equal in all `keys`.
+    """
+    rows = stable_order(keys[0])
+    is_equal, is_later = equal_to_previous(keys, rows)
+    if not (is_later | is_equal).all():
+        rows = np.lexsort(keys[::-1])
+        is_equal, _ = equal_to_previous(keys, rows)
+    if is_equal.any():
+        places = np.flatnonzero(np.append(is_equal, False) | np.append(False, is_equal))
+        runs = np.cumsum(np.append(True, ~is_equal))[places]
+        tied = rows[places]
+        rows[places] = tied[np.lexsort([*ties(tied)[::-1], runs])]
+    return rows
+
+
+def equal_to_previous(
+    keys: Iterable[np.ndarray], rows: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns bool[n-1] twice: which rows have the keys of the one before, and which later ones."""
+    is_equal = np.ones(max(len(rows) - 1, 0), bool)
+    is_later = ~is_equal
+    for key in keys:
+        values = key[rows]
+        is_later |= is_equal & (values[1:] > values[:-1])
+        is_equal &= values[1:] == values[:-1]
+    return is_equal, is_later

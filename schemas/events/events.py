@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.arrays.merging import rows_in_order
+
 # --- Canonical events, the one shape that every reader gives, and the vocabulary of activities. ---
 
 
@@ -260,7 +262,7 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _LAST = (2,)
 
 
-def rows_in_order(case: np.ndarray, columns: Mapping[str, pa.Array]) -> np.ndarray:
+def event_rows(case: np.ndarray, columns: Mapping[str, pa.Array]) -> np.ndarray:
     """int64[n]: the rows of canonical events by case, time, ORDER, EVENT_INDEX and content.
 
     Content is the activity, the start, and then the other columns by name, each by value: texts by
@@ -276,23 +278,16 @@ def rows_in_order(case: np.ndarray, columns: Mapping[str, pa.Array]) -> np.ndarr
     if ORDER in columns:
         keys.append(_ranks(columns[ORDER]))
     keys.append(np.asarray(columns[EVENT_INDEX]))
-    rows = np.argsort(case, kind="stable")
-    is_ordered, is_equal = _compared(keys, rows)
-    if not is_ordered:  # sources in document order arrive ordered
-        rows = rows[np.lexsort([key[rows] for key in keys[::-1]])]
-        _, is_equal = _compared(keys, rows)
-    if is_equal.any():
-        places = np.flatnonzero(np.append(is_equal, False) | np.append(False, is_equal))
-        runs = np.cumsum(np.append(True, ~is_equal))[places]
-        tied = rows[places]
-        names = [*(n for n in _FIRST if n in columns), *sorted({*columns} - {*_FIRST, *_COMPARED})]
-        content = [key for n in names for key in _keys(columns[n].take(pa.array(tied)), n)]
-        rows[places] = tied[np.lexsort([*content[::-1], runs])]
-    return rows
+    names = [*(n for n in _FIRST if n in columns), *sorted({*columns} - {*_FIRST, *_COMPARED})]
+
+    def content(tied: np.ndarray) -> list[np.ndarray]:
+        return [key for n in names for key in _keys(columns[n].take(pa.array(tied)), n)]
+
+    return rows_in_order(keys, content)
 
 
 def in_order(events: pa.RecordBatch) -> pa.RecordBatch:
-    """Returns canonical events in the order of `rows_in_order`, numbered in EVENT_INDEX from 0.
+    """Returns canonical events in the order of `event_rows`, numbered in EVENT_INDEX from 0.
 
     ORDER has had its say and is left out, and dictionaries are sorted and hold just the texts that
     there are: events that are in the same order give the same batch.
@@ -301,22 +296,11 @@ def in_order(events: pa.RecordBatch) -> pa.RecordBatch:
         name: _with_sorted_dictionary(values) if pa.types.is_dictionary(values.type) else values
         for name, values in zip(events.schema.names, events.columns, strict=True)
     }
-    rows = rows_in_order(np.asarray(columns[CASE_ID].indices), columns)
+    rows = event_rows(np.asarray(columns[CASE_ID].indices), columns)
     columns = {name: values.take(pa.array(rows)) for name, values in columns.items()}
     columns[EVENT_INDEX] = pa.array(np.arange(len(rows), dtype=np.int64))
     schema = pa.schema([field for field in events.schema if field.name != ORDER])
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
-
-
-def _compared(keys: Sequence[np.ndarray], rows: np.ndarray) -> tuple[bool, np.ndarray]:
-    """Whether rows are in the order of keys, and bool[n-1], whether one equals that before it."""
-    is_equal = np.ones(max(len(rows) - 1, 0), bool)
-    is_later = ~is_equal
-    for key in keys:
-        values = key[rows]
-        is_later |= is_equal & (values[1:] > values[:-1])
-        is_equal &= values[1:] == values[:-1]
-    return bool((is_later | is_equal).all()), is_equal
 
 
 def _ranks(values: pa.DictionaryArray) -> np.ndarray:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.arrays.hashing import hash_text
-from tracecloak.schemas.arrays.merging import offsets_of
+from tracecloak.schemas.arrays.merging import ranges
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import FILE_STRIDE, IS_OPEN, IS_START
 
@@ -366,8 +366,7 @@ def pairs_of_records(groups: np.ndarray, is_start: np.ndarray) -> tuple[np.ndarr
     n_groups = len(heads)
     n_pairs = np.bincount(number[is_paired], minlength=n_groups)
     n_starts = np.bincount(number[starts], minlength=n_groups)
-    rank = np.arange(int(n_starts.sum())) - np.repeat(offsets_of(n_starts)[:-1], n_starts)
-    is_taken = rank < np.repeat(n_pairs, n_starts)
+    is_taken = ranges(0, n_starts) < np.repeat(n_pairs, n_starts)
     return order[np.flatnonzero(starts)[is_taken]], order[is_paired]
 
 

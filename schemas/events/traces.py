@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.arrays.hashing import hash_text
-from tracecloak.schemas.arrays.merging import offsets_of, order_of_small, ranges
+from tracecloak.schemas.arrays.merging import equal_to_previous, offsets_of, order_of_small, ranges
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import (
     ACTIVITY,
@@ -27,10 +27,10 @@ from tracecloak.schemas.events.events import (
     ActivityVocabulary,
     attribute_column,
     attribute_names,
+    event_rows,
     event_schema,
     is_case_attribute,
     released_schema,
-    rows_in_order,
 )
 
 # --- Whole cases in columns: what the shuffle delivers and every statistic counts. ----------------
@@ -140,19 +140,20 @@ class TraceBatch:
         A position that repeats makes a batch whose case ids repeat, as copies of a case do.
         """
         lengths = self.lengths[cases]
-        return self._chosen(cases, lengths, ranges(self.offsets[cases], lengths))
+        return self._rows(cases, lengths, ranges(self.offsets[cases], lengths))
 
-    def _chosen(self, cases: np.ndarray, lengths: np.ndarray, events: np.ndarray) -> TraceBatch:
+    def _rows(
+        self, cases: np.ndarray | slice, lengths: np.ndarray, events: np.ndarray | slice
+    ) -> TraceBatch:
         """The cases at some positions, with so many events each, and those at other positions."""
-        rows = pa.array(cases)
-        return TraceBatch(
-            self.case_ids.take(rows),
-            offsets_of(lengths),
-            self.activities[events],
-            self.times[events],
-            self.vocabulary,
-            None if self.individuals is None else self.individuals.take(rows),
-            _taken(self.attributes, events),
+        return replace(
+            self,
+            case_ids=_taken(self.case_ids, cases),
+            offsets=offsets_of(lengths),
+            activities=self.activities[events],
+            times=self.times[events],
+            individuals=None if self.individuals is None else _taken(self.individuals, cases),
+            attributes={name: _taken(a, events) for name, a in self.attributes.items()},
         )
 
     def split(self, max_bytes: int) -> Iterator[TraceBatch]:
@@ -175,36 +176,18 @@ class TraceBatch:
         number = self.offsets[begins] // n_events_each
         firsts = begins[np.flatnonzero(np.diff(number, prepend=-1))]
         for first, end in zip(firsts, [*firsts[1:], self.n_cases], strict=True):
-            yield self._between(int(first), int(end))
-
-    def _between(self, first: int, end: int) -> TraceBatch:
-        """The cases from `first` to before `end`, with dictionaries of just their own values."""
-        events = slice(int(self.offsets[first]), int(self.offsets[end]))
-        return replace(
-            self,
-            case_ids=self.case_ids[first:end],
-            offsets=self.offsets[first : end + 1] - self.offsets[first],
-            activities=self.activities[events],
-            times=self.times[events],
-            individuals=None if self.individuals is None else self.individuals[first:end],
-            attributes={
-                n: _without_unused_names(values[events]) for n, values in self.attributes.items()
-            },
-        )
+            part = self._rows(
+                slice(first, end), self.lengths[first:end], slice(*self.offsets[[first, end]])
+            )
+            own = {name: _without_unused_names(a) for name, a in part.attributes.items()}
+            yield replace(part, attributes=own)
 
     def truncate(self, max_length: int) -> TraceBatch:
         """Returns the same cases without the events after each one's first `max_length`."""
         if self.n_events == 0 or self.lengths.max() <= max_length:
             return self
         lengths = np.minimum(self.lengths, max_length)
-        events = ranges(self.offsets[:-1], lengths)
-        return replace(
-            self,
-            offsets=offsets_of(lengths),
-            activities=self.activities[events],
-            times=self.times[events],
-            attributes=_taken(self.attributes, events),
-        )
+        return self._rows(slice(None), lengths, ranges(self.offsets[:-1], lengths))
 
     def recode(self, vocabulary: ActivityVocabulary) -> TraceBatch:
         """Returns the same cases with the codes of a vocabulary that has all their activities.
@@ -240,7 +223,7 @@ class TraceBatch:
         case = np.repeat(np.arange(self.n_cases), self.lengths)[is_kept]
         lengths = np.bincount(case, minlength=self.n_cases)
         cases = np.flatnonzero(lengths)
-        return self._chosen(cases, lengths[cases], np.flatnonzero(is_kept))
+        return self._rows(cases, lengths[cases], np.flatnonzero(is_kept))
 
     @classmethod
     def from_events(
@@ -248,7 +231,7 @@ class TraceBatch:
     ) -> TraceBatch:
         """Sorts canonical events, all events of their cases, into traces.
 
-        Events of a case are in the order of `rows_in_order`, of what is carried. Records of starts
+        Events of a case are in the order of `event_rows`, of what is carried. Records of starts
         are joined with those of completions (`arrays.pairing`), which stand for the event; one that
         has none is an event by itself, IS_OPEN.
 
@@ -264,25 +247,15 @@ class TraceBatch:
             InputSchemaError: `by_individual`, and an event names no individual, or the batches
                 have different attributes, or just some have ORDER.
         """
-        names = attribute_names(events[0].schema) if events else []
         carried = [carried_columns(batch, by_individual) for batch in events]
-        if any(batch.schema.names != carried[0].schema.names for batch in carried):
+        schema = event_schema([INDIVIDUAL_ID] if by_individual else [])
+        schema = carried[0].schema if carried else schema
+        names = attribute_names(schema)
+        if any(batch.schema.names != schema.names for batch in carried):
             raise InputSchemaError("events need the same attributes, and all or none an order")
-        optional = [INDIVIDUAL_ID] if by_individual else []
-        schema = carried[0].schema if carried else event_schema(optional)
-        columns = [batch for batch in carried if batch.num_rows]
-        table = pa.Table.from_batches(columns, schema).unify_dictionaries().combine_chunks()
-        if table.num_rows == 0:
-            empty = np.zeros(0, np.int64)
-            return cls(
-                pa.array([], pa.string()),
-                np.zeros(1, np.int64),
-                np.zeros(0, np.int32),
-                empty,
-                ActivityVocabulary.of([]),
-                pa.array([], pa.string()) if by_individual else None,
-                {name: pa.array([], schema.field(attribute_column(name)).type) for name in names},
-            )
+        no_events = pa.RecordBatch.from_pylist([], schema)
+        batches = [batch for batch in carried if batch.num_rows] or [no_events]
+        table = pa.Table.from_batches(batches, schema).unify_dictionaries().combine_chunks()
         case_column = table.column(CASE_ID).chunk(0)
         activity_column = table.column(ACTIVITY).chunk(0)
         case = np.asarray(case_column.indices)
@@ -291,13 +264,13 @@ class TraceBatch:
             individual_column = table.column(INDIVIDUAL_ID).chunk(0)
             case = case + np.asarray(individual_column.indices).astype(np.int64) * n_ids
         time = np.asarray(table.column(TIMESTAMP).chunk(0))
-        order = rows_in_order(case, {n: table.column(n).chunk(0) for n in schema.names})
+        order = event_rows(case, {n: table.column(n).chunk(0) for n in schema.names})
         if START_TIMESTAMP in names:
             activity = np.asarray(activity_column.indices)
             order, starts = _joined_records(order, case, activity, table)
         case, time = case[order], time[order]
 
-        heads = np.flatnonzero(np.diff(case, prepend=case[0] - 1))
+        heads = np.flatnonzero(np.diff(case, prepend=case[:1] - 1))
         offsets = np.append(heads, len(case)).astype(np.int64)
         vocabulary = ActivityVocabulary.of(activity_column.dictionary)
         codes = vocabulary.codes(activity_column.dictionary)
@@ -397,8 +370,8 @@ def _joined_records(
     return order[is_event], pa.array(starts[is_event], mask=~known[is_event])
 
 
-def _taken(attributes: dict[str, pa.Array], events: np.ndarray) -> dict[str, pa.Array]:
-    return {name: values.take(pa.array(events)) for name, values in attributes.items()}
+def _taken(values: pa.Array, rows: np.ndarray | slice) -> pa.Array:
+    return values[rows] if isinstance(rows, slice) else values.take(pa.array(rows))
 
 
 def _without_unused_names(values: pa.Array) -> pa.Array:
@@ -543,9 +516,7 @@ def is_duplicate(traces: TraceBatch) -> np.ndarray:
     codes = [np.asarray(pc.fill_null(indices, -1)) for indices in coded]  # of what is missing
     keys = [*codes, traces.activities, traces.times, case]
     order = np.lexsort(keys)  # stable, so the earlier one stands first
-    is_equal = np.ones(max(len(order) - 1, 0), bool)
-    for key in keys:
-        is_equal &= np.diff(key[order]) == 0
+    is_equal, _ = equal_to_previous(keys, order)
     duplicates = np.zeros(traces.n_events, bool)
     duplicates[order[1:][is_equal]] = True
     return duplicates

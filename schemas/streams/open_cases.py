@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.arrays.hashing import mix
-from tracecloak.schemas.arrays.merging import offsets_of, order_of_small, ranges
+from tracecloak.schemas.arrays.merging import offsets_of, order_of_small, ranges, rows_in_order
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 
@@ -26,34 +26,19 @@ from tracecloak.schemas.streams.closing_rule import ClosingRule
 # Keys of two words, uint64[n, 2], in the order of both: found by bisection, without any text.
 
 
-def order_by(first: Sequence[np.ndarray], then: Sequence[np.ndarray]) -> np.ndarray:
-    """Returns int64[n], what `np.lexsort((*then, *first))` does, where `first` mostly decides.
-
-    Rows that come in order, or in a few runs of it, take hardly any time. It would take much more
-    to sort by the other columns before, as they put the rows in an order of their own.
-
-    Args:
-        first: Columns, the last one foremost.
-        then: Columns that decide among rows that are equal in all of these.
-    """
-    order = np.lexsort(first)
-    is_same = np.logical_and.reduce([(c := column[order])[1:] == c[:-1] for column in first])
-    if is_same.any():
-        is_tied = np.append(is_same, False) | np.append(False, is_same)
-        rows = order[is_tied]
-        order[is_tied] = rows[np.lexsort([column[rows] for column in (*then, *first)])]
-    return order
-
-
 def distinct(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Returns (distinct keys in order, a row of each, int64[n] the rank of each row's key)."""
-    order = order_by([keys[:, 0]], [keys[:, 1]])
+    order = _order(keys)
     ordered = keys[order]
     is_new = np.ones(len(keys), bool)
     is_new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
     rank = np.empty(len(keys), np.int64)
     rank[order] = np.cumsum(is_new) - 1
     return ordered[is_new], order[is_new], rank
+
+
+def _order(keys: np.ndarray) -> np.ndarray:
+    return rows_in_order([keys[:, 0]], lambda rows: [keys[rows, 1]])
 
 
 def find(keys: np.ndarray, wanted: np.ndarray) -> np.ndarray:
@@ -382,7 +367,7 @@ class OpenCases:
         is_other[old] = False
         others = np.flatnonzero(is_other)
         merged = np.concatenate([self.keys[others], keys])
-        order = order_by([merged[:, 0]], [merged[:, 1]])
+        order = _order(merged)
         starts = np.concatenate([self.offsets[others], self.n_events + offsets[:-1]])[order]
         lengths = np.concatenate([self.lengths[others], np.diff(offsets)])[order]
         gathered = ranges(starts, lengths)
@@ -489,9 +474,8 @@ class OpenCases:
         ends = rule.ends[self.activities[rows]]
         _, accepted = rule.closing(offsets_of(lengths), self.publish[rows], ends)
         case, rows = np.repeat(np.arange(len(cases)), lengths)[accepted], rows[accepted]
-        then = (self.event_ids[rows], self.orders[rows], self.publish[rows])
-        in_order = order_by((self.times[rows], case), then)
-        rows = rows[in_order]
+        ties = self.publish[rows], self.orders[rows], self.event_ids[rows]
+        rows = rows[rows_in_order((case, self.times[rows]), lambda at: [c[at] for c in ties])]
         whose = self.individuals[cases]
         offsets = offsets_of(np.bincount(case, minlength=len(cases)))
         traces = TraceBatch(
@@ -536,7 +520,8 @@ def _first_messages(case: np.ndarray, columns: Sequence[np.ndarray], limit: int)
     """Rows of the first `limit` messages of each case, by case and publishing, each event once."""
     publish, times, orders, event_ids, activities = columns
     # Time and activity decide between messages that should be equal, so that the choice is one.
-    order = order_by((orders, publish, case), (activities, times, event_ids))
+    ties = event_ids, times, activities
+    order = rows_in_order((case, publish, orders), lambda rows: [c[rows] for c in ties])
     # To sort numbers takes far less time than to find their order: most have no other like them.
     mixed = event_ids ^ mix(case.astype(np.uint64))
     in_order = np.sort(mixed)
@@ -547,9 +532,4 @@ def _first_messages(case: np.ndarray, columns: Sequence[np.ndarray], limit: int)
         event_ids[by_event[1:]] == event_ids[by_event[:-1]]
     )
     order = order[~repeats[order]]
-    of = case[order]
-    is_first = np.ones(len(of), bool)
-    is_first[1:] = of[1:] != of[:-1]
-    heads = np.flatnonzero(is_first)
-    rank = np.arange(len(of)) - heads[np.cumsum(is_first) - 1]
-    return order[rank < limit]
+    return order[ranges(0, np.bincount(case[order])) < limit]

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.arrays.merging import ranges
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
@@ -88,7 +89,7 @@ class CountedCases:
 
         order = np.argsort(whose, kind="stable")
         rank = np.empty(len(whose), np.int64)
-        rank[order] = np.arange(len(whose)) - np.searchsorted(whose[order], whose[order])
+        rank[order] = ranges(0, np.bincount(whose))
         counts_now = before[whose] + rank < cap.cases
         added = np.bincount(whose[counts_now], minlength=len(known))
         counts = self.counts.copy()
