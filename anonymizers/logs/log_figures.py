@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow as pa
 from tracecloak.anonymizers.rigorous.clips import least_events
 from tracecloak.anonymizers.times.case_spans import with_neighbours
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.merging import distinct_counts, offsets_of, order_of_small
+from tracecloak.schemas.arrays.merging import distinct_counts, order_of_small
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published import figures as sums
 from tracecloak.schemas.published.figures import (
@@ -154,82 +154,6 @@ def clipped_estimate(
     return Estimate(measure.value * ratio, variance)
 
 
-# ---
-# The graph of groups of activities: as the released log has it, with what was counted beside it.
-# As of arcs of activities (`log_figures`), the sum of a step between groups is over cases that were
-# scaled down, and is raised by what its step has in the released log before and after that.
-
-
-def groups_of_log(
-    measures: ReleasedMeasures, variants: VariantHistogram, names: ActivityVocabulary
-) -> ReleasedGroups:
-    """Returns the groups of a released log and their graph.
-
-    Args:
-        measures: The sums, those of groups among them.
-        variants: Of the released log.
-        names: What their codes mean.
-    """
-    members = {row.of[0]: row.of[1] for row in measures.rows(sums.GROUP)}
-    groups = ActivityVocabulary.of(sorted(set(members.values())))
-    whole, clipped = _steps(measures, variants, names, groups, members)
-    n, labels = len(groups), groups.labels
-    starts = {label: code for code, label in enumerate(labels) if code != groups.end}
-    rows = {row.of: row for row in measures.rows(sums.STEP)}
-    threshold = math.sqrt(math.log(n * (n + 1) + 1))
-    limits = (one.value + Z95 * one.deviation for one in measures.rows(sums.STEP_NOT_SHOWN))
-    hidden = 0.0, max(limits, default=math.inf)
-    edges = []
-    for source, target in zip(*np.nonzero(whole), strict=True):
-        ends = labels[source], labels[groups.end if target == n else target]
-        row, count = rows.get(ends), float(whole[source, target])
-        low, high = hidden  # of a step that no drawn case had, as of all others of these
-        if row is not None:
-            estimate = clipped_estimate(row, count, float(clipped[source, target]))
-            low, high = estimate.ends_of_shown(row.value / row.deviation - threshold)
-        figure = figure_within("path", ends, count, (low, high), MEASURED)
-        code = groups.end if target == n else int(target)
-        edges.append((starts[ends[0]], code, figure.value, figure.low, figure.high))
-    columns = np.array(sorted(edges), np.int64).reshape(-1, 5).T
-    columns[3:] = wider_ends(columns[2], columns[3], columns[4])
-    graph = ReleasedGraph(groups.names, *columns[:2].astype(np.int32), *columns[2:])
-    activities, of = (pa.array(list(column), pa.string()) for column in (members, members.values()))
-    return ReleasedGroups(activities, of, graph)
-
-
-def _steps(
-    measures: ReleasedMeasures,
-    variants: VariantHistogram,
-    names: ActivityVocabulary,
-    groups: ActivityVocabulary,
-    members: dict[str, str],
-) -> tuple[np.ndarray, np.ndarray]:
-    """How often a released log goes from group to group, and how often its clipped cases do.
-
-    Returns:
-        float64[n+1, n+1] twice: START is the last source, and END the last target.
-    """
-    [clip] = (row.value for row in measures.rows(sums.GROUP_CLIP))
-    begins = [int(row.value) for row in measures.rows(sums.GROUP_POSITION)]
-    longest = int(np.diff(variants.offsets).max(initial=0))
-    bins = np.searchsorted(begins, np.arange(longest + 1), side="right") - 1
-    cells = GroupCells(len(groups), bins)
-    group_names = pa.array([members[name] for name in names.names.to_pylist()], pa.string())
-    codes = groups.codes(group_names)
-    vectors = group_vectors(variants, codes, cells)
-    norms = np.sqrt(vectors.squares.astype(np.float64))
-    scales = np.minimum(1.0, clip * PARTS / np.maximum(norms, 1.0))
-    size = cells.first_bin + cells.side  # after the steps, what cases begin with
-    is_step = vectors.keys < size
-    rows, keys = vectors.rows[is_step], vectors.keys[is_step]
-    counts = (vectors.counts[is_step] / cells.weights[keys]) * variants.counts[rows]
-    shape = cells.side, cells.side
-    whole, clipped = (
-        np.bincount(keys, values, size).reshape(shape) for values in (counts, counts * scales[rows])
-    )
-    return np.rint(whole), clipped
-
-
 # --- What the numbers of a released log say of the original one: intervals from what was measured.
 # A log is drawn so that it agrees with many noisy sums. Each of its numbers is one of three
 # kinds:
@@ -282,56 +206,72 @@ _LEAST_OF_VARIANT = 50
 
 
 @dataclass(frozen=True, eq=False)
-class _Released:
+class _Arcs:
     """How often a released log takes each arc, and how often its clipped cases do.
 
     Attributes:
-        labels: Of START, which comes last among the sources, and END, last among the targets.
+        names: Of the ends; START comes last among the sources, and END last among the targets.
         whole: float64[n+1, n+1].
         clipped: float64[n+1, n+1], likewise.
         least: As of `clipped_estimate`.
     """
 
-    labels: tuple[list[str], list[str]]
+    names: ActivityVocabulary
     whole: np.ndarray
     clipped: np.ndarray
-    least: tuple[float, float]
+    least: tuple[float, float] = (1.0, 1.0)
 
     @classmethod
     def of(
-        cls,
-        measures: ReleasedMeasures,
-        variants: VariantHistogram,
-        names: ActivityVocabulary,
-        n_cases: float,
-    ) -> _Released:
-        n, words = len(names), names.labels
-        begins = [int(row.value) for row in measures.rows(sums.POSITION)]
-        longest = int(np.diff(variants.offsets).max(initial=0))
-        cells = FlowCells.without_positions(n, longest)
-        if begins:
-            cells = FlowCells(n, np.searchsorted(begins, np.arange(longest + 1), side="right") + 1)
-        flows = VariantFlows.from_variants(variants, cells)
-        clips = measures.rows(sums.CLIP)
-        clip = clips[0].value if clips else math.inf
-        scales = np.minimum(1.0, clip / np.sqrt(flows.squares.astype(np.float64)))
-        # The whole case, and the arc from START; or all, where no arc counts by position.
-        is_once = (flows.keys < 2 * cells.side**2) | (not cells.has_whole)
-        rows, pairs = flows.rows[is_once], flows.keys[is_once] % cells.side**2
-        counts = (flows.counts * flows.cases[flows.rows])[is_once].astype(np.float64)
-        shape = cells.side, cells.side
+        cls, names: ActivityVocabulary, keys: np.ndarray, counts: np.ndarray, scales: np.ndarray
+    ) -> _Arcs:
+        """Adds up occurrences by `source * (n + 1) + target`, each with the scale of its case."""
+        side = len(names) + 1
         whole, clipped = (
-            np.bincount(pairs, values, cells.side**2).reshape(shape)
-            for values in (counts, counts * scales[rows])
+            np.bincount(keys, values, side**2).reshape(side, side)
+            for values in (counts, counts * scales)
         )
-        own = words[:n]
-        [events] = measures.rows(sums.EVENTS)
-        likely, most = (
-            max(events.value + z * events.deviation, 1.0) / max(n_cases, 1.0) for z in (0.0, Z95)
-        )
-        least = tuple(least_events(k, clip, 1 + bool(begins)) / k for k in (likely, most))
-        labels = [*own, words[names.start]], [*own, words[names.end]]
-        return cls(labels, whole, clipped, (least[0], least[1]))
+        return cls(names, whole, clipped)
+
+    @cached_property
+    def taken(self) -> dict[tuple[str, ...], tuple[float, float]]:
+        """What the whole cases and the clipped ones have of each arc, by the names of its ends."""
+        labels, cells = self.names.labels, np.nonzero(self.whole)
+        ends = zip(*(at.tolist() for at in cells), strict=True)
+        both = zip(self.whole[cells].tolist(), self.clipped[cells].tolist(), strict=True)
+        of = ((labels[a], labels[b + (b == len(self.names))]) for a, b in ends)
+        return dict(zip(of, both, strict=True))
+
+    def path(self, row: Measure, n_cells: int) -> Figure:
+        """Returns the figure of an arc that is taken, shown for its sum among those of n cells."""
+        whole, clipped = self.taken[row.of]
+        above = row.value / row.deviation - math.sqrt(math.log(n_cells))  # `SumNoise.threshold`
+        ends = clipped_estimate(row, whole, clipped, self.least).ends_of_shown(above)
+        return figure_within("path", row.of, whole, ends, MEASURED)
+
+
+def _arcs_of_log(
+    measures: ReleasedMeasures, variants: VariantHistogram, names: ActivityVocabulary
+) -> _Arcs:
+    n = len(names)
+    begins = [int(row.value) for row in measures.rows(sums.POSITION)]
+    longest = int(np.diff(variants.offsets).max(initial=0))
+    cells = FlowCells.without_positions(n, longest)
+    if begins:
+        cells = FlowCells(n, np.searchsorted(begins, np.arange(longest + 1), side="right") + 1)
+    flows = VariantFlows.from_variants(variants, cells)
+    clip = measures.rows(sums.CLIP)[0].value
+    scales = np.minimum(1.0, clip / np.sqrt(flows.squares.astype(np.float64)))
+    # The whole case, and the arc from START; or all, where no arc counts by position.
+    is_once = (flows.keys < 2 * cells.side**2) | (not cells.has_whole)
+    rows, pairs = flows.rows[is_once], flows.keys[is_once] % cells.side**2
+    counts = (flows.counts * flows.cases[flows.rows])[is_once].astype(np.float64)
+    [events], n_cases = measures.rows(sums.EVENTS), max(cases_of(measures).value, 1.0)
+    likely, most = (
+        least_events(each, clip, 1 + bool(begins)) / each
+        for each in (max(events.value + z * events.deviation, 1.0) / n_cases for z in (0.0, Z95))
+    )
+    return replace(_Arcs.of(names, pairs, counts, scales[rows]), least=(likely, most))
 
 
 def flow_figures(
@@ -344,11 +284,10 @@ def flow_figures(
         variants: Of the released log.
         names: What their codes mean.
     """
-    cases = cases_of(measures)
-    yield cases.figure("cases", (), variants.n_cases, MEASURED)
+    yield cases_of(measures).figure("cases", (), variants.n_cases, MEASURED)
     if not measures.rows(sums.CLIP):
         return
-    released = _Released.of(measures, variants, names, cases.value)
+    released = _arcs_of_log(measures, variants, names)
     n = len(names)
     into, onward = released.whole[:, :n], released.clipped[:, :n]
     by_bins = _estimates_by_occurrence(measures, variants, names)
@@ -366,7 +305,7 @@ def flow_figures(
 
 def _activities(
     measures: ReleasedMeasures,
-    released: _Released,
+    released: _Arcs,
     names: ActivityVocabulary,
     by_bins: dict[str, Estimate],
 ) -> Iterator[Figure]:
@@ -379,14 +318,11 @@ def _activities(
     for code, name in enumerate(names.names.to_pylist()):
         if not whole[code] or name not in by_arcs:
             continue
-        several = [
-            clipped_estimate(
-                by_arcs[name], float(whole[code]), float(clipped[code]), released.least
-            )
-        ]
+        sums_of = float(whole[code]), float(clipped[code])
+        several = [clipped_estimate(by_arcs[name], *sums_of, released.least)]
         if name in by_bins:
             several.append(by_bins[name])
-        yield surest(several).figure("activity", (name,), float(whole[code]), DERIVED)
+        yield surest(several).figure("activity", (name,), sums_of[0], DERIVED)
 
 
 def _estimates_by_occurrence(
@@ -401,19 +337,16 @@ def _estimates_by_occurrence(
     row_of = np.repeat(np.arange(variants.n_variants), np.diff(variants.offsets))
     pairs, times = distinct_counts(row_of * n + variants.codes)
     cases, code = variants.counts[pairs // n].astype(np.float64), pairs % n
-    # By activity, and the pairs of each in their order: a slice each.
-    order = order_of_small(code, n)
-    cases, times = cases[order], times[order]
-    ends = offsets_of(np.bincount(code, minlength=n)).tolist()
-    slices = (slice(*of) for of in pairwise(ends))
-    own = dict(zip(names.names.to_pylist(), slices, strict=True))
+    # By activity, and the pairs of each in their order.
+    pairs = np.stack([cases, times])[:, order_of_small(code, n)]
+    ends = np.cumsum(np.bincount(code, minlength=n))[:-1]
+    own = dict(zip(names.names.to_pylist(), np.split(pairs, ends, axis=1), strict=True))
     rows_of: dict[str, list[Measure]] = {}
     for row in measures.rows(sums.OCCURRENCES):
         rows_of.setdefault(row.of[0], []).append(row)
     estimates = {}
     for name, rows in rows_of.items():
-        own_rows = own.get(name, slice(0))
-        bins = [_mean_of_bin(row, cases[own_rows], times[own_rows]) for row in rows]
+        bins = [_mean_of_bin(row, *own.get(name, np.zeros((2, 0)))) for row in rows]
         total = sum(mean * row.value for mean, row in zip(bins, rows, strict=True))
         # The bin after the last that was counted may have cases that its noise would have hidden.
         last = max(rows, key=lambda row: int(row.of[1]))
@@ -441,21 +374,12 @@ def _place_in_bin(row: Measure, mean: float) -> float:
     return OF_WIDTH * (int(row.of[2]) - low) if row.of[2] else OF_CORRECTION * (mean - low)
 
 
-def _paths(measures: ReleasedMeasures, released: _Released) -> Iterator[Figure]:
+def _paths(measures: ReleasedMeasures, released: _Arcs) -> Iterator[Figure]:
     """The arcs of the log, and how many cases an arc can have that is none of them."""
-    sources, targets = ({name: i for i, name in enumerate(of)} for of in released.labels)
     n = len(measures.rows(sums.ACTIVITY))
-    threshold = math.sqrt(math.log(n * (n + 1)))  # as of `SumNoise.threshold`
-    hidden = []
-    for row in measures.rows(sums.ARC):
-        source, target = (ends.get(row.of[i], -1) for i, ends in enumerate((sources, targets)))
-        whole = float(released.whole[source, target]) if min(source, target) >= 0 else 0.0
-        if not whole:
-            hidden.append(row)
-            continue
-        estimate = clipped_estimate(row, whole, released.clipped[source, target], released.least)
-        ends = estimate.ends_of_shown(row.value / row.deviation - threshold)
-        yield figure_within("path", row.of, whole, ends, MEASURED)
+    rows = measures.rows(sums.ARC)
+    yield from (released.path(row, n * (n + 1)) for row in rows if row.of in released.taken)
+    hidden = [row for row in rows if row.of not in released.taken]
     hidden += measures.rows(sums.ARC_NOT_SHOWN)
     if hidden:
         # Clipping is taken to leave no less of such an arc than of any that is shown.
@@ -464,6 +388,67 @@ def _paths(measures: ReleasedMeasures, released: _Released) -> Iterator[Figure]:
         ratio = max(float(ratios.max(initial=1.0)), *released.least)
         most = max(row.value + Z95 * row.deviation for row in hidden) * ratio
         yield figure_within("path_not_shown", (), 0, (0.0, max(most, 0.0)), MEASURED)
+
+
+# ---
+# The graph of groups of activities: as the released log has it, with what was counted beside it.
+# As of arcs of activities, the sum of a step between groups is over cases that were scaled down,
+# and is raised by what its step has in the released log before and after that.
+
+
+def groups_of_log(
+    measures: ReleasedMeasures, variants: VariantHistogram, names: ActivityVocabulary
+) -> ReleasedGroups:
+    """Returns the groups of a released log and their graph.
+
+    Args:
+        measures: The sums, those of groups among them.
+        variants: Of the released log.
+        names: What their codes mean.
+    """
+    members = {row.of[0]: row.of[1] for row in measures.rows(sums.GROUP)}
+    groups = ActivityVocabulary.of(sorted(set(members.values())))
+    group_names = pa.array([members[name] for name in names.names.to_pylist()], pa.string())
+    steps, n = _steps(measures, variants, groups, groups.codes(group_names)), len(groups)
+    rows = {row.of: row for row in measures.rows(sums.STEP)}
+    limits = (one.value + Z95 * one.deviation for one in measures.rows(sums.STEP_NOT_SHOWN))
+    hidden = 0.0, max(limits, default=math.inf)  # of a step that no drawn case had
+    figures = [
+        steps.path(rows[of], n * (n + 1) + 1)
+        if of in rows
+        else figure_within("path", of, whole, hidden, MEASURED)
+        for of, (whole, _) in steps.taken.items()
+    ]
+    numbers = [(one.value, one.low, one.high) for one in figures]
+    counts, lows, highs = np.array(numbers, np.int64).reshape(-1, 3).T
+    sources, targets = (ends.astype(np.int32) for ends in np.nonzero(steps.whole))
+    targets[targets == n] = groups.end
+    intervals = wider_ends(counts, lows, highs)
+    graph = ReleasedGraph(groups.names, sources, targets, counts, *intervals)
+    activities, of = (pa.array(list(column), pa.string()) for column in (members, members.values()))
+    return ReleasedGroups(activities, of, graph)
+
+
+def _steps(
+    measures: ReleasedMeasures,
+    variants: VariantHistogram,
+    groups: ActivityVocabulary,
+    codes: np.ndarray,
+) -> _Arcs:
+    """How often a released log goes from group to group, and how often its clipped cases do."""
+    [clip] = (row.value for row in measures.rows(sums.GROUP_CLIP))
+    begins = [int(row.value) for row in measures.rows(sums.GROUP_POSITION)]
+    longest = int(np.diff(variants.offsets).max(initial=0))
+    bins = np.searchsorted(begins, np.arange(longest + 1), side="right") - 1
+    cells = GroupCells(len(groups), bins)
+    vectors = group_vectors(variants, codes, cells)
+    norms = np.sqrt(vectors.squares.astype(np.float64))
+    scales = np.minimum(1.0, clip * PARTS / np.maximum(norms, 1.0))
+    is_step = vectors.keys < cells.side**2  # after the steps, what cases begin with
+    rows, keys = vectors.rows[is_step], vectors.keys[is_step]
+    counts = (vectors.counts[is_step] / cells.weights[keys]) * variants.counts[rows]
+    steps = _Arcs.of(groups, keys, counts, scales[rows])
+    return replace(steps, whole=np.rint(steps.whole))
 
 
 def _variants(
