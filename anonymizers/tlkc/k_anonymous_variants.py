@@ -28,7 +28,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +41,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, step
 from tracecloak.anonymizers.tlkc.params import KAnonymousParams, KnowledgeParams
 from tracecloak.anonymizers.tlkc.subtrace_groups import BLOCK, Group, grouped
-from tracecloak.anonymizers.tlkc.verify import verify_k_anonymity
+from tracecloak.anonymizers.tlkc.verify import verify_released
 from tracecloak.schemas.arrays.merging import distinct_counts, offsets_of, ranges
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.declarations import Attribute, declared
@@ -55,18 +55,6 @@ from tracecloak.schemas.statistics.background_knowledge import (
     KnownCases,
     cells_of,
 )
-
-
-def known_cases(
-    knowledge: Knowledge, sensitive: tuple[Attribute, ...] = ()
-) -> dict[str, contract.Counter]:
-    """Returns the counter of the distinct cases as they can be known.
-
-    Args:
-        knowledge: What is seen of the events.
-        sensitive: The attributes of cases whose cells are counted with them.
-    """
-    return {"cases": Counted(KnownCases, _known_cases, (knowledge, sensitive))}
 
 
 def _known_cases(
@@ -83,18 +71,70 @@ def _known_cases(
 
 
 class Suppressing(contract.Anonymizer):
-    """What the methods of the family share: it is decided which events go."""
+    """What the methods of the family share: it is decided which events go, and the others stay."""
 
     def guarantee(self, params: KnowledgeParams) -> Guarantee:
         """Returns the property of the released log."""
         return Guarantee.without_epsilon("syntactic", **promise(self.name, params))
+
+    def attributes(self, params: KnowledgeParams) -> tuple[Attribute, ...]:
+        """Returns the resource, if it is known, and what is sensitive: all is read and released."""
+        return (*declared(params.resources), *params.sensitive_attributes)
+
+    def parts(self, params: Any) -> tuple[Part, ...]:
+        """Returns the one part, in which everything is decided."""
+        does = sentence(self.name, "suppression", params)
+        known = params.knowledge(params.knowledge_kind), params.sensitive_attributes
+        counters = {"cases": Counted(KnownCases, _known_cases, known)}
+
+        def decide(given: Given) -> contract.Decision:
+            return self.decided(given.statistics["cases"], params, given.randomness)
+
+        return (step("suppression", does, counters, decide),)
+
+    @abstractmethod
+    def decided(self, known: KnownCases, params: Any, randomness: Randomness) -> contract.Decision:
+        """Returns what goes.
+
+        Raises:
+            GuaranteeError: Nothing would be left of the log, or it cannot keep the promise.
+        """
+
+    @abstractmethod
+    def is_kept(self, decided: Any, offsets: np.ndarray, words: np.ndarray) -> np.ndarray:
+        """Returns bool[n_events], which events of a batch stay.
+
+        Args:
+            decided: What goes.
+            offsets: int64[n_cases+1], where the events of each case begin.
+            words: int64[n_events], what is known of each.
+        """
+
+    def apply(
+        self,
+        traces: TraceBatch,
+        decisions: contract.Decisions,
+        params: Any,
+        randomness: Randomness,
+    ) -> TraceBatch:
+        """Leaves events out of one batch; see `released`."""
+        words = params.knowledge(params.knowledge_kind).words(traces)
+        is_kept = self.is_kept(decisions["suppression"], traces.offsets, words)
+        return released(traces, is_kept, params, randomness)
+
+    def verify(self, released: Sequence[TraceBatch], params: Any) -> None:
+        """Checks the promise on a released log, and looks at nothing else.
+
+        Raises:
+            GuaranteeError: It does not hold.
+        """
+        verify_released(released, params)
 
 
 def released(
     traces: TraceBatch,
     is_kept: np.ndarray,
     params: KnowledgeParams,
-    sensitive: tuple[Attribute, ...],
     randomness: Randomness,
 ) -> TraceBatch:
     """Returns the cases with the events that are kept, without those that have none.
@@ -106,8 +146,7 @@ def released(
     Args:
         traces: Of the source.
         is_kept: bool[n_events].
-        params: What is known of events, and the released accuracy.
-        sensitive: Attributes of the case.
+        params: What is known of events and sensitive of cases, and the released accuracy.
         randomness: The release's.
 
     Raises:
@@ -128,7 +167,7 @@ def released(
         )
     ids = randomness.identify("case", traces.case_ids.take(pa.array(filled)))
     attributes = {}
-    for attribute in (*declared(params.resources), *sensitive):
+    for attribute in (*declared(params.resources), *params.sensitive_attributes):
         cells = cells_of(traces, attribute)[events]
         attributes[attribute.name] = attribute.values_of(cells, np.zeros(len(cells)))
     return TraceBatch(
@@ -163,29 +202,20 @@ class KAnonymous(Suppressing):
 
     Params: ClassVar[type[KAnonymousParams]] = KAnonymousParams
 
-    def attributes(self, params: KAnonymousParams) -> tuple[Attribute, ...]:
-        """Returns the resource, if it is known: it is read and released."""
-        return declared(params.resources)
-
-    def parts(self, params: KAnonymousParams) -> tuple[Part, ...]:
-        """Returns the one part, in which everything is decided."""
-        does = sentence(self.name, "suppression", params)
-        counters = known_cases(params.knowledge(params.knowledge_kind))
-        return (step("suppression", does, counters, lambda given: self._decided(given, params)),)
-
-    def _decided(self, given: Given, params: KAnonymousParams) -> EventsDecision:
-        """Which events of which variants go.
+    def decided(
+        self, known: KnownCases, params: KAnonymousParams, randomness: Randomness
+    ) -> EventsDecision:
+        """Returns which events of which variants go.
 
         Raises:
             GuaranteeError: Nothing would be left of the log.
         """
-        known: KnownCases = given.statistics["cases"]
         cases = known.decoded()
         if cases.n_cases == 0:
             raise GuaranteeError("the log has no events, so there is nothing to anonymise")
         rare = np.flatnonzero(cases.counts < params.k)
         lengths = np.diff(cases.offsets)
-        is_kept = self._is_kept(cases, rare, params.k)
+        is_kept = self.kept_of_rare(cases, rare, params.k)
         if len(rare) == len(lengths) and not is_kept.any():
             raise GuaranteeError(
                 f"no case is left: nothing that k={params.k} cases have in common could be kept; "
@@ -194,8 +224,8 @@ class KAnonymous(Suppressing):
         return EventsDecision(known.rows.take(pa.array(rare)), offsets_of(lengths[rare]), is_kept)
 
     @abstractmethod
-    def _is_kept(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
-        """Which events of the rare variants stay.
+    def kept_of_rare(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
+        """Returns which events of the rare variants stay.
 
         Args:
             cases: The variants.
@@ -206,42 +236,28 @@ class KAnonymous(Suppressing):
             bool[n_events], the events of the first rare variant first.
         """
 
-    def apply(
-        self,
-        traces: TraceBatch,
-        decisions: contract.Decisions,
-        params: KAnonymousParams,
-        randomness: Randomness,
-    ) -> TraceBatch:
-        """Leaves the decided events out of one batch; see `released`."""
-        decided: EventsDecision = decisions["suppression"]
-        words = params.knowledge(params.knowledge_kind).words(traces)
-        nothing = np.zeros((traces.n_cases, 0), np.int64)
-        rows = KnownCases.rows_of(traces.offsets, words, nothing)
+    def is_kept(
+        self, decided: EventsDecision, offsets: np.ndarray, words: np.ndarray
+    ) -> np.ndarray:
+        """Returns bool[n_events], which events of a batch stay."""
+        nothing = np.zeros((len(offsets) - 1, 0), np.int64)
+        rows = KnownCases.rows_of(offsets, words, nothing)
         place = np.asarray(pc.fill_null(pc.index_in(rows, value_set=decided.rows), -1))
         shortened = np.flatnonzero(place >= 0)
-        lengths = traces.lengths[shortened]
-        is_kept = np.ones(traces.n_events, bool)
-        is_kept[ranges(traces.offsets[:-1][shortened], lengths)] = decided.kept[
+        lengths = np.diff(offsets)[shortened]
+        is_kept = np.ones(len(words), bool)
+        is_kept[ranges(offsets[:-1][shortened], lengths)] = decided.kept[
             ranges(decided.offsets[place[shortened]], lengths)
         ]
-        return released(traces, is_kept, params, (), randomness)
-
-    def verify(self, released: Sequence[TraceBatch], params: KAnonymousParams) -> None:
-        """Checks the promise on a released log, and looks at nothing else.
-
-        Raises:
-            GuaranteeError: It does not hold.
-        """
-        verify_k_anonymity(released, params)
+        return is_kept
 
 
 @contract.declared("k-anonymous-variants")
 class KAnonymousVariants(KAnonymous):
     """The method; see the module."""
 
-    def _is_kept(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
-        """None of them."""
+    def kept_of_rare(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
+        """Returns none of them."""
         return np.zeros(int(np.diff(cases.offsets)[rare].sum()), bool)
 
 
@@ -254,8 +270,8 @@ _MAX_CHARACTERS = 0x110000 - _SURROGATES[1] - 1
 class KAnonymousSubtraces(KAnonymous):
     """The method; see the module."""
 
-    def _is_kept(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
-        """Which events of the rare variants stay."""
+    def kept_of_rare(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
+        """Returns which events of the rare variants stay."""
         lengths = np.diff(cases.offsets)
         begin = offsets_of(lengths[rare])
         is_kept = np.zeros(int(begin[-1]), bool)

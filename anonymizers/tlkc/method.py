@@ -28,25 +28,18 @@ from typing import ClassVar
 import numpy as np
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part, step
-from tracecloak.anonymizers.tlkc.k_anonymous_variants import (
-    Suppressing,
-    known_cases,
-    released,
-)
+from tracecloak.anonymizers.tlkc.k_anonymous_variants import Suppressing
 from tracecloak.anonymizers.tlkc.params import TlkcParams
-from tracecloak.anonymizers.tlkc.verify import verify_tlkc
 from tracecloak.schemas.arrays.merging import distinct_counts, offsets_of, ranges
 from tracecloak.schemas.errors import GuaranteeError
-from tracecloak.schemas.events.declarations import Attribute, declared
-from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.schemas.events.declarations import Attribute
 from tracecloak.schemas.statistics.background_knowledge import (
     NO_ELEMENT,
     TIME_BITS,
     CaseTable,
     Kind,
+    KnownCases,
     Level,
     PatternCriteria,
     codes_of_words,
@@ -376,81 +369,42 @@ class Tlkc(Suppressing):
 
     Params: ClassVar[type[TlkcParams]] = TlkcParams
 
-    def attributes(self, params: TlkcParams) -> tuple[Attribute, ...]:
-        """Returns the resource and the sensitive attributes: they are read and released."""
-        return (*declared(params.resources), *params.sensitive_attributes)
+    def decided(
+        self, known: KnownCases, params: TlkcParams, randomness: Randomness
+    ) -> SuppressionDecision:
+        """Returns the elements that go, pass by pass, until the log satisfies TLKC privacy.
 
-    def parts(self, params: TlkcParams) -> tuple[Part, ...]:
-        """Returns the one part, in which everything is decided."""
+        Raises:
+            GuaranteeError: The log as a whole does not meet k or confidence, or nothing would be
+                left of it.
+        """
+        cases, passes = known.decoded(), [np.zeros(0, np.int64)]
+        demand, kind = PatternCriteria(params.k, params.exact_confidence), params.knowledge_kind
+        while True:
+            is_suppressed = len(passes) > 1
+            _require_cases(cases, params.k, is_suppressed)
+            labels = labels_of(cases, params.sensitive_attributes)
+            _require_confidence(cases, labels, params, is_suppressed)
+            violating = minimal_violations(cases, labels, kind, demand, params.length)
+            if violating.n == 0:
+                offsets = np.cumsum([len(words) for words in passes])
+                return SuppressionDecision(offsets, np.concatenate(passes))
+            suppressed = _chosen(cases, violating, params, randomness, len(passes) - 1)
+            if kind == "multiset":
+                suppressed = _with_later_ones(suppressed, violating.elements)
+            passes.append(suppressed)
+            cases = cases.without(suppressed)
 
-        def decide(given: Given) -> SuppressionDecision:
-            cases = given.statistics["cases"].decoded()
-            passes = suppression_passes(cases, params, given.randomness)
-            return SuppressionDecision(
-                offsets_of(np.array([len(words) for words in passes], np.int64)),
-                np.concatenate([np.zeros(0, np.int64), *passes]),
-            )
-
-        knowledge = params.knowledge(params.knowledge_kind)
-        counters = known_cases(knowledge, params.sensitive_attributes)
-        return (step("suppression", sentence(self.name, "suppression", params), counters, decide),)
-
-    def apply(
-        self,
-        traces: TraceBatch,
-        decisions: contract.Decisions,
-        params: TlkcParams,
-        randomness: Randomness,
-    ) -> TraceBatch:
-        """Suppresses the elements in one batch; see `k_anonymous_variants.released`."""
-        decided: SuppressionDecision = decisions["suppression"]
-        words = params.knowledge(params.knowledge_kind).words(traces)
-        offsets, left = traces.offsets, np.arange(traces.n_events)
+    def is_kept(
+        self, decided: SuppressionDecision, offsets: np.ndarray, words: np.ndarray
+    ) -> np.ndarray:
+        """Returns bool[n_events], which events of a batch stay."""
+        is_left, left = np.zeros(len(words), bool), np.arange(len(words))
         for suppressed in decided.passes:
             is_kept, offsets, words = suppress(offsets, words, suppressed)
             left = left[is_kept]
-        is_left = np.zeros(traces.n_events, bool)
         is_left[left] = True
-        return released(traces, is_left, params, params.sensitive_attributes, randomness)
-
-    def verify(self, released: Sequence[TraceBatch], params: TlkcParams) -> None:
-        """Checks the promise on a released log, and looks at nothing else.
-
-        Raises:
-            GuaranteeError: It does not hold.
-        """
-        verify_tlkc(released, params)
-
-
-def suppression_passes(
-    cases: CaseTable, params: TlkcParams, randomness: Randomness
-) -> list[np.ndarray]:
-    """Returns the words to suppress, pass by pass, until the log satisfies TLKC privacy.
-
-    Args:
-        cases: The log as it can be known, with the cells of the sensitive attributes.
-        params: What it is to satisfy.
-        randomness: Where the draws of the profile `paper` come from.
-
-    Raises:
-        GuaranteeError: The log as a whole does not meet k or confidence, or nothing would be left
-            of it.
-    """
-    demand = PatternCriteria(params.k, params.exact_confidence)
-    kind = params.knowledge_kind
-    passes: list[np.ndarray] = []
-    while True:
-        _require_cases(cases, params.k, is_suppressed=bool(passes))
-        labels = labels_of(cases, params.sensitive_attributes)
-        _require_confidence(cases, labels, params, is_suppressed=bool(passes))
-        violating = minimal_violations(cases, labels, kind, demand, params.length)
-        if violating.n == 0:
-            return passes
-        suppressed = _chosen(cases, violating, params, randomness, len(passes))
-        if kind == "multiset":
-            suppressed = _with_later_ones(suppressed, violating.elements)
-        passes.append(suppressed)
-        cases = cases.without(suppressed)
+        return is_left
 
 
 def _chosen(

@@ -50,6 +50,11 @@ class KnowledgeParams(contract.Params):
             raise ValueError("resources must be one attribute of events, declared by its values")
         return self
 
+    @property
+    def sensitive_attributes(self) -> tuple[Attribute, ...]:
+        """The sensitive attributes in the order of their declaration; by default there is none."""
+        return ()
+
     def knowledge(self, kind: background_knowledge.Kind) -> background_knowledge.Knowledge:
         """Returns what may be known, of a kind."""
         resource = next(iter(declared(self.resources)), None)

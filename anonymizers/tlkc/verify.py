@@ -22,7 +22,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import UNIT_US
 
 
-def verify_tlkc(released: Sequence[TraceBatch], params: TlkcParams) -> None:
+def verify_released(released: Sequence[TraceBatch], params: KAnonymousParams | TlkcParams) -> None:
     """Checks that a log satisfies the requirement.
 
     Args:
@@ -32,12 +32,15 @@ def verify_tlkc(released: Sequence[TraceBatch], params: TlkcParams) -> None:
     Raises:
         GuaranteeError: It does not.
     """
-    n_too_few, n_too_sure = count_violations(released, params)
     broken = []
-    if n_too_few:
-        broken.append(f"k={params.k}: some knowledge matches fewer cases")
-    if n_too_sure:
-        broken.append(f"confidence={params.confidence:g}: a sensitive value is more certain")
+    if isinstance(params, TlkcParams):
+        n_too_few, n_too_sure = count_violations(released, params)
+        if n_too_few:
+            broken.append(f"k={params.k}: some knowledge matches fewer cases")
+        if n_too_sure:
+            broken.append(f"confidence={params.confidence:g}: a sensitive value is more certain")
+    elif has_rare_variant(released, params):
+        broken.append(f"k={params.k}: a variant has fewer cases")
     if broken:
         raise GuaranteeError(
             f"the released log does not keep {'; nor '.join(broken)}. It must not be published; "
@@ -85,25 +88,13 @@ def count_violations(released: Sequence[TraceBatch], params: TlkcParams) -> tupl
     return n_too_few, n_too_sure
 
 
-def verify_k_anonymity(released: Sequence[TraceBatch], params: KAnonymousParams) -> None:
-    """Checks that each released case has all of its elements in common with k - 1 others.
-
-    Args:
-        released: All of the log's cases, as they were released or as they are read from its files.
-        params: What it is held to.
-
-    Raises:
-        GuaranteeError: One is not.
-    """
+def has_rare_variant(released: Sequence[TraceBatch], params: KAnonymousParams) -> bool:
+    """Returns whether some case has all of its elements in common with fewer than k - 1 others."""
     cases: Counter[tuple[str | None, ...]] = Counter()
     for batch in released:
         texts = _elements_of(batch, params).to_pylist()
         cases.update(tuple(texts[first:last]) for first, last in pairwise(batch.offsets.tolist()))
-    if cases and min(cases.values()) < params.k:
-        raise GuaranteeError(
-            f"the released log does not keep k={params.k}: a variant has fewer cases. It must "
-            "not be published; anonymise the input again with these parameters"
-        )
+    return min(cases.values(), default=params.k) < params.k
 
 
 def _elements_of(traces: TraceBatch, params: KAnonymousParams | TlkcParams) -> pa.Array:

@@ -39,7 +39,7 @@ from tracecloak.anonymizers.tlkc.k_anonymous_variants import (
 from tracecloak.anonymizers.tlkc.method import Tlkc
 from tracecloak.anonymizers.tlkc.params import KAnonymousParams, TlkcParams
 from tracecloak.anonymizers.tlkc.subtrace_groups import Group, grouped
-from tracecloak.anonymizers.tlkc.verify import verify_k_anonymity
+from tracecloak.anonymizers.tlkc.verify import verify_released
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import (
@@ -165,10 +165,10 @@ def test_the_papers_tables_4_and_5_are_k_anonymous(table: tuple[str, ...], k: in
     rows = {str(i + 1): (text, BASELINE_DISEASES[i]) for i, text in enumerate(table)}
     requirement = of_everything(k)
     assert len(rows) == 8
-    verify_k_anonymity([hours_log(rows, released=True, hour_zero=True)], requirement)
+    verify_released([hours_log(rows, released=True, hour_zero=True)], requirement)
     fewer = {case: row for case, row in rows.items() if case != "8"}
     with pytest.raises(GuaranteeError, match=f"k={k}: a variant has fewer cases"):
-        verify_k_anonymity([hours_log(fewer, released=True, hour_zero=True)], requirement)
+        verify_released([hours_log(fewer, released=True, hour_zero=True)], requirement)
 
 
 @pytest.mark.parametrize("method", [VARIANTS, SUBTRACES], ids=lambda m: m.name)

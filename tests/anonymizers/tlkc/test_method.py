@@ -25,7 +25,6 @@ from tests.support.tlkc_logs import (
     traces_with,
 )
 from tests.support.tlkc_naive import RESOURCES, TWELVE, VALUES, naive, small_logs
-from tracecloak.anonymizers.tlkc.k_anonymous_variants import known_cases
 from tracecloak.anonymizers.tlkc.method import (
     Patterns,
     Tlkc,
@@ -59,9 +58,7 @@ def params(kind: str, perspective: str, **more: Any) -> TlkcParams:
 
 
 def known(traces: TraceBatch, given_: TlkcParams) -> CaseTable:
-    knowledge = given_.knowledge(given_.knowledge_kind)
-    counters = known_cases(knowledge, given_.sensitive_attributes)
-    return counters["cases"].count(traces, {}, randomness()).decoded()
+    return Tlkc().requires("suppression", given_)["cases"].count(traces, {}, randomness()).decoded()
 
 
 def words_of(patterns: Patterns) -> list[tuple[int, ...]]:
