@@ -12,7 +12,8 @@ import pytest
 
 from tests.support.releasing import ROOT
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.commands.table import COMMANDS, command_named
+from tracecloak.pipelines.commands.flags import add_flags_of
+from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.runners.flags import beam_flags
 
 TOPS = ("schemas", "anonymizers", "transforms", "pipelines", "examination")
@@ -42,7 +43,7 @@ def _texts() -> Iterator[tuple[str, str]]:
 
 def flags_of(command: str, *argv: str) -> set[str]:
     parser = argparse.ArgumentParser(conflict_handler="resolve")
-    command_named(command).add_flags(parser, list(argv), None)
+    add_flags_of(command, parser, list(argv), None)
     nested = [
         choice
         for action in parser._actions

@@ -6,7 +6,8 @@ import argparse
 from collections.abc import Iterator
 
 from docs.hooks.tables import code, large, plain, table
-from tracecloak.pipelines.commands.table import COMMANDS, command_named
+from tracecloak.pipelines.commands.flags import add_flags_of
+from tracecloak.pipelines.commands.table import COMMANDS
 
 _HEAD = """# Commands
 
@@ -42,7 +43,7 @@ def parser_of(name: str) -> argparse.ArgumentParser:
     """Returns the parser of a command."""
     line = COMMANDS[name]
     parser = argparse.ArgumentParser(f"tracecloak {name}", description=line.help)
-    command_named(name).add_flags(parser, [], None)
+    add_flags_of(name, parser, [], None)
     return parser
 
 

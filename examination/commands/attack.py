@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tracecloak.pipelines.commands.flags import (
-    ORIGINAL_HELP,
     add_actions,
     add_log_flags,
     add_release_flags,
@@ -122,7 +121,7 @@ def _add_linkage_flags(parser: argparse.ArgumentParser, _: Sequence[str], __: st
 
     words = {"largest_size": LARGEST_SIZE, "samples": DEFAULT_SAMPLES}
     add_table_flags(parser, __package__, "attack", "attack_linkage", **words)
-    add_log_flags(parser, ORIGINAL_HELP)
+    add_log_flags(parser)
 
 
 def _link(given: Given) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,7 +10,6 @@ from typing import Any
 
 from tracecloak.anonymizers.contract.declarations import declarations
 from tracecloak.anonymizers.registry import METHODS
-from tracecloak.pipelines.commands.flags import add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.runners.memory import keep_pandas_out, without_collections
 from tracecloak.pipelines.screen.results import Result, show
@@ -35,11 +33,6 @@ _KINDS = {
     "published": "as the paper says; what is really guaranteed differs, and each says how",
     "syntactic": "each case is hidden among others with the same steps; no epsilon",
 }
-
-
-def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the method, and whether all are listed."""
-    add_table_flags(parser, __package__, "catalogue")
 
 
 def words() -> Sequence[str]:

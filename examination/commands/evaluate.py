@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-
-from tracecloak.pipelines.commands.flags import (
-    ORIGINAL_HELP,
-    add_log_flags,
-    add_table_flags,
-    file_to_write,
-)
+from tracecloak.pipelines.commands.flags import file_to_write
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
-
-
-def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds those of the release, of its log and of the report."""
-    add_table_flags(parser, __package__, "evaluate")
-    add_log_flags(parser, ORIGINAL_HELP)
 
 
 def run(given: Given) -> int:

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from tracecloak.pipelines.commands.flags import add_reading_flags, add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import UsageError, check_least
 
 _MAX_RECORDS = 1_000_000
-
-
-def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds those of the log, of how much of it is read, and of the file."""
-    add_table_flags(parser, __package__, "profile", max_records=_MAX_RECORDS)
-    add_reading_flags(parser)
 
 
 def run(given: Given) -> int:

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
-from collections.abc import Sequence
 from pathlib import Path
 
-from tracecloak.pipelines.commands.flags import (
-    ORIGINAL_HELP,
-    add_log_flags,
-    add_table_flags,
-    file_to_write,
-    listed,
-)
+from tracecloak.pipelines.commands.flags import file_to_write, listed
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import TracecloakError, UsageError
-
-
-def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds those of the release, of its log and of what is looked at."""
-    add_table_flags(parser, __package__, "report")
-    add_log_flags(parser, ORIGINAL_HELP)
 
 
 def run(given: Given) -> int:

@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from dataclasses import asdict
 
-from tracecloak.pipelines.commands.flags import add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
-
-
-def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the release and the table."""
-    add_table_flags(parser, __package__, "append")
 
 
 def run(given: Given) -> int:

@@ -88,12 +88,12 @@ def _context(
 
 
 def _contexts() -> Iterator[dict[str, Any]]:
-    from tracecloak.pipelines.commands.flags import add_form_flags
+    from tracecloak.pipelines.commands.flags import add_flags_of, add_form_flags
 
     yield _context("", ("--help", "--version"), ("--help", "--version"), {})
     for name, line in COMMANDS.items():
         parser = argparse.ArgumentParser(allow_abbrev=False)
-        command_named(name).add_flags(parser, [], None)
+        add_flags_of(name, parser, [], None)
         if not line.has_actions:
             add_form_flags(parser)
         yield _flags(name, parser)

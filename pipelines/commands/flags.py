@@ -11,7 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from tracecloak.pipelines.commands.table import COMMANDS
+from tracecloak.pipelines.commands.table import COMMANDS, command_named
 from tracecloak.pipelines.screen.results import Form
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.formats.registry import FILE_KEYS
@@ -19,9 +19,6 @@ from tracecloak.transforms.formats.registry import FILE_KEYS
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
-ORIGINAL_HELP = (
-    "paths or globs of the original log, separated by commas; by default that of --config"
-)
 _READING = ("input_format", *FILE_KEYS, "rename", "drop_duplicates")
 REPEATED: dict[str, dict[str, Any]] = {"timestamp_format": {"action": "append"}}
 """What argparse takes of flags that may be repeated."""
@@ -238,15 +235,34 @@ def add_reading_flags(parser: argparse.ArgumentParser) -> None:
     add_table_flags(parser, _HERE, "where")
 
 
-def add_log_flags(parser: argparse.ArgumentParser, log_help: str) -> None:
-    """Adds the flags that say which log a release is of, and how it is read.
-
-    Args:
-        parser: Of the command.
-        log_help: Help of the flag `--log`.
-    """
-    add_table_flags(parser, _HERE, "log", log_help=log_help)
+def add_log_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that say which log a release is of, and how it is read."""
+    add_table_flags(parser, _HERE, "log")
     add_reading_flags(parser)
+
+
+def add_flags_of(
+    name: str, parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None
+) -> None:
+    """Adds the flags of a command, which its line lists or its module adds; see `Command`."""
+    line = COMMANDS[name]
+    if line.takes_config:
+        of_beam = " [FLAG OF BEAM ...]" * line.takes_beam_flags
+        parser.usage = f"tracecloak {name} [CONFIG] [FLAG ...]{of_beam}"
+    for part in line.flags:
+        match part:
+            case "+release":
+                add_release_flags(parser, argv, config)
+            case "+reading":
+                add_reading_flags(parser)
+            case "+original":
+                add_log_flags(parser)
+            case "+actions":
+                add_table_actions(parser, name)
+            case _:
+                add_table_flags(parser, line.module.rpartition(".")[0], part)
+    if not line.flags:
+        command_named(name).add_flags(parser, argv, config)
 
 
 def add_form_flags(parser: argparse.ArgumentParser) -> None:

@@ -5,21 +5,14 @@ One action, one entry of `ACTIONS`, with its flags in `flags.json`.
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tracecloak.pipelines.commands.flags import add_table_actions
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 
 Flags = Mapping[str, Any]
-
-
-def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the actions, each with its own flags."""
-    add_table_actions(parser, "key")
 
 
 def run(given: Given) -> int:

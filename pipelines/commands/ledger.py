@@ -6,11 +6,9 @@ configuration, of a release or of a stream, and then mean its ledger and its key
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tracecloak.pipelines.commands.flags import add_table_actions
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen import results
 from tracecloak.pipelines.screen.results import Result
@@ -24,11 +22,6 @@ Flags = Mapping[str, Any]
 
 _PLACES = ("ledger", "key_store", "key_encryption_key")
 _SIGNED = ("by", "reason")
-
-
-def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the actions, each with its own flags."""
-    add_table_actions(parser, "ledger")
 
 
 def run(given: Given) -> int:

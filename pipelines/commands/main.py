@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tracecloak.pipelines.commands.flags import StoredFlag, add_form_flags, form_of
+from tracecloak.pipelines.commands.flags import StoredFlag, add_flags_of, add_form_flags, form_of
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
 from tracecloak.pipelines.runners.memory import without_collections
 from tracecloak.pipelines.screen import results
@@ -97,7 +97,7 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
         config = argv.pop(first)
     with without_collections():
         command = command_named(asked)
-        command.add_flags(parsers[asked], argv[1:], config)
+        add_flags_of(asked, parsers[asked], argv[1:], config)
         if not line.has_actions:
             add_form_flags(parsers[asked])
     try:

@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-
-from tracecloak.pipelines.commands.flags import add_release_flags, add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import UnusableRelease
-
-
-def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds those of the configuration and of the method, as `release` has them."""
-    parser.usage = "tracecloak plan [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
-    add_table_flags(parser, __package__, "plan")
-    add_release_flags(parser, argv, config)
 
 
 def run(given: Given) -> int:

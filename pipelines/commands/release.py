@@ -121,7 +121,6 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
     from tracecloak.pipelines.runners.memory import keep_freed_memory
 
     keep_freed_memory()  # before the flags of a method load Arrow
-    parser.usage = "tracecloak release [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
     add_release_flags(parser, argv, config)
     add_table_flags(parser, __package__, "release", "lineage", "release_yes")
 

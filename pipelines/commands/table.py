@@ -30,6 +30,8 @@ class CommandEntry:
         takes_beam_flags: Whether flags that it does not know are Beam's.
         has_actions: Whether a word after its name says what it does, with flags of its own.
         config_actions: The actions after which a configuration file may come first.
+        flags: Sections of `flags.json` beside the module that list its flags, in their order, and
+            groups that several commands have, see `flags.add_flags_of`; none: its module adds them.
     """
 
     module: str
@@ -38,6 +40,7 @@ class CommandEntry:
     takes_beam_flags: bool = False
     has_actions: bool = False
     config_actions: Sequence[str] = ()
+    flags: Sequence[str] = ()
 
 
 _ROWS = json.loads((resources.files(__package__) / "commands.json").read_text("utf-8"))
@@ -79,7 +82,7 @@ class Command(Protocol):
     def add_flags(
         self, parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None
     ) -> None:
-        """Adds the flags.
+        """Adds the flags, where its line lists none.
 
         Args:
             parser: Of this command alone.

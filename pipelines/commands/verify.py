@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tracecloak.pipelines.commands.flags import add_table_flags, file_to_write
+from tracecloak.pipelines.commands.flags import file_to_write
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 from tracecloak.schemas.errors import GuaranteeError, UsageError
@@ -19,11 +17,6 @@ UNSURE_EXIT_CODE = 8
 """No check failed, and there is one that this installation cannot decide."""
 
 _MARKS = {"ok": "ok", "failed": "FAILED", "unsure": "UNSURE", "not applicable": "n/a"}
-
-
-def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the release, the key and the report."""
-    add_table_flags(parser, __package__, "verify")
 
 
 def run(given: Given) -> int:

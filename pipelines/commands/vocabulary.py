@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-
-from tracecloak.pipelines.commands.flags import add_reading_flags, add_table_flags, file_to_write
+from tracecloak.pipelines.commands.flags import file_to_write
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, quantity, show
 from tracecloak.schemas.errors import InputSchemaError
-
-
-def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the flags of reading and the flag of the file."""
-    add_table_flags(parser, __package__, "vocabulary")
-    add_reading_flags(parser)
-    add_table_flags(parser, __package__, "vocabulary_output")
 
 
 def run(given: Given) -> int:

@@ -27,7 +27,6 @@ _DECISION = ("quarantine", "readmit", "by", "reason")
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds the flags of the configuration and of the method, as `release` has them."""
-    parser.usage = "tracecloak windows [CONFIG] [FLAG ...]"
     add_release_flags(parser, argv, config, _WINDOW_HELP)
     add_table_flags(parser, __package__, "windows")
 

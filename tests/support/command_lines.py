@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from tracecloak.pipelines.commands.flags import add_form_flags
-from tracecloak.pipelines.commands.table import COMMANDS, command_named
+from tracecloak.pipelines.commands.flags import add_flags_of, add_form_flags
+from tracecloak.pipelines.commands.table import COMMANDS
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
@@ -19,7 +19,7 @@ def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
         parser = argparse.ArgumentParser()
         # What follows an action that may stand before the flags, as in `stream positions`.
         own_action = [] if line.has_actions else list(line.config_actions)
-        command_named(name).add_flags(parser, own_action, None)
+        add_flags_of(name, parser, own_action, None)
         if not line.has_actions:
             add_form_flags(parser)
             yield name, parser

@@ -11,7 +11,7 @@ from tests.support.command_lines import flags_of, parsers
 from tests.support.releasing import tracecloak
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.experiments.run import PAPERS
-from tracecloak.pipelines.commands.table import command_named
+from tracecloak.pipelines.commands.flags import add_flags_of
 
 # What says that a flag has no default, and what is so if it is not given.
 _WITHOUT = re.compile(r"\(default\b|\bby default\b|\bwithout it\b|\bnot looked at\b", re.IGNORECASE)
@@ -31,7 +31,7 @@ def checked_flags(parser: argparse.ArgumentParser) -> dict[str, bool]:
 
 def parser_of(command: str, *line: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser()
-    command_named(command).add_flags(parser, list(line), None)
+    add_flags_of(command, parser, list(line), None)
     return parser
 
 
