@@ -35,7 +35,7 @@ from tracecloak.schemas.published.figures import LEGEND, Figure
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.step import EXPECTED_FALSE, StepRelease, evidence_of
 from tracecloak.transforms.pages.page import Page, policy_of, rendered
-from tracecloak.transforms.publish.figures_data import figures_data, map_data, mark_grades
+from tracecloak.transforms.publish.figures_data import figures_data, map_data
 from tracecloak.transforms.stream.step_sinks import epoch_folder
 
 # --- What a live page shows of a stream: the graph of a step, and the number of cases by step. ----
@@ -91,8 +91,7 @@ def map_of(release: StepRelease) -> tuple[dict[str, Any] | None, int]:
     assert release.lows is not None and release.highs is not None
     counts, lows, highs = (of[rows] for of in (release.counts, release.lows, release.highs))
     graph = ReleasedGraph(vocabulary.names, sources[rows], targets[rows], counts, lows, highs)
-    drawn = map_data(graph, {})
-    mark_grades(drawn, graph, release.figures)
+    drawn = map_data(graph, {}, release.figures, is_graded=True)
     # Decided for all pairs together, and not by the interval of each.
     for edge, is_doubtful in zip(drawn["edges"], evidence.is_doubtful[rows].tolist(), strict=True):
         edge["doubtful"] = is_doubtful

@@ -69,7 +69,13 @@ def graph_of_variants(variants: ReleasedVariants) -> ReleasedGraph:
     return graph_of_log(words, vocabulary)
 
 
-def map_data(graph: ReleasedGraph, medians: Medians) -> dict[str, Any]:
+def map_data(
+    graph: ReleasedGraph,
+    medians: Medians,
+    figures: ReleasedFigures | None = None,
+    *,
+    is_graded: bool = False,
+) -> dict[str, Any]:
     """Returns activities and the most frequent paths of a graph.
 
     A path is doubtful if its interval reaches down to 0: what noise alone could have made.
@@ -77,18 +83,32 @@ def map_data(graph: ReleasedGraph, medians: Medians) -> dict[str, Any]:
     Args:
         graph: What was released.
         medians: About the median time in seconds of a path by the codes of its ends, if known.
+        figures: Of the same release, for a graded map: activities, start and end have the numbers
+            of their figures, and a path its median time and the grade of that.
+        is_graded: Whether it says how sure its numbers are: `grade` of each path, and of each
+            activity with a figure.
     """
     passed = graph.throughputs()
     rows = np.sort(np.argsort(-graph.counts, kind="stable")[:MAX_PATHS])
     ends = np.concatenate([graph.sources[rows], graph.targets[rows], [graph.start, graph.end]])
     used, places = np.unique(ends, return_inverse=True)
-    labels = graph.labels
+    labels = [plain_name(label) for label in graph.labels]
+    of_figures = figures.rows() if figures is not None and is_graded else ()
+    known = {
+        tuple(map(plain_name, row.of)): row
+        for row in of_figures
+        if row.name in ("activity", "cases", "median_time_us")
+    }
     has_intervals = not np.array_equal(graph.lows, graph.highs)
+    graded = grades(graph.counts, graph.lows, graph.highs).tolist()
     sources, targets = places[: len(rows)], places[len(rows) : 2 * len(rows)]
     edges = []
     for row, source, target in zip(rows.tolist(), sources, targets, strict=True):
+        codes = int(graph.sources[row]), int(graph.targets[row])
+        median, figure = medians.get(codes), known.get((labels[codes[0]], labels[codes[1]]))
+        if figure is not None:
+            median = figure.value * _MICROSECONDS
         low, high = int(graph.lows[row]), int(graph.highs[row])
-        median = medians.get((int(graph.sources[row]), int(graph.targets[row])))
         edges.append(
             {
                 "source": int(source),
@@ -98,12 +118,19 @@ def map_data(graph: ReleasedGraph, medians: Medians) -> dict[str, Any]:
                 "high": high if has_intervals else None,
                 "doubtful": has_intervals and low <= 0,
                 "median_s": None if median is None else float(f"{median:.3g}"),
+                **({"grade": graded[row]} if is_graded else {}),
+                **({"time_grade": figure.grade} if figure is not None else {}),
             }
         )
+    nodes: list[dict[str, Any]] = []
+    for code in used.tolist():
+        nodes.append({"name": labels[code], "count": int(passed[code])})
+        if total := known.get((labels[code],)):
+            nodes[-1] |= {"count": total.value, "grade": total.grade}
+        if code >= graph.start and (cases := known.get(())):
+            nodes[-1]["count"] = cases.value
     return {
-        "nodes": [
-            {"name": plain_name(labels[code]), "count": int(passed[code])} for code in used.tolist()
-        ],
+        "nodes": nodes,
         "start": int(places[-2]),
         "end": int(places[-1]),
         "edges": edges,
@@ -114,15 +141,8 @@ def map_data(graph: ReleasedGraph, medians: Medians) -> dict[str, Any]:
 
 def tree_data(tree: ReleasedTree) -> list[dict[str, Any]]:
     """Returns the nodes of a tree, parents before their children."""
-    rows: list[dict[str, Any]] = tree.to_table().to_pylist()
-    return [
-        {
-            "parent": row["parent"],
-            "kind": row["kind"],
-            "activity": None if row["activity"] is None else plain_name(row["activity"]),
-        }
-        for row in rows
-    ]
+    rows: list[dict[str, Any]] = tree.to_table().drop_columns(["node"]).to_pylist()
+    return [row | {"activity": row["activity"] and plain_name(row["activity"])} for row in rows]
 
 
 def medians_of(durations: ReleasedDurations, graph: ReleasedGraph) -> dict[tuple[int, int], float]:
@@ -152,12 +172,7 @@ def medians_of(durations: ReleasedDurations, graph: ReleasedGraph) -> dict[tuple
     return medians
 
 
-_WHOLE_LOG = ("cases", "events")
-_DURATIONS = {
-    "mean_duration_us": "mean",
-    "median_duration_us": "median",
-    "quantile_duration_us": "quantile",
-}
+_DURATION = "_duration_us"
 _N_ROWS = 200
 _UNITS = ("day", 86400.0), ("hour", 3600.0), ("minute", 60.0), ("second", 1.0)
 
@@ -180,57 +195,18 @@ def figures_data(figures: ReleasedFigures) -> dict[str, Any]:
     starts = [row for row in rows if row.name == "starts"]
     return {
         "legend": LEGEND,
-        "totals": [_shown(row, row.name) for row in rows if row.name in _WHOLE_LOG],
+        "totals": [_shown(row, row.name) for row in rows if row.name in ("cases", "events")],
         "activities": [_shown(row, plain_name(row.of[0])) for row in activities[:_N_ROWS]],
         "times": [_between(row) for row in times[:_N_ROWS]],
         "waits": [_between(row) for row in waits[:_N_ROWS]],
         "durations": [
-            _shown(row, " ".join([_DURATIONS[row.name], *row.of]), duration_in_words)
+            _shown(row, " ".join([row.name.removesuffix(_DURATION), *row.of]), duration_in_words)
             for row in rows
-            if row.name in _DURATIONS
+            if row.name.endswith(_DURATION)
         ],
         "starts": [_shown(row, " to ".join(row.of)) for row in starts[:_N_ROWS]],
         "most_hidden": next((f"{r.high:,}" for r in rows if r.name == "path_not_shown"), ""),
     }
-
-
-def mark_grades(
-    shown: dict[str, Any], graph: ReleasedGraph, figures: ReleasedFigures | None
-) -> None:
-    """Notes on the paths and activities of a map how sure their numbers are.
-
-    Args:
-        shown: What `map_data` gave for the graph; every path gets `grade`, and so does an
-            activity with a figure, and a path whose median time is a figure gets that, and
-            `time_grade`. Activities, start and end get the numbers of their figures.
-        graph: What was released.
-        figures: Of the same release; without them no activity gets a grade.
-    """
-    labels = [plain_name(name) for name in graph.labels]
-    graded = grades(graph.counts, graph.lows, graph.highs).tolist()
-    by_ends = {
-        (labels[source], labels[target]): grade
-        for source, target, grade in zip(graph.sources, graph.targets, graded, strict=True)
-    }
-    by_name: dict[tuple[str, ...], Figure] = {}
-    if figures is not None:
-        marked = (
-            row for row in figures.rows() if row.name in ("activity", "cases", "median_time_us")
-        )
-        by_name = {tuple(map(plain_name, row.of)): row for row in marked}
-    names = [node["name"] for node in shown["nodes"]]
-    for edge in shown["edges"]:
-        ends = names[edge["source"]], names[edge["target"]]
-        edge["grade"] = by_ends[ends]
-        if median := by_name.get(ends):
-            edge["median_s"] = float(f"{median.value * _MICROSECONDS:.3g}")
-            edge["time_grade"] = median.grade
-    for node in shown["nodes"]:
-        if total := by_name.get((node["name"],)):
-            node["grade"], node["count"] = total.grade, total.value
-    if cases := by_name.get(()):
-        for place in (shown["start"], shown["end"]):
-            shown["nodes"][place]["count"] = cases.value
 
 
 def folded_map(groups: ReleasedGroups) -> dict[str, Any]:
@@ -240,8 +216,7 @@ def folded_map(groups: ReleasedGroups) -> dict[str, Any]:
         `map`; and `members`, the names of the activities by that of their group, of groups with
         several or whose name is another one, in the order of the groups.
     """
-    shown = map_data(groups.graph, {})
-    mark_grades(shown, groups.graph, None)
+    shown = map_data(groups.graph, {}, is_graded=True)
     members: dict[str, list[str]] = {}
     for name, group in groups.members.items():
         members.setdefault(plain_name(group), []).append(plain_name(name))

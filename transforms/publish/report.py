@@ -34,7 +34,6 @@ from tracecloak.transforms.publish.figures_data import (
     graph_of_log,
     graph_of_variants,
     map_data,
-    mark_grades,
     medians_of,
     n_noise_of,
     names_of_map,
@@ -196,13 +195,9 @@ def _shown_of(
         graph, source = graph_of_variants(variants), "variants"
     map_ = None
     if graph is not None and len(graph.counts):
-        map_ = map_data(graph, medians)
-        if has_kinds:
-            mark_grades(map_, graph, figures)
-            for edge in map_["edges"] if log is not None else ():
-                edge.setdefault(
-                    "time_grade", MODELLED
-                )  # its time was drawn, where it has no figure
+        map_ = map_data(graph, medians, figures, is_graded=has_kinds)
+        for edge in map_["edges"] if has_kinds and log is not None else ():
+            edge.setdefault("time_grade", MODELLED)  # its time was drawn, where it has no figure
     is_graded = variants is not None and variants.has_kinds
     if variants is None and log is not None:
         variants = variants_of_log(log.variants, log.names)
