@@ -285,21 +285,19 @@ class _Picture:
     """The drawn part of a graph, with the words and sizes of all that is in it."""
 
     def __init__(self, graph: ReleasedGraph, drawn: list[int], doubtful: frozenset[int]) -> None:
-        self.graph = graph
-        self.drawn = drawn
-        self.doubtful = doubtful
+        from tracecloak.transforms.models.graph_layout import Layout
+
+        self.graph, self.drawn, self.doubtful = graph, drawn, doubtful
         self.passed = graph.throughputs()
         self.names = [*(plain_name(name) for name in graph.names.to_pylist()), "▶", "■"]
-        sources, targets = graph.sources[drawn], graph.targets[drawn]
-        is_loop = sources == targets
-        self.loops = {int(graph.sources[e]): e for e in np.array(drawn, int)[is_loop].tolist()}
-        self.links = np.array(drawn, int)[~is_loop].tolist()
-        self.nodes = sorted({*sources.tolist(), *targets.tolist(), graph.start, graph.end})
+        ends = {edge: (int(graph.sources[edge]), int(graph.targets[edge])) for edge in drawn}
+        self.loops = {source: edge for edge, (source, target) in ends.items() if source == target}
+        self.links = [edge for edge, (source, target) in ends.items() if source != target]
+        self.nodes = sorted({graph.start, graph.end}.union(*ends.values()))
         self.lines = {
             node: wrap(self.names[node], _NAME_SIZE, _NAME_WIDTH, _NAME_LINES)
             for node in self.nodes
         }
-        number = {node: i for i, node in enumerate(self.nodes)}
         self.labels = {edge: edge_label(graph, edge) for edge in drawn}
         self.boxes = {node: self._box(node) for node in self.nodes}
         heaviest, most = int(graph.counts[drawn].max(initial=1)), max(1, int(self.passed.max()))
@@ -316,20 +314,15 @@ class _Picture:
             )
             for node, share in shares.items()
         }
-        from tracecloak.transforms.models.graph_layout import lay_out
-
-        self.layout = lay_out(
+        self.layout = Layout(
             list(self.boxes.values()),
-            np.array([number[int(graph.sources[e])] for e in self.links], np.int64),
-            np.array([number[int(graph.targets[e])] for e in self.links], np.int64),
+            np.searchsorted(self.nodes, graph.sources[self.links]),
+            np.searchsorted(self.nodes, graph.targets[self.links]),
             graph.counts[self.links].astype(np.float64),
             np.array([text_width(self.labels[e], CAPTION_SIZE) for e in self.links], np.float64),
             LINE * CAPTION_SIZE,
-            number[graph.start],
-            number[graph.end],
         )
-        centres = zip(self.layout.x.tolist(), self.layout.y.tolist(), strict=True)
-        self.places = dict(zip(self.nodes, centres, strict=True))
+        self.places = dict(zip(self.nodes, self.layout.centres, strict=True))
 
     def _box(self, node: int) -> Box:
         from tracecloak.transforms.models.graph_layout import Box
