@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -81,22 +81,6 @@ class Flow:
 
 
 @dataclass(frozen=True)
-class Diagram:
-    """What is to be drawn, from (0, 0) to (width, height)."""
-
-    nodes: tuple[DiagramNode, ...]
-    flows: tuple[Flow, ...]
-    width: float
-    height: float
-
-    def ways(self, number: int) -> tuple[list[int], list[int]]:
-        """Returns the numbers of the flows into a node and of those out of it."""
-        into = [i for i, flow in enumerate(self.flows) if flow.target == number]
-        out_of = [i for i, flow in enumerate(self.flows) if flow.source == number]
-        return into, out_of
-
-
-@dataclass(frozen=True)
 class _Block:
     """A measured tree.
 
@@ -117,11 +101,6 @@ class _Block:
 
 # A flow that has left its node and not arrived: the node's number and the points so far.
 _Open = tuple[int, list[Point]]
-
-
-def lay_out_tree(tree: ProcessTree) -> Diagram:
-    """Returns the diagram of a tree between a start and an end event."""
-    return _Layout().diagram(_measured(tree))
 
 
 def _measured(tree: ProcessTree) -> _Block:
@@ -150,41 +129,52 @@ def _measured(tree: ProcessTree) -> _Block:
     return _Block(tree, width, above, below, placed)
 
 
-class _Layout:
-    def __init__(self) -> None:
+class Diagram:
+    """What is to be drawn of a tree, between a start and an end event, from (0, 0) on.
+
+    Attributes:
+        nodes: Known by their numbers.
+        flows: Likewise.
+        width: Up to where it goes.
+        height: Likewise.
+    """
+
+    def __init__(self, tree: ProcessTree) -> None:
         self.nodes: list[DiagramNode] = []
         self.flows: list[Flow] = []
-
-    def diagram(self, block: _Block) -> Diagram:
+        block = _measured(tree)
         middle = max(block.above, _EVENT / 2)
-        flow = self.leave(self.node("start", None, 0, middle, _EVENT, 1), 1, middle)
-        flow = self.draw(block, _EVENT + _GAP, middle, 1, flow)
+        flow = self._leave(self._node("start", None, 0, middle, _EVENT, 1), 1, middle)
+        flow = self._draw(block, _EVENT + _GAP, middle, 1, flow)
         x = _EVENT + 2 * _GAP + block.width
-        self.arrive(flow, self.node("end", None, x, middle, _EVENT, 1), 1, middle)
-        height = middle + max(block.below, _EVENT / 2)
-        return Diagram(tuple(self.nodes), tuple(self.flows), x + _EVENT, height)
+        self._node("end", None, x, middle, _EVENT, 1, flow)
+        self.width, self.height = x + _EVENT, middle + max(block.below, _EVENT / 2)
+
+    def ways(self, number: int) -> tuple[list[int], list[int]]:
+        """Returns the numbers of the flows into a node and of those out of it."""
+        into = [i for i, flow in enumerate(self.flows) if flow.target == number]
+        out_of = [i for i, flow in enumerate(self.flows) if flow.source == number]
+        return into, out_of
 
     # A block is drawn from x on in a direction, 1 or -1, along the line at height `middle`.
 
-    def draw(self, block: _Block, x: float, middle: float, direction: int, flow: _Open) -> _Open:
+    def _draw(self, block: _Block, x: float, middle: float, direction: int, flow: _Open) -> _Open:
         tree = block.tree
         if tree.label is not None:
-            task = self.node("task", tree.label, x, middle, block.width, direction)
-            self.arrive(flow, task, direction, middle)
-            return self.leave(task, direction, middle)
+            task = self._node("task", tree.label, x, middle, block.width, direction, flow)
+            return self._leave(task, direction, middle)
         if tree.operator is None:
             flow[1].append((x + direction * block.width, middle))
             return flow
         if tree.operator == "sequence":
             for part, _ in block.parts:
-                flow = self.draw(part, x, middle, direction, flow)
+                flow = self._draw(part, x, middle, direction, flow)
                 x += direction * (part.width + _GAP)
             return flow
         kind: Kind = "parallel" if tree.operator == "parallel" else "exclusive"
-        opens = self.node(kind, None, x, middle, _GATEWAY, direction)
-        self.arrive(flow, opens, direction, middle)
+        opens = self._node(kind, None, x, middle, _GATEWAY, direction, flow)
         far = x + direction * (block.width - _GATEWAY)
-        closes = self.node(kind, None, far, middle, _GATEWAY, direction)
+        closes = self._node(kind, None, far, middle, _GATEWAY, direction)
         for i, (part, below) in enumerate(block.parts):
             # A shorter child stands in the middle between the gateways.
             inset = _GAP + (block.width - 2 * (_GATEWAY + _GAP) - part.width) / 2
@@ -192,28 +182,37 @@ class _Layout:
             begin = far - direction * inset if is_back else x + direction * (_GATEWAY + inset)
             ends, way = ((closes, opens), -direction) if is_back else ((opens, closes), direction)
             height = middle + below
-            inner = self.draw(part, begin, height, way, self.leave(ends[0], way, height))
-            self.arrive(inner, ends[1], way, height)
-        return self.leave(closes, direction, middle)
+            inner = self._draw(part, begin, height, way, self._leave(ends[0], way, height))
+            self._arrive(inner, ends[1], way, height)
+        return self._leave(closes, direction, middle)
 
-    def node(
-        self, kind: Kind, label: str | None, x: float, middle: float, width: float, direction: int
+    def _node(
+        self,
+        kind: Kind,
+        label: str | None,
+        x: float,
+        middle: float,
+        width: float,
+        direction: int,
+        flow: _Open | None = None,
     ) -> int:
+        """Adds a node, at which a flow arrives, and returns its number."""
         lines = () if label is None else _lines(label)
         height = width if label is None else len(lines) * LINE * NAME_SIZE + 12
         left = x if direction > 0 else x - width
-        top = middle - height / 2
-        self.nodes.append(DiagramNode(kind, label, lines, left, top, width, height))
+        self.nodes.append(DiagramNode(kind, label, lines, left, middle - height / 2, width, height))
+        if flow is not None:
+            self._arrive(flow, len(self.nodes) - 1, direction, middle)
         return len(self.nodes) - 1
 
-    def leave(self, number: int, direction: int, height: float) -> _Open:
+    def _leave(self, number: int, direction: int, height: float) -> _Open:
         """A flow out of a node, to go on at some height: from its side, or its top or bottom."""
         return number, _port(self.nodes[number], direction, height)
 
-    def arrive(self, flow: _Open, target: int, direction: int, height: float) -> None:
+    def _arrive(self, flow: _Open, target: int, direction: int, height: float) -> None:
         source, points = flow
         points = [*points, *reversed(_port(self.nodes[target], -direction, height))]
-        corners = [p for i, p in enumerate(points) if i == 0 or p != points[i - 1]]
+        corners = (point for point, _ in itertools.groupby(points))
         self.flows.append(Flow(source, target, tuple(corners)))
 
 
@@ -258,7 +257,7 @@ def write_tree_svg(tree: ProcessTree, title: str, caption: str) -> str:
         title: Stands above it.
         caption: Stands below it, such as the sentence that says what the release guarantees.
     """
-    diagram = lay_out_tree(tree)
+    diagram = Diagram(tree)
     return drawn(
         "tree.svg.j2",
         title,
@@ -302,8 +301,8 @@ def write_ptml(tree: ProcessTree, title: str) -> str:
     nodes: list[tuple[ProcessTree, int]] = []
 
     def add(node: ProcessTree, parent: int) -> None:
-        number = len(nodes)
         nodes.append((node, parent))
+        number = len(nodes) - 1
         for child in (*node.children, *[SILENT] * (node.operator == "loop")):
             add(child, number)
 
@@ -332,7 +331,7 @@ def write_bpmn(tree: ProcessTree, title: str) -> str:
         tree: What to write.
         title: Name of the process.
     """
-    return written("bpmn.j2", title=title, diagram=lay_out_tree(tree))
+    return written("bpmn.j2", title=title, diagram=Diagram(tree))
 
 
 def forms_of_tree(product: ReleasedTree, title: str, promise: str) -> dict[str, bytes]:
@@ -366,11 +365,9 @@ def _named_for_pm4py(tree: ProcessTree, others: Iterable[str]) -> ProcessTree:
             ways = (plain, *(f"{plain} {number}" for number in range(2, len(names) + 2)))
             names[name] = next(way for way in ways if way not in taken)
             taken.add(names[name])
-    return _renamed(tree, names)
 
+    def renamed(tree: ProcessTree) -> ProcessTree:
+        label = None if tree.label is None else names[tree.label]
+        return ProcessTree(tree.operator, label, tuple(map(renamed, tree.children)))
 
-def _renamed(tree: ProcessTree, names: Mapping[str, str]) -> ProcessTree:
-    label = None if tree.label is None else names[tree.label]
-    return ProcessTree(
-        tree.operator, label, tuple(_renamed(child, names) for child in tree.children)
-    )
+    return renamed(tree)

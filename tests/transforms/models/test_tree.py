@@ -149,7 +149,7 @@ def test_the_text_form_is_pm4pys_and_json_keeps_the_names(tmp_path: Path) -> Non
 @settings(max_examples=60, deadline=None)
 @given(trees("ABCDEFGH"))
 def test_boxes_are_apart_and_lines_go_round_them(tree: models.ProcessTree) -> None:
-    diagram = tree_forms.lay_out_tree(tree)
+    diagram = tree_forms.Diagram(tree)
     boxes = [(n.x, n.y, n.x + n.width, n.y + n.height) for n in diagram.nodes]
     for left, top, right, bottom in boxes:
         assert left >= -0.01 and top >= -0.01
