@@ -288,21 +288,9 @@ def top_pairs(relation: Relation, n_pairs: int) -> Relation:
     return Relation(relation.counts, holds.reshape(relation.holds.shape))
 
 
-@dataclass(frozen=True)
-class PartEnds:
-    """What is known of a part of a parallel or loop cut.
-
-    Attributes:
-        starts: Activities that may come first in it.
-        ends: Activities that may come last in it.
-    """
-
-    starts: frozenset[int]
-    ends: frozenset[int]
-
-
-EndsOfParts = Callable[[Sequence[Part]], Sequence[PartEnds]]
-"""From the parts of a parallel or loop cut to what is known of each."""
+EndsOfParts = Callable[[Sequence[Part]], tuple[np.ndarray, np.ndarray]]
+"""From the parts of a parallel or loop cut to bool[n] twice: what may come first and last in its
+own part."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -329,11 +317,6 @@ class _Place:
         return replace(
             self, part=part, starts=starts & is_in, ends=ends & is_in, n_cuts=self.n_cuts + 1
         )
-
-    def answered(self, part: Part, answer: PartEnds) -> _Place:
-        """Returns the place of a part of a parallel or loop cut with the ends that were asked."""
-        n = len(self.starts)
-        return self.within(part, _mask(answer.starts, n), _mask(answer.ends, n))
 
     def entered(self, part: Part) -> _Place:
         """Returns the place of a part that begins where pairs from the others lead into it."""
@@ -501,9 +484,9 @@ class TreeBuilder:
 
     def asked(self, place: _Place, parts: list[Part]) -> list[_Place]:
         """Returns the places of the parts, as the callback answers if one is to be mined."""
-        if max(map(len, parts)) == 1:
-            return [place.within(part, place.starts, place.ends) for part in parts]
-        return list(map(place.answered, parts, self.ends_of_parts(parts)))
+        is_asked = max(map(len, parts)) > 1
+        starts, ends = self.ends_of_parts(parts) if is_asked else (place.starts, place.ends)
+        return [place.within(part, starts, ends) for part in parts]
 
 
 def _optional(tree: models.ProcessTree, is_optional: bool) -> models.ProcessTree:

@@ -30,14 +30,14 @@ from tracecloak.anonymizers.rigorous.names import excess_of_names, most_names_of
 from tracecloak.anonymizers.rigorous.params import Exact, drawable, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, step
 from tracecloak.anonymizers.rigorous.parts_method import Part as BudgetPart
-from tracecloak.anonymizers.trees.cuts import Part, PartEnds, Relation, TreeBuilder, cases_with_pair
+from tracecloak.anonymizers.trees.cuts import Part, Relation, TreeBuilder, cases_with_pair
 from tracecloak.anonymizers.trees.fitness import (
     UNITS,
     fitness_sum,
     interval_of_share,
     token_fitness,
 )
-from tracecloak.anonymizers.trees.process_tree import TreeDecision, clearly_above_zero, noisy_ends
+from tracecloak.anonymizers.trees.process_tree import TreeDecision, clear_ends, clearly_above_zero
 from tracecloak.schemas.models import ProcessTree, flower, normalise
 from tracecloak.schemas.published.graph import ReleasedTree
 from tracecloak.schemas.published.manifest import Guarantee
@@ -263,13 +263,13 @@ class _Round:
         tolerance = clearly_above_zero(self.params.pairs_scale(n_pairs))
         number = itertools.count(1)
 
-        def ends_of_parts(parts: Sequence[Part]) -> list[PartEnds]:
+        def ends_of_parts(parts: Sequence[Part]) -> tuple[np.ndarray, np.ndarray]:
             return self.ends(parts, next(number))
 
         own = relation, self.names, tolerance, ends_of_parts
         return TreeBuilder(*own, begins_anew=True).tree()
 
-    def ends(self, parts: Sequence[Part], number: int) -> list[PartEnds]:
+    def ends(self, parts: Sequence[Part], number: int) -> tuple[np.ndarray, np.ndarray]:
         """Answers a question (DetectS_E): the log keeps the activities of all parts together.
 
         Args:
@@ -278,18 +278,10 @@ class _Round:
         """
         scale = self.params.ends_scale(number)
         if scale[0] > LARGEST_SCALE * scale[1]:  # nothing would be clearly above 0
-            return [PartEnds(frozenset(), frozenset()) for _ in parts]
+            return np.zeros(len(self.names), bool), np.zeros(len(self.names), bool)
         together = tuple(sorted(code for part in parts for code in part))
         own = self.randomness, f"dpim/ends/{self.number}/{number}"
-        starts, ends = noisy_ends(self.variants, len(self.names), [together], scale, *own)
-        least = clearly_above_zero(scale)
-        return [
-            PartEnds(
-                frozenset(code for code in part if starts[code] >= least),
-                frozenset(code for code in part if ends[code] >= least),
-            )
-            for part in parts
-        ]
+        return clear_ends(self.variants, len(self.names), [together], scale, *own)
 
     def fitness(self, tree: ProcessTree) -> float:
         """Returns the noisy fitness, from 0 to 1; the number of cases is public.

@@ -64,7 +64,7 @@ from tracecloak.schemas.statistics.variants import VariantHistogram
 # What begins and ends the parts of parallel and loop cuts, asked of the log from one budget.
 
 
-def noisy_ends(
+def clear_ends(
     variants: VariantHistogram,
     n_activities: int,
     parts: Sequence[cuts.Part],
@@ -72,9 +72,9 @@ def noisy_ends(
     randomness: Randomness,
     purpose: str,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns int64[n] twice, noisy numbers of cases by the first and last event of a part.
+    """Returns bool[n] twice: which activities clearly come first and last in a part.
 
-    Every activity of the parts has noise; those of no part stay 0.
+    By noisy numbers of cases; every activity of the parts has noise.
 
     Args:
         variants: Of the log.
@@ -86,11 +86,11 @@ def noisy_ends(
         purpose: One of its own for each question.
     """
     asked = np.array(sorted(code for part in parts for code in part), np.int64)
-    starts, ends = (np.zeros(n_activities, np.int64) for _ in range(2))
+    starts, ends = (np.zeros(n_activities, bool) for _ in range(2))
     counted = cuts.cases_by_ends(variants, n_activities, parts)
-    for noisy, exact, which in zip((starts, ends), counted, ("start", "end"), strict=True):
+    for clear, exact, which in zip((starts, ends), counted, ("start", "end"), strict=True):
         stream = CellStream(randomness, f"{purpose}/{which}", cell_numbers(asked))
-        noisy[asked] = exact[asked] + draw_laplace(stream, *scale)
+        clear[asked] = exact[asked] + draw_laplace(stream, *scale) >= clearly_above_zero(scale)
     return starts, ends
 
 
@@ -114,16 +114,14 @@ class EndsEstimator:
             so that they never add up to it; None: none is asked.
         max_units: Cases of one unit.
         randomness: The release's.
-        known: By the parts that were asked about, the noisy counts and what is clearly above 0.
+        known: By the parts that were asked about, what `clear_ends` answered.
     """
 
     variants: VariantHistogram
     epsilon: Fraction | None
     max_units: int
     randomness: Randomness
-    known: dict[tuple[cuts.Part, ...], tuple[np.ndarray, np.ndarray, float]] = field(
-        default_factory=dict
-    )
+    known: dict[tuple[cuts.Part, ...], tuple[np.ndarray, np.ndarray]] = field(default_factory=dict)
 
     def of(self, relation: cuts.Relation) -> cuts.EndsOfParts:
         """Returns what the miner of a relation asks."""
@@ -131,17 +129,17 @@ class EndsEstimator:
         starts, ends = relation.holds[n, :n], relation.holds[:n, n]
         n_cases = int(relation.counts[n, :n][starts].sum())
 
-        def answer(parts: Sequence[cuts.Part]) -> list[cuts.PartEnds]:
+        def answer(parts: Sequence[cuts.Part]) -> tuple[np.ndarray, np.ndarray]:
             known = self._asked(tuple(part for part in parts if len(part) > 1), n, n_cases)
-            first, last = ((known[0], known[2]), (known[1], known[2])) if known else (None, None)
-            return [cuts.PartEnds(_clear(p, starts, first), _clear(p, ends, last)) for p in parts]
+            first, last = known or (np.zeros(n, bool), np.zeros(n, bool))
+            return _clear(parts, starts, first), _clear(parts, ends, last)
 
         return answer
 
     def _asked(
         self, parts: tuple[cuts.Part, ...], n: int, n_cases: int
-    ) -> tuple[np.ndarray, np.ndarray, float] | None:
-        """The noisy counts and what is clearly above 0; None where it is not worth asking."""
+    ) -> tuple[np.ndarray, np.ndarray] | None:
+        """See `clear_ends`; None where it is not worth asking."""
         if parts in self.known or not parts or self.epsilon is None:
             return self.known.get(parts)
         epsilon = self.epsilon / 2 ** (len(self.known) + 1)
@@ -149,21 +147,17 @@ class EndsEstimator:
         if clearly_above_zero(scale) > _MOST_NOISE * n_cases:
             return None
         purpose = f"process-tree/ends/{len(self.known)}"
-        counts = noisy_ends(self.variants, n, parts, scale, self.randomness, purpose)
-        self.known[parts] = *counts, clearly_above_zero(scale)
-        return self.known[parts]
+        own = n, parts, scale, self.randomness, purpose
+        return self.known.setdefault(parts, clear_ends(self.variants, *own))
 
 
-def _clear(
-    part: cuts.Part, in_relation: np.ndarray, known: tuple[np.ndarray, float] | None
-) -> frozenset[int]:
-    """Activities of a part that clearly begin or end it, or those of the relation if none does."""
-    if known is not None:
-        counts, threshold = known
-        clear = frozenset(code for code in part if counts[code] >= threshold)
-        if clear:
-            return clear
-    return frozenset(code for code in part if in_relation[code])
+def _clear(parts: Sequence[cuts.Part], in_relation: np.ndarray, is_clear: np.ndarray) -> np.ndarray:
+    """bool[n]: what clearly begins or ends each part, or what does in the relation if nothing."""
+    known = is_clear.copy()
+    for part in map(list, parts):
+        if not is_clear[part].any():
+            known[part] = in_relation[part]
+    return known
 
 
 # --- `process-tree`: a process tree that is chosen for fitness and precision, under one epsilon. --
