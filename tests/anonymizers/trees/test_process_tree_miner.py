@@ -18,8 +18,10 @@ from tests.support.trees import language, mined_tree
 from tracecloak.anonymizers.accounting.sensitivity import of_shares
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.rigorous.parts_method import Given
+from tracecloak.anonymizers.trees.cuts import Relation
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
 from tracecloak.anonymizers.trees.process_tree import (
+    EndsEstimator,
     ProcessTreeMiner,
     ProcessTreeParams,
     noisy_fitness,
@@ -153,6 +155,15 @@ def test_four_cuts_beside_each_other_stay_within_one_budget() -> None:
     assert sum(costs) == share * (1 - Fraction(1, 2 ** (len(costs) // 2)))
     # The control: halving along each path gives all four questions half of the share.
     assert 4 * share / 2 > share
+
+
+def test_ends_of_a_part_are_those_that_are_clear_or_else_those_of_the_relation() -> None:
+    holds = np.zeros((5, 5), bool)
+    holds[4, [0, 1, 2]] = holds[[0, 1, 3], 4] = True  # A, B and C may begin, A, B and D may end
+    asked = EndsEstimator(histogram({("A", "B"): 100}, "ABCD"), Fraction(99), 1, randomness())
+    starts, ends = asked.of(Relation(holds * 50, holds))([(0, 1), (2, 3)])
+    assert starts.tolist() == [True, False, True, False]
+    assert ends.tolist() == [False, True, False, True]
 
 
 def released(counts: dict[Variant, int], params: ProcessTreeParams, number: int = 0) -> Any:
