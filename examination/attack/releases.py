@@ -355,14 +355,7 @@ def feature_names(keys: Sequence[Key]) -> list[str]:
     return names
 
 
-def changed_cells(
-    with_unit: TraceBatch,
-    without_unit: TraceBatch,
-    method: Anonymizer,
-    params: Any,
-    keys: Iterator[ReleaseKey],
-    shows_sums: bool,
-) -> tuple[Key, ...]:
+def changed_cells(sides: Iterable[Releases], release_key: ReleaseKey) -> tuple[Key, ...]:
     """Returns which cells of the noisy histograms, or of a released log, a unit is in.
 
     They are those in which the two logs differ under one key, so by the same noise: of each
@@ -370,23 +363,10 @@ def changed_cells(
     knows both logs.
 
     Args:
-        with_unit: The log that has the unit.
-        without_unit: The log that lacks it.
-        method: The method.
-        params: Its parameters.
-        keys: Fresh ones.
-        shows_sums: Whether the noisy sums are looked at.
+        sides: Of the log that has the unit, and of the one that lacks it.
+        release_key: A fresh one.
     """
-    exact: list[dict[Key, float]] = []
-    same_key = itertools.repeat(next(keys))
-    for traces in (with_unit, without_unit):
-        if shows_sums and has_sums_to_see(method):
-            exact.append(Releases(traces, method, params, same_key, shows_sums).make() or {})
-        elif is_log_seen(method, params):
-            exact.append(_times_and_values(traces, method.attributes(params)))
-    if not exact:
-        return ()
-    more, fewer = exact
+    more, fewer = (side.cells(release_key) for side in sides)
     changes: dict[Key, list[tuple[float, Key]]] = {}
     for key in sorted(more.keys() | fewer.keys()):
         change = abs(more.get(key, 0.0) - fewer.get(key, 0.0))
@@ -444,7 +424,7 @@ class _Repetition(MethodRun):
     The input's digest, which under a fresh key changes the law of nothing, is left out.
     """
 
-    counts: Counts = field(kw_only=True)
+    of: Releases = field(kw_only=True)
     noise: Noise = field(kw_only=True)
 
     @cached_property
@@ -460,25 +440,30 @@ class _Repetition(MethodRun):
     def count(self, round_name: str, traces: TraceBatch, known: Known) -> dict[str, Any]:
         bounded, before = self._bounded(traces, known), self.method.known(known.decisions)
         return {INPUT_DIGEST: _NO_DIGEST} | {
-            name: self.counts.counted((round_name, name), counter, bounded, before, known)
+            name: self.of.counted((round_name, name), counter, bounded, before, known)
             for name, counter in self.method.requires(round_name, self.params).items()
         }
 
     def _bounded(self, traces: TraceBatch, known: Known) -> TraceBatch:
-        return self.counts.bounded or super()._bounded(traces, known)
+        bounded = self.of.bounded
+        return super()._bounded(traces, known) if bounded is None else bounded
 
 
 _NO_DIGEST = InputDigest(np.zeros(2, np.uint64), 0)
 
 
-class Counts:
-    """What is counted on one log without asking the key, once for all releases of it.
+class Releases:
+    """Independent releases of one log, each under the next of some keys.
+
+    What is counted on the log without asking the key is counted once.
 
     Args:
         traces: Complete cases; complete individuals where they count.
         method: The method.
         params: Its parameters.
         keys: One for each release.
+        shows_sums: Whether the noisy sums are seen in place of what is made of them, if the method
+            tells of any.
 
     Attributes:
         bounded: The log within the public caps; None: which cases of an individual count may depend
@@ -486,10 +471,16 @@ class Counts:
     """
 
     def __init__(
-        self, traces: TraceBatch, method: Anonymizer, params: Any, keys: Iterator[ReleaseKey]
+        self,
+        traces: TraceBatch,
+        method: Anonymizer,
+        params: Any,
+        keys: Iterator[ReleaseKey],
+        shows_sums: bool = False,
     ) -> None:
         self.method, self.params = method, _CachedParams(params)
         self._traces, self._keys = traces, keys
+        self._shows_sums = shows_sums and has_sums_to_see(method)
         probe = self._probe()
         [bounded] = bound([traces], method, self.params, probe)
         self.bounded = None if probe.was_asked else bounded
@@ -525,45 +516,30 @@ class Counts:
         return self._counted[place]
 
     def release(
-        self, release_id: str, noise: Noise = EXACT
+        self, release_id: str, noise: Noise = EXACT, key: ReleaseKey | None = None
     ) -> tuple[Iterable[TraceBatch], Products, Known]:
-        """Makes a release under the next key; see `contract.in_memory.execute`.
+        """Makes a release under a key or the next one; see `contract.in_memory.execute`.
 
         Raises:
             GuaranteeError: The method cannot keep its promise on this log.
         """
-        run = _Repetition(
-            self.method, self.params, next(self._keys), release_id, "",
-            counts=self, noise=noise,
-        )  # fmt: skip
+        key = key or next(self._keys)
+        run = _Repetition(self.method, self.params, key, release_id, "", of=self, noise=noise)
         return execute(run, [self._traces])
 
-
-class Releases:
-    """Independent releases of one log, each under the next of some keys.
-
-    Args:
-        traces: Complete cases; complete individuals where they count.
-        method: The method.
-        params: Its parameters.
-        keys: One for each release.
-        shows_sums: Whether the noisy sums are seen in place of what is made of them, if the method
-            tells of any.
-    """
-
-    def __init__(
-        self,
-        traces: TraceBatch,
-        method: Anonymizer,
-        params: Any,
-        keys: Iterator[ReleaseKey],
-        shows_sums: bool = False,
-    ) -> None:
-        self._counts = Counts(traces, method, params, keys)
-        self._shows_sums = shows_sums and has_sums_to_see(method)
+    def cells(self, key: ReleaseKey) -> dict[Key, float]:
+        """Returns what `changed_cells` compares: the noisy sums under a key, or the log itself."""
+        if self._shows_sums:
+            return self.make(key=key) or {}
+        if is_log_seen(self.method, self.params):
+            return _times_and_values(self._traces, self.method.attributes(self.params))
+        return {}
 
     def make(
-        self, release_id: str = "audit", watched: Sequence[Key] | None = None
+        self,
+        release_id: str = "audit",
+        watched: Sequence[Key] | None = None,
+        key: ReleaseKey | None = None,
     ) -> dict[Key, float] | None:
         """Makes one release; returns what is seen in it, or None if the method refused.
 
@@ -575,11 +551,12 @@ class Releases:
         Args:
             release_id: Its name.
             watched: See `seen_in`.
+            key: Its key; None: the next one.
         """
-        method, params = self._counts.method, self._counts.params
+        method, params = self.method, self.params
         noise = SumRecorder(self._shows_sums and method.sums == "pairs")
         try:
-            log, products, known = self._counts.release(release_id, noise)
+            log, products, known = self.release(release_id, noise, key)
         except GuaranteeError:
             return None
         except _Enough as enough:  # no graph is made of sums, which takes longer than they do

@@ -371,9 +371,9 @@ def audit_pair(
     """
     keys = releases.fresh_keys() if keys is None else keys
     both = pair.with_unit, pair.without_unit
-    cells = releases.changed_cells(*both, method, params, keys, shows_sums)
-    watched = releases.watched_keys(pair.variants, cells, "tree" in method.writes(params))
     sides = [releases.Releases(log, method, params, keys, shows_sums) for log in both]
+    cells = releases.changed_cells(sides, next(keys))
+    watched = releases.watched_keys(pair.variants, cells, "tree" in method.writes(params))
     n = n_releases
     if math.isfinite(seconds):
         for side in sides:

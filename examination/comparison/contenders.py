@@ -41,7 +41,7 @@ from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream, draw_gaussian
 from tracecloak.anonymizers.registry import METHODS, method_named
-from tracecloak.examination.attack.releases import Counts, fresh_keys
+from tracecloak.examination.attack.releases import Releases, fresh_keys
 from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.measure.intervals import noise_half_width, variants_of_records
 from tracecloak.schemas.errors import UsageError
@@ -214,7 +214,7 @@ def released_in_memory(
     method: Anonymizer,
     params: Any,
     needs_log: bool,
-    counts: Counts | None = None,
+    many: Releases | None = None,
 ) -> Released:
     """Makes one release of a log, under a fresh key, and verifies it where that is due.
 
@@ -223,18 +223,18 @@ def released_in_memory(
         method: The method.
         params: Its parameters.
         needs_log: Whether the released log is wanted, where the method has another product.
-        counts: What other releases counted, which is not counted again; None: all is.
+        many: The releases that it is one of, which count once; None: it is one by itself.
 
     Raises:
         UsageError: The method refuses the log with its parameters.
         GuaranteeError: It cannot keep its promise on this log, or has not.
     """
     begun = time.perf_counter()
-    if counts is None:
+    if many is None:
         run = MethodRun(method, params, ReleaseKey.generate(), "comparison", "")
         cases, found, _ = execute(run, [original.traces])
     else:
-        cases, found, _ = counts.release("comparison")
+        cases, found, _ = many.release("comparison")
     if not needs_log and {"variants", "tree", "dfg"} & {*method.writes(params)}:
         products: Mapping[str, Any] = found.by_name
         seconds = time.perf_counter() - begun
@@ -311,11 +311,11 @@ class Registered:
             epsilon, delta, original.names, original.max_length, original.dates
         )
         self.method.spends(params)  # or is refused before anything is counted
-        counts = None
+        many = None
         if self.kind == "variants":
-            counts = Counts(original.traces, self.method, params, fresh_keys())
+            many = Releases(original.traces, self.method, params, fresh_keys())
         is_log = self.kind == "log"
-        return partial(released_in_memory, original, self.method, params, is_log, counts)
+        return partial(released_in_memory, original, self.method, params, is_log, many)
 
 
 class Pgm:

@@ -238,12 +238,12 @@ def test_counting_once_changes_no_release(name: str, k: int, n_pairs: int, n: in
         releases, plain = (
             Releases(pair.with_unit, method, params, first, shows_sums=True) for _ in range(2)
         )
-        plain._counts.bounded = None
+        plain.bounded = None
         for _ in range(2):
             releases.make()
         for number in range(n):
             for one in (releases, plain):
-                one._counts._keys = itertools.repeat(release_key(number))
+                one._keys = itertools.repeat(release_key(number))
             assert releases.make() == plain.make()
 
 
@@ -323,7 +323,8 @@ def test_the_cells_that_a_unit_is_in_are_watched() -> None:
     method, params = small_timed(vocabulary=("A", "B"))
     (pair,) = [p for p in synthetic_pairs(method, params) if "values that nobody else" in p.what]
     both = pair.with_unit, pair.without_unit
-    cells = changed_cells(*both, method, params, keys(), shows_sums=True)
+    sides = [Releases(log, method, params, keys(), shows_sums=True) for log in both]
+    cells = changed_cells(sides, release_key(0))
     # A, B: one case, one day and hour, one time over all; by class, period and time, which are
     # three; the time of one pair; a step by A, B, by B, and by its place in A, B; R2 of either
     # activity, of three values each; and of the variants three arcs and the case, four
@@ -338,7 +339,8 @@ def test_the_cells_that_a_unit_is_in_are_watched() -> None:
     assert {cell[2:] for cell in values} == {("2", "9"), ("5", "9")}
     watched = watched_keys(pair.variants, cells)
     assert len(set(feature_names(watched))) == 1 + len(watched)
-    of_log = changed_cells(*both, method, params, keys(), shows_sums=False)
+    logs = [Releases(log, method, params, keys()) for log in both]
+    of_log = changed_cells(logs, release_key(0))
     assert {key[:2] for key in of_log if key[0] == "value"} == {("value", "org:resource")}
 
 
