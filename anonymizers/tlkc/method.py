@@ -20,7 +20,7 @@ patterns' length: the bound on confidence is not monotonic, so every length is l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -206,124 +206,57 @@ def cases_with(cases: CaseTable, elements: np.ndarray) -> np.ndarray:
     return np.bincount(place, cases.counts[row], len(elements)).astype(np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class _Members:
-    """Which elements each pattern has, and which patterns have each element; each pair once.
+class _Alive:
+    """The patterns that no suppressed element has, and how many of them have each element.
 
-    `of_pattern`: elements in CSR by `pattern_offsets`; `of_element`: patterns by `element_offsets`.
+    Attributes:
+        n: How many there are.
+        with_element: int64[n_elements], how many of them have each.
     """
 
-    pattern_offsets: np.ndarray
-    of_pattern: np.ndarray
-    element_offsets: np.ndarray
-    of_element: np.ndarray
-
-    @classmethod
-    def of(cls, patterns: Patterns) -> _Members:
+    def __init__(self, patterns: Patterns) -> None:
         n_elements = max(len(patterns.elements), 1)
-        pairs = [np.zeros(0, np.int64)]
-        first = 0
+        pairs, first = [np.zeros(0, np.int64)], 0
         for matrix in patterns.of_length:
             number = np.repeat(np.arange(first, first + len(matrix)), matrix.shape[1])
             pairs.append(number * n_elements + matrix.reshape(-1))
             first += len(matrix)
+        # Each pair once: the elements of one pattern after the other, and the patterns of elements.
         pattern, element = np.divmod(distinct_counts(np.concatenate(pairs))[0], n_elements)
-        by_element = np.argsort(element, kind="stable")
-        return cls(
-            offsets_of(np.bincount(pattern, minlength=first)),
-            element,
-            offsets_of(np.bincount(element, minlength=len(patterns.elements))),
-            pattern[by_element],
-        )
-
-    @property
-    def n(self) -> int:
-        return len(self.pattern_offsets) - 1
-
-
-class _Alive:
-    """The patterns that no suppressed element has, and how many of them have each element."""
-
-    def __init__(self, members: _Members) -> None:
-        self._members = members
-        self._is_alive = np.ones(members.n, bool)
-        self.n = members.n
-        self.with_element = np.diff(members.element_offsets)
+        self._elements, self._patterns = element, pattern[np.argsort(element, kind="stable")]
+        self._of_pattern = offsets_of(np.bincount(pattern, minlength=first))
+        self._of_element = offsets_of(np.bincount(element, minlength=len(patterns.elements)))
+        self._is_alive = np.ones(first, bool)
+        self.n, self.with_element = first, np.diff(self._of_element)
 
     def drop(self, elements: np.ndarray) -> None:
         """Drops the patterns with one of some elements."""
-        m = self._members
-        first = m.element_offsets[elements]
-        mine = m.of_element[ranges(first, m.element_offsets[elements + 1] - first)]
+        first = self._of_element[elements]
+        mine = self._patterns[ranges(first, self._of_element[elements + 1] - first)]
         dead = mine[self._is_alive[mine]]
         if len(elements) > 1:
             dead = np.unique(dead)
         self._is_alive[dead] = False
         self.n -= len(dead)
-        first = m.pattern_offsets[dead]
-        lost = m.of_pattern[ranges(first, m.pattern_offsets[dead + 1] - first)]
+        first = self._of_pattern[dead]
+        lost = self._elements[ranges(first, self._of_pattern[dead + 1] - first)]
         self.with_element = self.with_element - np.bincount(lost, minlength=len(self.with_element))
 
+    def needed(self, chosen: np.ndarray, cases_with: np.ndarray) -> np.ndarray:
+        """Returns the chosen elements, without those whose patterns all have another chosen one.
 
-def _greedy(
-    violating: Patterns,
-    cases_with: np.ndarray,
-    score: Callable[[np.ndarray, int], np.ndarray],
-    also_drop: Callable[[np.ndarray], None],
-    draws: np.ndarray | None,
-) -> np.ndarray:
-    """Returns int64[k], the words to suppress, in the order of the choice.
-
-    Args:
-        violating: The minimal violating traces.
-        cases_with: int64[n_elements], cases that have each element of `violating`.
-        score: From the number of violating traces that are left with each element, and that of all,
-            to each element's score.
-        also_drop: Receives the elements that are chosen.
-        draws: uint64[n_elements], random numbers: of equal scores the smallest is chosen, and
-            nothing is given back, as in the paper. None: as few events go as can easily be.
-    """
-    words = violating.elements
-    # Elements are looked at in the order that ties are broken by.
-    if draws is None:
-        order = np.lexsort((codes_of_words(words), times_of_words(words), cases_with))
-    else:
-        order = np.argsort(draws, kind="stable")
-    members = _Members.of(violating)
-    alive = _Alive(members)
-    chosen = [np.zeros(0, np.int64)]
-
-    def choose(elements: np.ndarray) -> None:
-        alive.drop(elements)
-        also_drop(elements)
-        chosen.append(elements)
-
-    if violating.n and draws is None:
-        alone = np.zeros(len(words), bool)
-        alone[violating.of_length[0][:, 0]] = True
-        choose(order[alone[order]])
-    while alive.n:
-        scores = np.where(alive.with_element > 0, score(alive.with_element, alive.n), -1.0)
-        choose(order[[np.argmax(scores[order])]])
-    suppressed = np.concatenate(chosen)
-    return words[suppressed if draws is not None else _needed(members, suppressed, cases_with)]
-
-
-def _needed(members: _Members, chosen: np.ndarray, cases_with: np.ndarray) -> np.ndarray:
-    """The chosen elements, without those whose patterns all have another chosen one.
-
-    Those that the most cases have are given back first.
-    """
-    is_chosen = np.zeros(len(cases_with), bool)
-    is_chosen[chosen] = True
-    row = np.repeat(np.arange(members.n), np.diff(members.pattern_offsets))
-    n_chosen = np.bincount(row, is_chosen[members.of_pattern], members.n).astype(np.int64)
-    for element in chosen[np.argsort(-cases_with[chosen], kind="stable")]:
-        mine = members.of_element[slice(*members.element_offsets[element : element + 2])]
-        if (n_chosen[mine] > 1).all():
-            n_chosen[mine] -= 1
-            is_chosen[element] = False
-    return chosen[is_chosen[chosen]]
+        Those that the most cases have are given back first.
+        """
+        is_chosen = np.zeros(len(cases_with), bool)
+        is_chosen[chosen] = True
+        row = np.repeat(np.arange(len(self._is_alive)), np.diff(self._of_pattern))
+        n_chosen = np.bincount(row, is_chosen[self._elements]).astype(np.int64)
+        for element in chosen[np.argsort(-cases_with[chosen], kind="stable")]:
+            mine = self._patterns[slice(*self._of_element[element : element + 2])]
+            if (n_chosen[mine] > 1).all():
+                n_chosen[mine] -= 1
+                is_chosen[element] = False
+        return chosen[is_chosen[chosen]]
 
 
 # --- TLKC privacy: whatever little is known of a case matches many, and tells no sensitive value. -
@@ -414,33 +347,50 @@ def _chosen(
     randomness: Randomness,
     n_before: int,
 ) -> np.ndarray:
-    """The words to suppress of one pass, after so many others."""
-    kind = params.knowledge_kind
-    as_printed = params.profile == "paper"
-    no_numbers = as_printed and kind == "multiset"
-    if no_numbers:
-        violating = without_numbers(violating)
-    draws = None
+    """Returns int64[k], the words to suppress, in the order of the choice.
+
+    With the profile `paper` equal scores are decided by random numbers, and nothing is given back.
+    Otherwise as few events go as can easily be.
+
+    Args:
+        cases: What is left of the log.
+        violating: The minimal violating traces.
+        params: The method's.
+        randomness: The release's.
+        n_before: Passes before this one.
+    """
+    kind, as_printed = params.knowledge_kind, params.profile == "paper"
+    has_numbers = not as_printed or kind != "multiset"
+    violating = violating if has_numbers else without_numbers(violating)
+    words, alive = violating.elements, [_Alive(violating)]
+    cases_of = cases_with(cases, words)
+    if params.algorithm == "frequent_traces":
+        frequent = maximal_frequent(cases, kind, Fraction(str(params.theta)))
+        alive.append(_Alive(frequent if has_numbers else without_numbers(frequent)))
+    chosen = [np.zeros(0, np.int64)]
+
+    def choose(elements: np.ndarray) -> None:
+        for patterns in alive:
+            patterns.drop(elements)
+        chosen.append(elements)
+
+    # Elements are looked at in the order that ties are broken by.
     if as_printed:
-        cells = cell_numbers(violating.elements.astype(np.uint64))
-        draws = randomness.words("tlkc/ties", cells, n_before)[:, 0]
-    cases_of = cases_with(cases, violating.elements)
-    if params.algorithm == "n_score":
-        loss = (1 - params.alpha) * (1 - cases_of / cases.n_cases)
-
-        def score(gain: np.ndarray, n_alive: int) -> np.ndarray:
-            return params.alpha * gain / n_alive + loss  # Definition 20
-
-        return _greedy(violating, cases_of, score, lambda elements: None, draws)
-    frequent = maximal_frequent(cases, kind, Fraction(str(params.theta)))
-    if no_numbers:
-        frequent = without_numbers(frequent)
-    alive = _Alive(_Members.of(frequent))
-
-    def ratio(gain: np.ndarray, n_alive: int) -> np.ndarray:
-        return gain / (alive.with_element + 1)  # Definition 18
-
-    return _greedy(violating, cases_of, ratio, alive.drop, draws)
+        draws = randomness.words("tlkc/ties", cell_numbers(words.astype(np.uint64)), n_before)
+        order = np.argsort(draws[:, 0], kind="stable")
+    else:
+        order = np.lexsort((codes_of_words(words), times_of_words(words), cases_of))
+        choose(order[np.isin(order, violating.of_length[0])])
+    loss = (1 - params.alpha) * (1 - cases_of / cases.n_cases)
+    while alive[0].n:
+        gain = alive[0].with_element
+        if params.algorithm == "n_score":
+            scores = params.alpha * gain / alive[0].n + loss  # Definition 20
+        else:
+            scores = gain / (alive[1].with_element + 1)  # Definition 18
+        choose(order[[np.argmax(np.where(gain > 0, scores, -1.0)[order])]])
+    suppressed = np.concatenate(chosen)
+    return words[suppressed if as_printed else alive[0].needed(suppressed, cases_of)]
 
 
 def _with_later_ones(suppressed: np.ndarray, elements: np.ndarray) -> np.ndarray:
