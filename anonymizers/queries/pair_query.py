@@ -21,7 +21,7 @@ from tracecloak.anonymizers.noise.published import truncated_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream, draw_laplace
 from tracecloak.anonymizers.noise.sums import SumNoise
-from tracecloak.anonymizers.rigorous.budget import Budget, Need, Sums, budget_of
+from tracecloak.anonymizers.rigorous.budget import Allowance, Budget, Need, Sums, budget_of
 from tracecloak.anonymizers.rigorous.names import (
     excess_of_names,
     most_names_of_pairs,
@@ -41,16 +41,40 @@ from tracecloak.schemas.statistics.variants import DirectlyFollows
 # method.
 
 
+class QueryParams(NamesParams):
+    """What parameters of published queries have in common: either of two budgets of an epsilon.
+
+    Each has `epsilon` and `budget`, in `needs` what is paid for, the counts last, in `changed` what
+    their noise is made for: what a unit really changes, or what the paper has; and in
+    `spends_as_published` what really holds without an honest budget, none where no epsilon does.
+    """
+
+    @property
+    def is_honest(self: Any) -> bool:
+        """Whether epsilon is that of the whole release."""
+        return bool(self.budget == "honest")
+
+    @property
+    def spending(self: Any) -> Budget:
+        """What each need may spend of epsilon; as published, what the paper says that it spends."""
+        return budget_of(Fraction(self.epsilon), Fraction(0), self.needs)
+
+    @property
+    def scale(self: Any) -> tuple[int, int]:
+        """(numerator, denominator) of the scale of the noise on each count.
+
+        Raises:
+            UsageError: Noise so wide cannot be drawn.
+        """
+        allowance: Allowance = self.spending.means[self.needs[-1].name]
+        return allowance.noise(self.changed).scale
+
+
 class QueryMethod(PartsMethod):
     """The part of a published query's method that does not depend on which query it is.
 
-    Its parameters say by `is_honest` which of the two budgets they have, and by `spending` what
-    their needs may spend.
+    Its parameters are `QueryParams`.
     """
-
-    @abstractmethod
-    def spends_as_published(self, params: Any) -> tuple[Spend, ...]:
-        """Returns what really holds without an honest budget; none where no epsilon is finite."""
 
     @abstractmethod
     def guarantee_as_published(self, params: Any) -> Guarantee:
@@ -61,9 +85,9 @@ class QueryMethod(PartsMethod):
         budget: Budget = params.spending
         return budget
 
-    def moves_by_case(self, params: Any) -> bool:
+    def moves_by_case(self, params: QueryParams) -> bool:
         """Returns whether the budget is honest: then nothing is chosen but by noisy counts."""
-        return bool(params.is_honest)
+        return params.is_honest
 
     def spends(self, params: Any) -> tuple[Spend, ...]:
         """Returns the parts of the epsilon that holds, if a finite one does.
@@ -72,7 +96,7 @@ class QueryMethod(PartsMethod):
             UsageError: Noise so wide cannot be drawn.
         """
         spends = super().spends(params)
-        return spends if params.is_honest else self.spends_as_published(params)
+        return spends if params.is_honest else params.spends_as_published
 
     def guarantee(self, params: Any) -> Guarantee:
         """Returns the promise of the honest form, or the published claim and what is true of it."""
@@ -119,7 +143,7 @@ class QueryMethod(PartsMethod):
 _LN_2 = Fraction(693_148, 10**6)
 
 
-class PairQueryParams(NamesParams):
+class PairQueryParams(QueryParams):
     """Parameters of the methods that ask for directly-follows pairs."""
 
     epsilon: Exact = Field(gt=0, le=1000)
@@ -151,11 +175,6 @@ class PairQueryParams(NamesParams):
         return self
 
     @property
-    def is_honest(self) -> bool:
-        """Whether epsilon is that of the whole release."""
-        return self.budget == "honest"
-
-    @property
     def is_cut_off(self) -> bool:
         """Whether noise loses its decimals towards 0."""
         return self.profile == "reference" and not self.is_honest
@@ -181,35 +200,21 @@ class PairQueryParams(NamesParams):
         return (Sums("pairs", Fraction(1), self.changed),)
 
     @property
-    def spending(self) -> Budget:
-        """What they may spend: all of epsilon."""
-        return budget_of(Fraction(self.epsilon), Fraction(0), self.needs)
-
-    @property
-    def scale(self) -> tuple[int, int]:
-        """(numerator, denominator) of the scale of the noise on each count.
-
-        Raises:
-            UsageError: Noise so wide cannot be drawn.
-        """
-        return self.spending.means["pairs"].noise(self.changed).scale
-
-    @property
-    def epsilon_as_published(self) -> Fraction | None:
-        """Epsilon that holds as published, where noise is on every pair; None: no finite one.
+    def spends_as_published(self) -> tuple[Spend, ...]:
+        """What holds as published, where noise is on every pair; none: no finite epsilon.
 
         The counts of a unit's pairs change by `max_pairs` in total, and each that changes costs
         ln 2 more where the noise is cut off towards 0.
         """
-        if self.n_words is None or self.max_pairs is None:
-            return None
-        epsilon = Fraction(self.epsilon) / self.max_units * self.max_pairs
+        most, n_names, nothing = self.max_pairs, self.n_words, Fraction(0)
+        if n_names is None or most is None:
+            return ()
+        epsilon = Fraction(self.epsilon) / self.max_units * most
         if not self.is_cut_off:
-            return epsilon
+            return (Spend("pairs", "discrete_laplace", epsilon, nothing, self.scale, most),)
         # A case has one pair with START and one with END.
-        n_names = self.n_words
         n_distinct = n_names**2 + 2 * min(n_names, self.max_units)
-        return epsilon + min(self.max_pairs, n_distinct) * _LN_2
+        return (Spend("pairs", "pure", epsilon + min(most, n_distinct) * _LN_2, nothing),)
 
 
 def pairs_and_names() -> dict[str, contract.Counter]:
@@ -311,23 +316,11 @@ class PairQueryMethod(QueryMethod):
 
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "pairs"
 
-    def spends_as_published(self, params: PairQueryParams) -> tuple[Spend, ...]:
-        """Returns the counts of pairs, if a finite epsilon holds."""
-        epsilon = params.epsilon_as_published
-        if epsilon is None:
-            return ()
-        if params.is_cut_off:
-            return (Spend("pairs", "pure", epsilon, Fraction(0)),)
-        return (
-            Spend(
-                "pairs", "discrete_laplace", epsilon, Fraction(0), params.scale, params.max_pairs
-            ),
-        )
-
     def guarantee_as_published(self, params: PairQueryParams) -> Guarantee:
         """Returns the published claim beside the epsilon that holds, if a finite one does."""
+        epsilon = next((spend.epsilon for spend in params.spends_as_published), None)
         each = Fraction(params.epsilon) / params.max_units
-        return published_guarantee("pair-query", params, params.epsilon_as_published, each=each)
+        return published_guarantee("pair-query", params, epsilon, each=each)
 
     def not_covered(self, params: PairQueryParams) -> tuple[str, ...]:
         """Returns what the honest form does not cover."""

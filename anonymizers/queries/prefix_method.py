@@ -40,13 +40,13 @@ from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_distinct_cells
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import variants_and_names
-from tracecloak.anonymizers.contract.method import NamesParams, declared
+from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.contract.sentences import sentence, told
 from tracecloak.anonymizers.noise.published import positive_excess, truncated_laplace
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, draw_laplace
 from tracecloak.anonymizers.queries import prefix_query
-from tracecloak.anonymizers.queries.pair_query import QueryMethod
-from tracecloak.anonymizers.rigorous.budget import Budget, Need, Pure, budget_of
+from tracecloak.anonymizers.queries.pair_query import QueryMethod, QueryParams
+from tracecloak.anonymizers.rigorous.budget import Need, Pure
 from tracecloak.anonymizers.rigorous.params import Exact, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
 from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting
@@ -70,7 +70,7 @@ MAX_EVENTS = 1 << 26
 _PLACES = 10**6
 
 
-class LevelParams(NamesParams):
+class LevelParams(QueryParams):
     """Parameters of the published queries by levels of prefixes."""
 
     epsilon: Exact = Field(gt=0, le=100)
@@ -96,11 +96,6 @@ class LevelParams(NamesParams):
         if self.budget == "honest" and self.vocabulary is None:
             raise ValueError("budget honest needs a public vocabulary")
         return self
-
-    @property
-    def is_honest(self) -> bool:
-        """Whether epsilon is that of the whole release."""
-        return self.budget == "honest"
 
     @property
     def is_finite(self) -> bool:
@@ -135,18 +130,11 @@ class LevelParams(NamesParams):
         return (Pure("levels", Fraction(1), largest=self.changed),)
 
     @property
-    def spending(self) -> Budget:
-        """What each need may spend of epsilon; as published each level has all of it."""
-        return budget_of(Fraction(self.epsilon), Fraction(0), self.needs)
-
-    @property
-    def scale(self) -> tuple[int, int]:
-        """(numerator, denominator) of the noise's scale, in cases.
-
-        Raises:
-            UsageError: Noise so wide cannot be drawn.
-        """
-        return self.spending.means["levels"].noise(self.changed).scale
+    def spends_as_published(self) -> tuple[Spend, ...]:
+        """The levels, where their epsilon is finite."""
+        if not self.is_finite:
+            return ()
+        return (Spend("levels", "pure", epsilon_in_all(self), Fraction(0)),)
 
     def level_query(self, threshold: int, **more: Any) -> prefix_query.LevelQuery:
         """Returns the query; the printed algorithm prunes ended prefixes and the last level, too.
@@ -170,12 +158,6 @@ class LevelMethod(CasesOfVariants, QueryMethod):
     """The part of a query's method that does not depend on which query it is."""
 
     has_error_bars: ClassVar[bool] = True
-
-    def spends_as_published(self, params: LevelParams) -> tuple[Spend, ...]:
-        """Returns the levels, where their epsilon is finite."""
-        if not params.is_finite:
-            return ()
-        return (Spend("levels", "pure", epsilon_in_all(params), Fraction(0)),)
 
     def guarantee_as_published(self, params: LevelParams) -> Guarantee:
         """Returns the published claim and what holds."""

@@ -196,9 +196,9 @@ class SapaParams(pair_query.PairQueryParams):
         return self
 
     @property
-    def epsilon_as_published(self) -> Fraction | None:
-        """Epsilon that holds as published; none is finite where pairs are chosen on the log."""
-        return None if self.query == "exponential" else super().epsilon_as_published
+    def spends_as_published(self) -> tuple[Spend, ...]:
+        """What holds as published; no finite epsilon does where pairs are chosen on the log."""
+        return () if self.query == "exponential" else super().spends_as_published
 
     @property
     def steps_text(self) -> str:
