@@ -33,7 +33,12 @@ from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.figures import LEGEND, Figure
 from tracecloak.schemas.published.graph import ReleasedGraph
-from tracecloak.schemas.published.step import EXPECTED_FALSE, StepRelease, evidence_of
+from tracecloak.schemas.published.step import (
+    EXPECTED_FALSE,
+    StepRelease,
+    evidence,
+    is_noise_laplace,
+)
 from tracecloak.transforms.pages.page import Page, policy_of, rendered
 from tracecloak.transforms.publish.figures_data import figures_data, map_data
 from tracecloak.transforms.stream.step_sinks import epoch_folder
@@ -73,28 +78,30 @@ def map_of(release: StepRelease) -> tuple[dict[str, Any] | None, int]:
     most that another path has is so with a probability of about 95 %. There is no map where nothing
     stands out.
     """
-    evidence = evidence_of(release)
+    assert release.lows is not None and release.highs is not None
+    counts, lows, highs = release.counts, release.lows, release.highs
+    is_laplace = is_noise_laplace(release)
+    is_sure, is_doubtful = evidence(counts, release.standard_errors, lows, is_laplace=is_laplace)
     start, end = ActivityVocabulary.of([]).labels
-    sure = (release.cells[i] for i in np.flatnonzero(evidence.is_sure))
+    sure = (release.cells[i] for i in np.flatnonzero(is_sure))
     reached = {start, end}.union(*sure)
     near = np.fromiter((reached.issuperset(cell) for cell in release.cells), bool)
     vocabulary = ActivityVocabulary.of(reached - {start, end})
     codes = {label: code for code, label in enumerate(vocabulary.labels)}
     ends = np.array([[codes.get(name, -1) for name in cell] for cell in release.cells], np.int32)
     sources, targets = ends.reshape(-1, 2).T
-    is_shown = evidence.is_sure | (evidence.is_doubtful & near)
+    is_shown = is_sure | (is_doubtful & near)
     rows = np.flatnonzero(is_shown)
     rows = rows[np.lexsort((targets[rows], sources[rows]))]
     hidden = next(f for f in figures_within(release, is_shown) if f.name == "path_not_shown")
     if not len(rows):
         return None, hidden.high
-    assert release.lows is not None and release.highs is not None
-    counts, lows, highs = (of[rows] for of in (release.counts, release.lows, release.highs))
-    graph = ReleasedGraph(vocabulary.names, sources[rows], targets[rows], counts, lows, highs)
+    numbers = (of[rows] for of in (sources, targets, counts, lows, highs))
+    graph = ReleasedGraph(vocabulary.names, *numbers)
     drawn = map_data(graph, {}, release.figures, is_graded=True)
     # Decided for all pairs together, and not by the interval of each.
-    for edge, is_doubtful in zip(drawn["edges"], evidence.is_doubtful[rows].tolist(), strict=True):
-        edge["doubtful"] = is_doubtful
+    for edge, doubtful in zip(drawn["edges"], is_doubtful[rows].tolist(), strict=True):
+        edge["doubtful"] = doubtful
     return drawn, hidden.high
 
 

@@ -312,33 +312,6 @@ EXPECTED_FALSE = 0.01
 _ROUNDING = 0.5  # by which a count can be above the number that it was rounded from
 
 
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """What counts with noise say about what is there.
-
-    Attributes:
-        is_sure: bool[n], counts that noise alone hardly reaches, see `EXPECTED_FALSE`.
-        is_doubtful: bool[n], the other counts whose own 95 % interval is above zero: each for
-            itself looks as if it stood for something, and of many that are noise alone one in
-            forty does.
-    """
-
-    is_sure: np.ndarray
-    is_doubtful: np.ndarray
-
-
-def evidence_of(release: StepRelease) -> Evidence:
-    """Decides for all cells of a step of a public domain, which has intervals.
-
-    A product that publishes only cells above a threshold of its own has decided already and is not
-    meant.
-    """
-    assert release.lows is not None
-    return evidence(
-        release.counts, release.standard_errors, release.lows, is_laplace=is_noise_laplace(release)
-    )
-
-
 def is_noise_laplace(release: StepRelease) -> bool:
     """Whether the noise of a step of a public domain is Laplace, as with delta 0; else Gaussian."""
     return Fraction(release.delta) == 0
@@ -346,18 +319,24 @@ def is_noise_laplace(release: StepRelease) -> bool:
 
 def evidence(
     counts: np.ndarray, standard_errors: np.ndarray, lows: np.ndarray, *, is_laplace: bool
-) -> Evidence:
-    """Decides for all cells together.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Decides for all cells of a public domain together what counts with noise say is there.
 
-    Of `n` cells, each of noise alone is taken for sure with probability `EXPECTED_FALSE` / n at
-    most, so that all together are `EXPECTED_FALSE` on average at most (Bonferroni). That holds for
-    noises that depend on each other, too.
+    A product that publishes only cells above a threshold of its own has decided already and is not
+    meant. Of `n` cells, each of noise alone is taken for sure with probability `EXPECTED_FALSE` / n
+    at most, so that all together are `EXPECTED_FALSE` on average at most (Bonferroni). That holds
+    for noises that depend on each other, too.
 
     Args:
         counts: int64[n], rounded sums with unbiased noise.
         standard_errors: float64[n], standard deviations of the noise; they must be public.
         lows: int64[n], lower ends of their 95 % intervals.
         is_laplace: Whether the noise is discrete Laplace; else it is taken to be Gaussian.
+
+    Returns:
+        bool[n], counts that noise alone hardly reaches, which are sure; and bool[n], the other
+        counts whose own 95 % interval is above zero: each for itself looks as if it stood for
+        something, and of many that are noise alone one in forty does.
     """
     share = EXPECTED_FALSE / max(len(counts), 1)
     # What each noise exceeds with probability `share`, which is a half at most.
@@ -365,7 +344,7 @@ def evidence(
     if is_laplace:
         reached = -math.log(2 * share) * laplace_scales(standard_errors)
     is_above, is_beyond = lows > 0, counts - _ROUNDING >= reached
-    return Evidence(is_above & is_beyond, is_above & ~is_beyond)
+    return is_above & is_beyond, is_above & ~is_beyond
 
 
 def laplace_scales(standard_errors: np.ndarray) -> np.ndarray:

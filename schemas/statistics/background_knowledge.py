@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tracecloak.schemas.arrays.merging import (
     OfArrays,
@@ -408,8 +409,7 @@ class KnownCases(OfArrays):
         lengths = np.diff(offsets)
         places = offsets_of(lengths + n_sensitive)
         data = np.empty(int(places[-1]), np.int64)
-        for k in range(n_sensitive):
-            data[places[:-1] + k] = sensitive[:, k]
+        data[places[:-1, None] + np.arange(n_sensitive)] = sensitive
         data[ranges(places[:-1] + n_sensitive, lengths)] = words
         return word_bytes(places, data)
 
@@ -431,23 +431,12 @@ class KnownCases(OfArrays):
 
     def decoded(self) -> CaseTable:
         """Returns the rows as arrays."""
-        n = len(self.counts)
-        if n == 0:
-            none = np.zeros(0, np.int64)
-            return CaseTable(
-                np.zeros(1, np.int64), none, none, np.zeros((0, self.n_sensitive), np.int64)
-            )
-        _, raw_offsets, raw = self.rows.buffers()
-        places = np.frombuffer(raw_offsets, np.int64, n + 1, self.rows.offset * 8) // 8
-        data = np.frombuffer(raw, np.int64)
-        starts, lengths = places[:-1] + self.n_sensitive, np.diff(places) - self.n_sensitive
-        columns = [data[places[:-1] + k] for k in range(self.n_sensitive)]
-        return CaseTable(
-            offsets_of(lengths),
-            data[ranges(starts, lengths)],
-            self.counts,
-            np.stack(columns, axis=1) if columns else np.zeros((n, 0), np.int64),
-        )
+        data = np.frombuffer(b"".join(self.rows.to_pylist()), np.int64)
+        widths = np.asarray(pc.binary_length(self.rows)) // 8
+        places, lengths = offsets_of(widths)[:-1], widths - self.n_sensitive
+        words = data[ranges(places + self.n_sensitive, lengths)]
+        sensitive = data[places[:, None] + np.arange(self.n_sensitive)]
+        return CaseTable(offsets_of(lengths), words, self.counts, sensitive)
 
 
 @dataclass(frozen=True, eq=False)

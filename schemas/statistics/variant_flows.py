@@ -146,13 +146,15 @@ class VariantFlows(CaseCells):
         """
         begins, n_variants = variants.offsets[:-1], variants.n_variants
         firsts = np.flatnonzero(np.diff(begins // _PIECE_EVENTS, prepend=-1))
-        columns: tuple[list[np.ndarray], ...] = ([], [], [], [])
-        for first, end in pairwise([*firsts.tolist(), n_variants]):
-            piece = _flows_between(variants, first, end, cells)
-            arrays = (piece.rows + first, piece.keys, piece.counts, piece.squares)
-            for column, array in zip(columns, arrays, strict=True):
-                column.append(array)
-        rows, keys, counts, squares = (joined(column, np.int64) for column in columns)
+        pieces = [
+            _flows_between(variants, first, end, cells)
+            for first, end in pairwise([*firsts.tolist(), n_variants])
+        ]
+        rows = joined(piece.rows + first for piece, first in zip(pieces, firsts, strict=True))
+        keys, counts, squares = (
+            joined(getattr(piece, name) for piece in pieces)
+            for name in ("keys", "counts", "squares")
+        )
         return cls(rows, keys, counts, squares, cells.size, variants.counts)
 
     def sums(self, cells: FlowCells, clip_units: int, units: int) -> np.ndarray:
@@ -407,19 +409,15 @@ class MarginalCells:
         keys = np.repeat(variant_numbers * n, lengths)
         keys += codes
         if self.has_absent:
-            counts = np.bincount(keys, minlength=n * len(variant_numbers)).reshape(-1, n)
-            cells = np.empty((len(variant_numbers), len(columns) + n), np.int64)
-            cells[:, : len(columns)] = np.stack(columns, axis=1)
-            cells[:, len(columns) :] = _bins(counts)
-            cells[:, len(columns) :] += base + np.arange(n) * n_bins
-            return np.repeat(variant_numbers, cells.shape[1]), cells.ravel()
-        pairs, first, counts = np.unique(keys, return_index=True, return_counts=True)
-        is_counted = _ranks(pairs // n, first) < self.n_of_case - 4
-        row, activity = np.divmod(pairs[is_counted], n)
-        cells = np.stack(columns, axis=1)
-        rows = np.concatenate([np.repeat(variant_numbers, cells.shape[1]), row])
-        activity_cells = base + activity * n_bins + _bins(counts[is_counted])
-        return rows, np.concatenate([cells.ravel(), activity_cells])
+            pairs = np.arange(n * len(variant_numbers))
+            counts = np.bincount(keys, minlength=len(pairs))
+        else:
+            pairs, first, counts = np.unique(keys, return_index=True, return_counts=True)
+            is_counted = _ranks(pairs // n, first) < self.n_of_case - len(columns)
+            pairs, counts = pairs[is_counted], counts[is_counted]
+        row, activity = np.divmod(pairs, n)
+        rows = np.concatenate([np.tile(variant_numbers, len(columns)), row])
+        return rows, np.concatenate([*columns, base + activity * n_bins + _bins(counts)])
 
 
 def _bins(counts: np.ndarray) -> np.ndarray:
