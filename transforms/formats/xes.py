@@ -161,14 +161,16 @@ class XesReader:
         names = None if self.unnamed is None else Names(*self.unnamed)
         source = Source(stream)
         traces = _Traces(wanted, names, source.encoding, forgets=self.goes_on)
-        pieces = _Pieces(source, batch_rows)
         is_sound = True
         is_end = False
         piece = b""
         while not is_end:
             if not piece and traces.is_between:
-                yield from pieces.regular_batches(traces)
-            piece = piece or pieces.read(traces.token_bytes)
+                for regular, data in _regular_traces(source, batch_rows):
+                    yield from traces.batches(batch_rows)
+                    traces.pass_over(data)
+                    yield from traces.batches_of(regular, batch_rows)
+            piece = piece or _piece(source, traces)
             is_end = not piece
             try:
                 traces.parse(piece)
@@ -500,58 +502,39 @@ class _Kinds(dict[str, int]):
         return kind
 
 
-class _Pieces:
-    """What a file is read in: traces that are regular as a whole, and pieces for a parser."""
+def _regular_traces(source: Source, batch_rows: int) -> Iterator[tuple[TraceValues, bytes]]:
+    """Yields traces that are regular as a whole, with their bytes, as long as some come next."""
+    # At most as much is looked at as a batch takes, and no token that is too long.
+    most = min(max(_PIECE_BYTES, batch_rows * _EVENT_BYTES), _REGULAR_BYTES, _TOKEN_BYTES)
+    size = min(most, _PIECE_BYTES)
+    while data := read_fully(source.read, size):
+        begin, end = data.find(BEGIN), data.rfind(END) + len(END)
+        regular = None
+        if 0 <= begin < end and not data[:begin].strip(b" \t\r\n"):
+            regular = read_regular(data[begin:end])
+        source.unread(data if regular is None else data[end:])
+        if regular is not None:
+            yield regular, data[:end]
+            size = min(4 * size, most)
+        elif size > _PIECE_BYTES:
+            size = _PIECE_BYTES
+        else:
+            return
 
-    def __init__(self, source: Source, batch_rows: int) -> None:
-        self._source = source
-        self._batch_rows = batch_rows
-        # At most as much is looked at as a batch takes, and no token that is too long.
-        most = min(max(_PIECE_BYTES, batch_rows * _EVENT_BYTES), _REGULAR_BYTES, _TOKEN_BYTES)
-        self._most = self._size = most
-        # So many bytes are the parser's before regular traces are looked for again.
-        self._parsed = 0
-        self._parsed_next = _PIECE_BYTES
 
-    def regular_batches(self, traces: _Traces) -> Iterator[RawBatch]:
-        """Yields batches of the regular traces that come next, behind those that wait.
+def _piece(source: Source, traces: _Traces) -> bytes:
+    """Returns a piece for the parser, which ends with a trace if it can; none at the end.
 
-        Args:
-            traces: Those of the file, which are between two of them; they go on behind these.
-        """
-        while self._parsed <= 0 and (data := read_fully(self._source.read, self._size)):
-            begin, end = data.find(BEGIN), data.rfind(END) + len(END)
-            regular = None
-            if 0 <= begin < end and not data[:begin].strip(b" \t\r\n"):
-                regular = read_regular(data[begin:end])
-            if regular is not None:
-                yield from traces.batches(self._batch_rows)
-                self._source.unread(data[end:])
-                traces.pass_over(data[:end])
-                yield from traces.batches_of(regular, self._batch_rows)
-                self._size = min(2 * self._size, self._most)
-                self._parsed_next = _PIECE_BYTES
-                continue
-            self._source.unread(data)
-            if self._size > _PIECE_BYTES:
-                self._size = max(self._size // 4, _PIECE_BYTES)
-            else:
-                self._parsed = self._parsed_next
-                self._parsed_next = min(2 * self._parsed, _REGULAR_BYTES)
-
-    def read(self, token_bytes: int) -> bytes:
-        """Returns a piece for the parser; none at the end.
-
-        It is as long as the unfinished token, which expat scans anew.
-        """
-        size = min(max(_PIECE_BYTES, token_bytes), _TOKEN_BYTES - token_bytes + 1)
-        piece = read_fully(self._source.read, size)
-        end = piece.find(END) + len(END)
-        if self._parsed <= 0 and len(END) <= end < len(piece):
-            self._source.unread(piece[end:])
-            return piece[:end]
-        self._parsed -= len(piece)
-        return piece
+    It is as long as the unfinished token, which expat scans anew.
+    """
+    held = traces.token_bytes
+    piece = read_fully(source.read, min(max(_PIECE_BYTES, held), _TOKEN_BYTES - held + 1))
+    # What comes next was not regular, or may be so behind the trace that is open.
+    end = (piece.rfind(END) if traces.is_between else piece.find(END)) + len(END)
+    if len(END) <= end < len(piece):
+        source.unread(piece[end:])
+        return piece[:end]
+    return piece
 
 
 def _refusal(fault: _Fault) -> InputSchemaError:
