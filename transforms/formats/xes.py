@@ -161,15 +161,16 @@ class XesReader:
         names = None if self.unnamed is None else Names(*self.unnamed)
         source = Source(stream)
         traces = _Traces(wanted, names, source.encoding, forgets=self.goes_on)
+        regular = _regular_traces(source, batch_rows)
         is_sound = True
         is_end = False
         piece = b""
         while not is_end:
             if not piece and traces.is_between:
-                for regular, data in _regular_traces(source, batch_rows):
+                while (found := next(regular)) is not None:
                     yield from traces.batches(batch_rows)
-                    traces.pass_over(data)
-                    yield from traces.batches_of(regular, batch_rows)
+                    traces.pass_over(found[1])
+                    yield from traces.batches_of(found[0], batch_rows)
             piece = piece or _piece(source, traces)
             is_end = not piece
             try:
@@ -502,12 +503,13 @@ class _Kinds(dict[str, int]):
         return kind
 
 
-def _regular_traces(source: Source, batch_rows: int) -> Iterator[tuple[TraceValues, bytes]]:
-    """Yields traces that are regular as a whole, with their bytes, as long as some come next."""
+def _regular_traces(source: Source, batch_rows: int) -> Iterator[tuple[TraceValues, bytes] | None]:
+    """Yields traces that are regular as a whole, with their bytes; None: a parser is to go on."""
     # At most as much is looked at as a batch takes, and no token that is too long.
     most = min(max(_PIECE_BYTES, batch_rows * _EVENT_BYTES), _REGULAR_BYTES, _TOKEN_BYTES)
-    size = min(most, _PIECE_BYTES)
-    while data := read_fully(source.read, size):
+    size = most
+    while True:
+        data = read_fully(source.read, size)
         begin, end = data.find(BEGIN), data.rfind(END) + len(END)
         regular = None
         if 0 <= begin < end and not data[:begin].strip(b" \t\r\n"):
@@ -515,11 +517,11 @@ def _regular_traces(source: Source, batch_rows: int) -> Iterator[tuple[TraceValu
         source.unread(data if regular is None else data[end:])
         if regular is not None:
             yield regular, data[:end]
-            size = min(4 * size, most)
+            size = min(2 * size, most)
         elif size > _PIECE_BYTES:
-            size = _PIECE_BYTES
+            size = max(size // 4, _PIECE_BYTES)
         else:
-            return
+            yield None
 
 
 def _piece(source: Source, traces: _Traces) -> bytes:

@@ -178,7 +178,8 @@ def _parsed(text: str) -> Head:
 
 def _of_each(heads: Sequence[Head], codes: np.ndarray, what: Callable[[Head], Any]) -> np.ndarray:
     """[n], something of the head of each value."""
-    return np.array(list(map(what, heads)))[codes]
+    values = np.array(list(map(what, heads)))
+    return (values if values.dtype == bool else values.astype(np.int32))[codes]
 
 
 def _without_references(parts: pa.Array) -> pa.Array | None:
