@@ -246,29 +246,17 @@ class FirstLook:
             else None,
         )
 
-    def lines(self) -> Iterator[str]:
-        """Yields how many records can be read, why others cannot, and when they are; numbers."""
-        tally, n = self.records.tally, self.records.tally.n_records
-        if n:
-            yield f"of the first {n:,} records, which were tried, {tally.n_used:,} can be read"
-        elif self.source.files:
-            yield "no record was tried: there is none, or none of the first passes the filters"
+    @property
+    def days(self) -> np.ndarray:
+        """The days of the first and the last time."""
+        times = self.traces.times
+        return np.array([times.min(), times.max()], "datetime64[us]").astype("datetime64[D]")
 
-        for line in finding_lines(tally, self.source):
-            yield f"  {line}"
-        if tally.n_events:
-            times = self.traces.times
-            ends = np.array([times.min(), times.max()], "datetime64[us]")
-            first, last = ends.astype("datetime64[D]")
-            yield f"  their times lie from {first} to {last}"
-            is_tied, source = self.traces.is_tied, self.source
-            is_open = bool(is_tied.mean() > _MANY_TIED) and source.mapping.order is None
-            yield (
-                f"  {is_tied.sum():,} of {len(is_tied):,} events have case and timestamp in common "
-                f"with an event of another activity; {source.rule} order them"
-                + "; if a column says which comes first, map it as order"
-                * is_open
-            )
+    @property
+    def has_open_order(self) -> bool:
+        """Whether many events are ordered by something else than their time and no column."""
+        share = self.traces.is_tied.mean()
+        return bool(share > _MANY_TIED) and self.source.mapping.order is None
 
     @cached_property
     def traces(self) -> TraceBatch:

@@ -15,13 +15,12 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, joint_sentence, total
+from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence, total
 from tracecloak.anonymizers.contract.method import Anonymizer, FigureError
 from tracecloak.pipelines.configuration.flags import shown
 from tracecloak.pipelines.configuration.plan import ReleasePlan, source_of
-from tracecloak.pipelines.configuration.shared_keys import ScheduleConfig
 from tracecloak.pipelines.planning import utility
-from tracecloak.pipelines.planning.findings import FirstLook
+from tracecloak.pipelines.planning.findings import FirstLook, finding_lines
 from tracecloak.pipelines.planning.verdict import (
     Verdict,
     changed_params,
@@ -258,26 +257,18 @@ def plan_of(
         judged = tuple(
             replace(verdict, grade="no", remedy=None, obstacle=look.obstacle) for verdict in public
         )
-    windows: list[str] = []
-    if keys.schedule is not None and release.schedule is not None:
-        is_noisy = release.guarantee.kind != "syntactic"
-        windows = window_lines(keys.schedule, release.schedule, is_noisy)
-    first = from_template(
-        __package__,
-        "first.txt.j2",
-        config=keys,
-        is_rigorous=release.guarantee.kind == "rigorous",
-        look=look,
-        judged=judged,
-        against=None if against is None else unusable_sentence(replace(against, remedy=None)),
-        remedy=public[middle].remedy if public else None,
-        cost=cost,
-        least=least,
-        warnings=[*_unread(source), *hints(look), *[look.lost_steps] * bool(look.lost_steps)],
-        late=[line.strip() for line in windows if "FIGURES COME" in line],
-        caution=caution(release.guarantee),
+    context = _context(release, source, look) | {
+        "look": look,
+        "judged": judged,
+        "figures": list(figure_lines([one.worth for one in judged if one.worth.errors])),
+        "against": None if against is None else unusable_sentence(replace(against, remedy=None)),
+        "remedy": public[middle].remedy if public else None,
+        "cost": cost,
+        "least": least,
+    }
+    first, details = (
+        from_template(__package__, name, **context) for name in ("first.txt.j2", "plan.txt.j2")
     )
-    details = _details(release, source, look, judged, windows)
     is_refused = against is not None and not keys.even_if_unusable
     return Plan(tuple(first), tuple(details), judged, is_refused, least)
 
@@ -296,54 +287,42 @@ def _unread(source: EventSource) -> Iterator[str]:
             return
 
 
-def _details(
-    release: ReleasePlan,
-    source: EventSource,
-    look: FirstLook,
-    judged: Sequence[Verdict],
-    windows: Sequence[str],
-) -> list[str]:
-    """Returns what a release reads, does, promises, is worth, spends and writes."""
-    method, params = release.method, release.params
+def _context(release: ReleasePlan, source: EventSource, look: FirstLook) -> dict[str, Any]:
+    """Returns what a release reads, does, promises, spends and writes, for the templates."""
+    params, schedule = release.params, release.schedule
     by_folder: dict[str, list[SourceFile]] = {}
     for file in source.files:
         by_folder.setdefault(file.folder, []).append(file)
-    figures: Sequence[str] = ()
-    if judged and judged[0].worth.errors:
-        figures = tuple(figure_lines([verdict.worth for verdict in judged]))
-    costs = list(method.costs(params))
-    composition: Sequence[str] = ()
-    if release.schedule is not None:
-        composition = composition_lines(
-            release.schedule,
-            release.spends,
-            params.resolved().get("max_cases_per_individual"),
-            shares_by_case=not release.windows_add_up,
-        )
-    return from_template(
-        __package__,
-        "plan.txt.j2",
-        release=release,
-        source=source,
-        look=look,
-        folders=list(by_folder.items()),
-        n_listed=_LISTED_FILES,
-        n_first=_FIRST_FILES,
-        parameters=[
+    costs = list(release.method.costs(params))
+    windows = () if schedule is None else schedule.windows()
+    return {
+        "release": release,
+        "config": release.keys,
+        "source": source,
+        "finding_lines": finding_lines,
+        "warnings": [*_unread(source), *hints(look), *[look.lost_steps] * bool(look.lost_steps)],
+        "folders": list(by_folder.items()),
+        "n_listed": _LISTED_FILES,
+        "n_first": _FIRST_FILES,
+        "parameters": [
             line for name, value in params.resolved().items() for line in shown(name, value, "  ")
         ],
-        costs=[*costs, *_foretold(release, source)] if costs else [],
-        guarantee=release.guarantee.with_order_note(source.is_by_name),
-        judged=judged,
-        in_words=utility.in_words,
-        figures=figures,
-        windows=windows,
-        joint_sentence=joint_sentence,
-        composition=composition,
-        files=release_folder,
-        beginnings=FORMULA_BEGINNINGS,
-        alike=[repr(name) for name in formulas(getattr(params, "vocabulary", None) or ())],
-    )
+        "costs": [*costs, *_foretold(release, source)] if costs else [],
+        "guarantee": release.guarantee.with_order_note(source.is_by_name),
+        "caution": caution(release.guarantee),
+        "in_words": utility.in_words,
+        "has_windows": schedule is not None,
+        "longest": lambda: max(window.end_us - window.begin_us for window in windows),
+        "at": _at,
+        "spoken": _spoken,
+        "duration": duration_text,
+        "joint_sentence": joint_sentence,
+        "total": total,
+        "decimal": decimal_text,
+        "files": release_folder,
+        "beginnings": FORMULA_BEGINNINGS,
+        "alike": [repr(name) for name in formulas(getattr(params, "vocabulary", None) or ())],
+    }
 
 
 def _foretold(release: ReleasePlan, source: EventSource) -> Iterator[str]:
@@ -391,8 +370,10 @@ def figure_lines(sizes: Sequence[utility.UtilityEstimate]) -> Iterator[str]:
     """Yields the errors of all figures, a column for each number of cases.
 
     Args:
-        sizes: What is foretold, of the same figures.
+        sizes: What is foretold, of the same figures; none: of no list.
     """
+    if not sizes:
+        return
     yield "Is worth (95 % of all releases are within this of each figure; no log is looked at)"
     names = [error.figure for error in sizes[0].errors]
     columns = [
@@ -425,60 +406,6 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _YEAR_DAYS = 365.25
 # From when on days are hard to picture.
 _MANY_DAYS = 60
-
-
-def window_lines(config: ScheduleConfig, schedule: Schedule, is_noisy: bool) -> list[str]:
-    """Returns what the windows are, with the first as the example.
-
-    Args:
-        config: What the configuration says of them.
-        schedule: The windows.
-        is_noisy: Whether noise hides that a window is empty; a syntactic method refuses it.
-    """
-    ends = [f"at its first {' or '.join(schedule.end_activities)}"] * bool(schedule.end_activities)
-    if schedule.gap_us is not None:
-        ends.append(f"{duration_text(schedule.gap_us)} after its last event")
-    return from_template(
-        __package__,
-        "windows.txt.j2",
-        config=config,
-        schedule=schedule,
-        ends=[*ends, f"{duration_text(schedule.max_lifetime_us)} after its first event"],
-        longest=lambda: max(window.end_us - window.begin_us for window in schedule.windows()),
-        is_noisy=is_noisy,
-        at=_at,
-        spoken=_spoken,
-        duration=duration_text,
-    )
-
-
-def composition_lines(
-    schedule: Schedule,
-    spends: Sequence[Spend],
-    max_cases_per_individual: int | None,
-    shares_by_case: bool,
-) -> list[str]:
-    """Returns what all windows of the horizon cost together.
-
-    Args:
-        schedule: The windows.
-        spends: What one of them is charged; empty: nothing.
-        max_cases_per_individual: Cases of an individual that count over the whole horizon; None:
-            the unit is the case.
-        shares_by_case: Whether j of so many cases cost at most j of so many parts of the charge.
-    """
-    epsilon, delta = total(spends)
-    return from_template(
-        __package__,
-        "composition.txt.j2",
-        n=schedule.horizon,
-        spends=spends,
-        epsilon=epsilon,
-        delta=delta,
-        cases=max_cases_per_individual,
-        shares_by_case=shares_by_case,
-        decimal=decimal_text,
-    )
 
 
 def _spoken(micros: int) -> str:

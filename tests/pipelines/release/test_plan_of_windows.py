@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import yaml
@@ -11,10 +12,10 @@ import yaml
 from tests.support.releasing import csv_log, small_rows
 from tests.support.tiers import each_row
 from tests.support.windows import MONTHS
-from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
 from tracecloak.pipelines.configuration.plan import load
-from tracecloak.pipelines.planning.plan import composition_lines
 from tracecloak.pipelines.screen.release_text import plan_lines
+from tracecloak.transforms.pages.page import from_template
 
 SECTION: dict[str, Any] = {
     "origin": "2026-01-01", "period": "month", "time_zone": "Europe/Amsterdam",
@@ -69,7 +70,11 @@ def test_it_says_plainly_that_figures_come_late(
 
 
 def told(cases: int | None, shares: bool, spends: tuple[Spend, ...] = SPENDS) -> str:
-    return " ".join(composition_lines(MONTHS, spends, cases, shares))
+    release = SimpleNamespace(schedule=MONTHS, spends=spends, windows_add_up=not shares)
+    params = SimpleNamespace(resolved=lambda: {"max_cases_per_individual": cases})
+    given = {"release": release, "params": params, "total": total, "decimal": decimal_text}
+    lines = from_template("tracecloak.pipelines.planning", "composition.txt.j2", **given)
+    return " ".join(line.strip() for line in lines)
 
 
 def test_windows_add_up_only_where_an_individual_pays_for_several() -> None:
