@@ -25,7 +25,6 @@ from tracecloak.transforms.formats.base import Stamp, UnreadError
 from tracecloak.transforms.services.schema_registry import (
     NotThereError,
     SchemaRegistry,
-    confluent_registry,
 )
 
 # ---
@@ -66,13 +65,13 @@ class AvroSchemas:
         # By named type: (whether its values take bytes, how many types it holds, how deep).
         self._sizes: dict[str, tuple[bool, int, int]] = {}
 
-    def rewritten(self, text: str) -> str:
+    def rewritten(self, text: str) -> Any:
         """Returns a schema that fastavro is to see.
 
         Raises:
             Exception: Of any kind; it is no schema.
         """
-        return json.dumps(self._plain.rewritten(bounded_json(text)))
+        return self._plain.rewritten(bounded_json(text))
 
     def judge(self) -> None:
         """Makes sure that no datum of these schemas takes more than its bytes are worth.
@@ -161,11 +160,11 @@ def _decimal(data: bytes, schema: Any, *_: Any) -> int | float | bytes:
 
 
 # --- Messages of a registry's schemas: Confluent's frame, in it a datum of Avro, JSON or Protobuf.
-# Confluent's own deserialisers read Avro and JSON (confluent-kafka, extra `registry`), and
-# Google's library reads Protobuf, by the descriptors that a registry gives of its schemas. The
-# frame is the byte 0 and the number of the schema. A schema of a number never changes, so a
-# message is read in the same way whenever it is read again: by its own schema alone, and by no
-# later version of it. Rules of a schema are not run, and a schema with rules is refused.
+# Confluent's client asks the registry (confluent-kafka, extra `registry`), fastavro reads Avro, and
+# Google's library Protobuf, by the descriptors that a registry gives of its schemas. The frame is
+# the byte 0 and the number of the schema. A schema of a number never changes, so a message is read
+# in the same way whenever it is read again: by its own schema alone, and by no later version of it.
+# Rules of a schema are not run, and a schema with rules is refused.
 
 
 _FRAME_BYTES = 5
@@ -256,10 +255,9 @@ class _Readers:
         """Returns what reads messages of a schema; None: it cannot be used."""
         if self._unknown_until.get(frame, 0.0) > time.monotonic():
             raise UnreadError(Unread.UNKNOWN_SCHEMA)
-        make = _READERS[self._kind]
-        asking = _RegistryClient(self._registry, self._client, self._kind)
+        schemas = _Schemas(self._registry, self._client, self._kind)
         try:
-            return make(asking, asking.schema_of(frame))
+            return _READERS[self._kind](schemas, schemas.of_frame(frame))
         except NotThereError:
             if len(self._unknown_until) >= _MAX_SCHEMAS:
                 self._unknown_until.clear()
@@ -275,53 +273,36 @@ _readers = functools.cache(_Readers)
 """The readers of this process, by kind and registry."""
 
 
-class _RegistryClient:
-    """A registry as a deserialiser of one schema sees it: that schema, and what it refers to.
+class _Schemas:
+    """A schema of a registry, and what it refers to, as far as they can be used."""
 
-    Schemas of Avro come rewritten (`transforms.formats.registry_messages`).
-    """
-
-    def __init__(self, registry: SchemaRegistry, client: Any, kind: str) -> None:
+    def __init__(self, registry: SchemaRegistry, client: Any, kind: Kind) -> None:
         self._registry = registry
         self._client = client
         self._kind = kind
         self._n_asked = 0
         self._n_bytes = 0
-        self._schema: Any = None
         # Protobuf's schemas are texts that need a compiler, unless they are asked for compiled.
         self._form = {"fmt": "serialized"} if kind == "protobuf" else {}
-        self.avro: Any = AvroSchemas() if kind == "avro" else None
 
-    def schema_of(self, frame: bytes) -> Any:
+    def of_frame(self, frame: bytes) -> Any:
         """Returns the schema that a frame names."""
         number = int.from_bytes(frame[1:], "big")
         if number > _LAST_ID:
             raise NotThereError
         raw = self._registry.asked(lambda: self._client.get_schema(number, **self._form))
-        self._schema = self._usable(raw)
-        return self._schema
+        return self._usable(raw)
 
-    def get_schema(self, *_: Any, **__: Any) -> Any:
-        """Returns the one schema: a deserialiser is made for each."""
-        return self._schema
-
-    def get_version(self, subject: str, version: int, *_: Any, **__: Any) -> Any:
+    def referred(self, reference: Any) -> Any:
         """Returns a version of a subject, also of one that was deleted."""
         self._n_asked += 1
         if self._n_asked > _MAX_REFERENCES:
             raise ValueError("a schema refers to too many")
+        subject, version = reference.subject, reference.version
         answer = self._registry.asked(
             lambda: self._client.get_version(subject, version, True, **self._form)
         )
-        names = ("subject", "version", "schema_id", "guid")
-        return type(answer)(
-            **{name: getattr(answer, name) for name in names},
-            schema=self._usable(answer.schema),
-        )
-
-    def config(self) -> dict[str, Any]:
-        """Returns no settings: rules, which ask for them, are not run."""
-        return {}
+        return self._usable(answer.schema)
 
     def _usable(self, schema: Any) -> Any:
         """Returns a schema as it is to be read by.
@@ -343,40 +324,36 @@ class _RegistryClient:
                 f"schema_registry {self._registry.url} gives Protobuf schemas as text alone: name "
                 "one that knows format=serialized, as Confluent's, Karapace or Redpanda 25.2"
             )
-        if self.avro is None:
-            return schema
-        return type(schema)(self.avro.rewritten(schema.schema_str), "AVRO", schema.references)
+        return schema
 
 
-# A deserialiser that knows a subject asks for later versions of the schema.
-_SETTINGS = {"subject.name.strategy": lambda *_, **__: None}
+def _avro_reader(schemas: _Schemas, schema: Any) -> Reader:
+    judged = AvroSchemas()
+
+    def parsed(schema: Any) -> tuple[Any, dict[str, Any]]:
+        """Returns a schema as fastavro takes it, and the named types in it."""
+        named: dict[str, Any] = {}
+        for reference in schema.references or ():
+            named |= parsed(schemas.referred(reference))[1]
+        return fastavro.parse_schema(judged.rewritten(schema.schema_str), named), named
+
+    taken, _ = parsed(schema)
+    judged.judge()
+    return lambda data: fastavro.schemaless_reader(io.BytesIO(data[_FRAME_BYTES:]), taken, None)
 
 
-def _avro_reader(asking: _RegistryClient, schema: Any) -> Reader:
-    reader: Reader = confluent_registry(".avro").AvroDeserializer(asking, schema, conf=_SETTINGS)
-    asking.avro.judge()
-    return reader
+def _json_reader(schemas: _Schemas, schema: Any) -> Reader:
+    """Returns a reader that also makes sure that a message is of its schema, and fetches nothing.
 
-
-def _json_reader(asking: _RegistryClient, schema: Any) -> Reader:
-    """Returns a reader that also makes sure that a message is of its schema.
-
-    The deserialiser's own check would fetch what a schema refers to from anywhere. This one knows
-    the schema and its references alone.
+    It knows the schema and its references alone.
     """
     from jsonschema.validators import validator_for
     from referencing import Registry, Resource
     from referencing.jsonschema import DRAFT7
 
-    deserialiser = confluent_registry(".json_schema").JSONDeserializer(
-        schema,
-        schema_registry_client=asking,
-        conf={**_SETTINGS, "validate": False},
-        json_decode=json.loads,
-    )
     references = {
         name: Resource.from_contents(bounded_json(referred.schema_str), DRAFT7)
-        for name, referred in _references(asking, schema, set())
+        for name, referred in _references(schemas, schema, set())
     }
     contents = bounded_json(schema.schema_str)
     kind = validator_for(contents)
@@ -384,14 +361,14 @@ def _json_reader(asking: _RegistryClient, schema: Any) -> Reader:
     validator = kind(contents, registry=Registry().with_resources(references.items()))
 
     def body(data: bytes) -> Any:
-        read = deserialiser(data)
+        read = json.loads(data[_FRAME_BYTES:])
         validator.validate(read)
         return read
 
     return body
 
 
-def _protobuf_reader(asking: _RegistryClient, schema: Any) -> Reader:
+def _protobuf_reader(schemas: _Schemas, schema: Any) -> Reader:
     """Returns a reader of the messages of a file of Protobuf, each by the index in its frame."""
     library = importlib.import_module("google.protobuf.message_factory")
     files = importlib.import_module("google.protobuf.descriptor_pb2")
@@ -400,7 +377,7 @@ def _protobuf_reader(asking: _RegistryClient, schema: Any) -> Reader:
         compiled = importlib.import_module(f"google.protobuf.{name}_pb2").DESCRIPTOR
         pool.AddSerializedFile(compiled.serialized_pb)
     own_name = "tracecloak.proto"
-    for name, one in (*_references(asking, schema, {own_name}), (own_name, schema)):
+    for name, one in (*_references(schemas, schema, {own_name}), (own_name, schema)):
         own = files.FileDescriptorProto.FromString(base64.b64decode(one.schema_str))
         own.name = name
         pool.Add(own)
@@ -438,13 +415,13 @@ def _zigzag(stream: io.BytesIO) -> int:
     raise ValueError("a number is too long")
 
 
-def _references(asking: _RegistryClient, schema: Any, seen: set[str]) -> Iterator[tuple[str, Any]]:
+def _references(schemas: _Schemas, schema: Any, seen: set[str]) -> Iterator[tuple[str, Any]]:
     """Yields what a schema refers to by name, each behind all that it refers to itself."""
     for reference in schema.references or ():
         if reference.name not in seen:
             seen.add(reference.name)
-            referred = asking.get_version(reference.subject, reference.version).schema
-            yield from _references(asking, referred, seen)
+            referred = schemas.referred(reference)
+            yield from _references(schemas, referred, seen)
             yield reference.name, referred
 
 
@@ -479,7 +456,7 @@ def _value(message: Any, field: Any, seen: Iterator[int]) -> Any:
     return _fields(value, seen) if kind else value
 
 
-_READERS: dict[Kind, Callable[[_RegistryClient, Any], Reader]] = {
+_READERS: dict[Kind, Callable[[_Schemas, Any], Reader]] = {
     "avro": _avro_reader,
     "json": _json_reader,
     "protobuf": _protobuf_reader,
