@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from collections.abc import Iterable, Iterator
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from tracecloak.anonymizers.contract.in_memory import execute
-from tracecloak.pipelines.runners.resources import Block, HeldTraces, Hold, Limits, Workers
+from tracecloak.pipelines.runners.resources import Block, HeldTraces, Hold, Limits
 from tracecloak.schemas.arrays.merging import Totals
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, ActivityVocabulary, released_schema
 from tracecloak.schemas.events.tally import FileTally, ReadTally
@@ -38,21 +37,6 @@ if TYPE_CHECKING:
     from tracecloak.transforms.batch.job import Job
 
 
-@dataclass(frozen=True)
-class Means:
-    """What a run has to work with.
-
-    Attributes:
-        limits: How much memory and how many workers it may take.
-        hold: Holds events and cases.
-        workers: Who look at them.
-    """
-
-    limits: Limits
-    hold: Hold
-    workers: Workers
-
-
 # --- A released log is counted and written part by part as its cases come, none of them twice. ----
 
 
@@ -66,78 +50,67 @@ _RUN_BYTES = 1 << 18
 _WRITTEN_BYTES = 200 << 20
 
 
-@dataclass(eq=False)
-class LogParts:
-    """The parts of a log, before and after they are written.
+def write_log(
+    target: Target, hold: Hold, released: Iterable[TraceBatch]
+) -> tuple[list[OutputFile], LogCounts, list[OutputFile]]:
+    """Returns the parts of the log, their counts, and the forms made from them.
 
-    Attributes:
+    Args:
         target: What is written, and where.
-        means: Hold the cases, and count and write them.
+        hold: Holds the cases until they are written.
+        released: The released cases, and batches without cases that tell its attributes.
     """
+    counts = Totals(KINDS_OF_LOG_COUNTS)
+    # A log that was made up comes in large batches, and to count one takes ten times its bytes.
+    limits, n_parts, folder = hold.limits, target.n_parts, target.folder
+    batches = (one for whole in released for one in whole.split(limits.batch_bytes))
+    held: dict[int, list[Block[TraceBatch]]] = {}
 
-    target: Target
-    means: Means
-    _parts: dict[int, list[Block[TraceBatch]]] = field(default_factory=dict, init=False)
+    def looked_at(batch: TraceBatch) -> list[tuple[int, TraceBatch]]:
+        counts.add(count_released(batch))
+        return list(parts_of(batch, n_parts))
 
-    def write(
-        self, released: Iterable[TraceBatch]
-    ) -> tuple[list[OutputFile], LogCounts, list[OutputFile]]:
-        """Returns the parts of the log, their counts, and the forms made from them.
-
-        Args:
-            released: The released cases, and batches without cases that tell its attributes.
-        """
-        counts = Totals(KINDS_OF_LOG_COUNTS)
-        # A log that was made up comes in large batches, and to count one takes ten times its bytes.
-        limits, each, n_parts = self.means.limits, self.means.workers.each, self.target.n_parts
-        batches = (one for whole in released for one in whole.split(limits.batch_bytes))
-
-        def looked_at(batch: TraceBatch) -> list[tuple[int, TraceBatch]]:
-            counts.add(count_released(batch))
-            return list(parts_of(batch, n_parts))
-
-        for cases_of_parts in each(looked_at, batches):
-            for number, cases in cases_of_parts:
-                self._parts.setdefault(number, []).append(self.means.hold.put(cases))
-        log = LogCounts(**counts.result())
-        folder, manifest = self.target.folder, self.target.manifest
-        n_writers = max(limits.n_workers * limits.step_bytes // _WRITTEN_BYTES, 1)
-        parts = list(each(self._write_part, range(n_parts), n_writers))
-        exports: list[OutputFile] = []
-        for kind in self.target.exports:
-            exports.append(write_export(folder, manifest, kind, n_parts))
-            _LOG.info("wrote %s", exports[-1].path)
-        return parts, log, exports
-
-    def _write_part(self, number: int) -> OutputFile:
-        blocks = self._parts.pop(number, [])
-        if _ORDERED_BYTES * sum(one.n_bytes for one in blocks) > self.means.limits.step_bytes:
-            rows = self._merged(blocks)
+    def write(number: int) -> OutputFile:
+        blocks = held.pop(number, [])
+        if _ORDERED_BYTES * sum(one.n_bytes for one in blocks) > limits.step_bytes:
+            rows = _merged(hold, blocks)
         else:
-            rows = rows_of_part([self.means.hold.take(block) for block in blocks])
-        return write_part(self.target.folder, self.target.manifest, number, rows)
+            rows = rows_of_part([hold.take(block) for block in blocks])
+        return write_part(folder, target.manifest, number, rows)
 
-    def _merged(self, blocks: list[Block[TraceBatch]]) -> Iterator[pa.RecordBatch]:
-        """Yields the rows of a part that is not in memory at once: runs of it are, piece by piece.
+    for cases_of_parts in hold.each(looked_at, batches):
+        for number, cases in cases_of_parts:
+            held.setdefault(number, []).append(hold.put(cases))
+    log = LogCounts(**counts.result())
+    n_writers = max(limits.n_workers * limits.step_bytes // _WRITTEN_BYTES, 1)
+    parts = list(hold.each(write, range(n_parts), n_writers))
+    exports: list[OutputFile] = []
+    for kind in target.exports:
+        exports.append(write_export(folder, target.manifest, kind, n_parts))
+        _LOG.info("wrote %s", exports[-1].path)
+    return parts, log, exports
 
-        A run is as many cases as can be ordered at once, held in pieces; see `rows_of_part`.
-        """
-        hold, step_bytes = self.means.hold, self.means.limits.step_bytes
-        runs: list[list[Block[TraceBatch]]] = []
-        cases: list[TraceBatch] = []
-        n_bytes = 0
-        for i, block in enumerate(blocks):
-            batch = hold.take(block)
-            schema = released_schema(batch.attribute_types)
-            cases += [batch] if batch.n_cases else []
-            n_bytes += block.n_bytes
-            is_last = i + 1 == len(blocks)
-            if cases and (is_last or n_bytes * _ORDERED_BYTES >= step_bytes):
-                run = in_order(TraceBatch.concat(cases)).split(_RUN_BYTES)
-                runs.append([hold.put(piece) for piece in run])
-                cases, n_bytes = [], 0
-        streams = [(hold.take(block).to_rows() for block in run) for run in runs]
-        return merge_rows(streams, schema)
+
+def _merged(hold: Hold, blocks: list[Block[TraceBatch]]) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a part that is not in memory at once: runs of it are, piece by piece.
+
+    A run is as many cases as can be ordered at once, held in pieces; see `rows_of_part`.
+    """
+    runs: list[list[Block[TraceBatch]]] = []
+    cases: list[TraceBatch] = []
+    n_bytes = 0
+    for i, block in enumerate(blocks):
+        batch = hold.take(block)
+        schema = released_schema(batch.attribute_types)
+        cases += [batch] if batch.n_cases else []
+        n_bytes += block.n_bytes
+        is_last = i + 1 == len(blocks)
+        if cases and (is_last or n_bytes * _ORDERED_BYTES >= hold.limits.step_bytes):
+            run = in_order(TraceBatch.concat(cases)).split(_RUN_BYTES)
+            runs.append([hold.put(piece) for piece in run])
+            cases, n_bytes = [], 0
+    streams = [(hold.take(block).to_rows() for block in run) for run in runs]
+    return merge_rows(streams, schema)
 
 
 # --- A release in one process, without a pipeline: the same bytes as any runner gives. ------------
@@ -163,7 +136,7 @@ class EventsByShard:
     """Events as they are read, by shard of their unit; several threads may add some.
 
     Attributes:
-        means: Hold them, and sort them.
+        hold: Holds them, and sorts them.
         n_shards: Into how many shards events are dealt as they are read.
         by_individual: See `TraceBatch.from_events`.
         drops_duplicates: Whether equal events of a case count once.
@@ -171,7 +144,7 @@ class EventsByShard:
         n_dropped: How many of them are duplicates, once they are grouped.
     """
 
-    means: Means
+    hold: Hold
     n_shards: int
     by_individual: bool = False
     drops_duplicates: bool = False
@@ -209,7 +182,7 @@ class EventsByShard:
     def _deal(self, events: pa.RecordBatch, n_shards: int, to: _Shards) -> None:
         key = INDIVIDUAL_ID if self.by_individual else CASE_ID
         for shard, part in split_by_shard(events, n_shards, key):
-            block = self.means.hold.put(part)
+            block = self.hold.put(part)
             with self._lock:
                 to.setdefault(shard, []).append(block)
 
@@ -220,7 +193,7 @@ class EventsByShard:
             InputSchemaError: The events have different attributes.
             TracecloakError: The disk is full.
         """
-        hold, batch_bytes = self.means.hold, self.means.limits.batch_bytes
+        hold, batch_bytes = self.hold, self.hold.limits.batch_bytes
         cases = HeldTraces(hold)
         self._vocabulary = self._names.result()["names"]
         if self._first:
@@ -230,7 +203,7 @@ class EventsByShard:
         def sort_shard(blocks: list[Block[pa.RecordBatch]]) -> TraceBatch:
             return self._sorted([hold.take(block) for block in blocks])
 
-        for traces in self.means.workers.each(sort_shard, self._finer_shards()):
+        for traces in self.hold.each(sort_shard, self._finer_shards()):
             cases.add(traces, batch_bytes)
         return cases
 
@@ -239,7 +212,7 @@ class EventsByShard:
         for shard in sorted(self._shards):
             blocks = self._shards.pop(shard)
             n_bytes = _SORTED_BYTES * sum(block.n_bytes for block in blocks)
-            n_finer = -(-n_bytes // self.means.limits.step_bytes)
+            n_finer = -(-n_bytes // self.hold.limits.step_bytes)
             if n_finer <= 1:
                 yield blocks
                 continue
@@ -251,9 +224,9 @@ class EventsByShard:
     def _joined(self, blocks: list[Block[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
         """Yields the events of blocks in large batches, as there are many shards for their rows."""
         run: list[pa.RecordBatch] = []
-        batch_bytes = self.means.limits.batch_bytes
+        batch_bytes = self.hold.limits.batch_bytes
         for i, block in enumerate(blocks):
-            run.append(self.means.hold.take(block))
+            run.append(self.hold.take(block))
             if i + 1 == len(blocks) or sum(one.nbytes for one in run) >= batch_bytes:
                 table = pa.Table.from_batches(run).unify_dictionaries().combine_chunks()
                 yield from table.to_batches()
@@ -290,8 +263,8 @@ class InMemoryDriver:
 
         assert job.part is not None  # which alone asks for this
         units = Totals({"units": CountedUnits})
-        with _means_of(job) as means:
-            for batch in _traces(job, job.part.by_individual, means).taken():
+        with _hold_of(job) as hold:
+            for batch in _traces(job, job.part.by_individual, hold).taken():
                 units.add({"units": job.part.units(batch)})
         found: CountedUnits = units.result()["units"]
         return found
@@ -300,17 +273,16 @@ class InMemoryDriver:
         """Makes a release, from its files to its commit."""
         target, run = job.target, job.target.run
         method = run.method
-        with _means_of(job) as means:
-            traces = _traces(job, run.by_individual, means)
+        with _hold_of(job) as hold:
+            traces = _traces(job, run.by_individual, hold)
             if job.part is not None:
-                counted = HeldTraces(means.hold)
+                counted = HeldTraces(hold)
                 for batch in traces.taken():
-                    counted.add(job.part.counted(batch), means.limits.batch_bytes)
+                    counted.add(job.part.counted(batch), hold.limits.batch_bytes)
                 traces = counted
             n_pieces = -(-traces.n_events // _PIECE_EVENTS) or 1
-            each, last = means.workers.each, traces.taken()
             # What was decided ends with what makes the cases, before the parts are written.
-            made, products = execute(run, traces, each, n_pieces, last)[:2]
+            made, products = execute(run, traces, hold.each, n_pieces, traces.taken())[:2]
             if method.log != "transformed":
                 traces.drop()
             _LOG.info("next: release")
@@ -319,12 +291,11 @@ class InMemoryDriver:
             log: LogCounts | None = None
             if method.log != "none":
                 cases = chain(made, run.columns)
-                parts, log, exports = LogParts(target, means).write(cases)
+                parts, log, exports = write_log(target, hold, cases)
         commit(target, parts, exports, products, log)
 
 
-@contextlib.contextmanager
-def _means_of(job: Job) -> Iterator[Means]:
+def _hold_of(job: Job) -> Hold:
     n_bytes = sum(file.n_bytes for file in job.source.files)
     limits = Limits.of(job.memory_bytes, job.n_workers, n_bytes)
     # Beside the output is room for what is released, so there is room for it before.
@@ -332,22 +303,21 @@ def _means_of(job: Job) -> Iterator[Means]:
     folder = next(filter(is_on_this_machine, folders), None)
     if folder is not None:
         make_private_folder(Path(folder))
-    with Hold(limits.held_bytes, folder) as hold, Workers(limits.n_workers) as workers:
-        yield Means(limits, hold, workers)
+    return Hold(limits, folder)
 
 
-def _traces(job: Job, by_individual: bool, means: Means) -> HeldTraces:
+def _traces(job: Job, by_individual: bool, hold: Hold) -> HeldTraces:
     """Reads all files, lists what is malformed, and returns the cases.
 
     Raises:
         InputSchemaError: The input cannot be read, or too much of it is malformed.
     """
     source = job.source
-    events = EventsByShard(means, job.n_shards, by_individual, source.drops_duplicates)
-    files = _pieces(job, means.workers) if means.workers.n > 1 else source.files
+    events = EventsByShard(hold, job.n_shards, by_individual, source.drops_duplicates)
+    files = _pieces(job, hold) if hold.limits.n_workers > 1 else source.files
     tallies: list[ReadTally] = []
     lacking: list[Any] = []
-    read = means.workers.each(partial(_read, job, events), files)
+    read = hold.each(partial(_read, job, events), files)
     for rank, read_pieces in groupby(read, key=lambda piece: piece[0]):
         rejects = []
         for _, tally, seen, lacks in read_pieces:
@@ -364,13 +334,15 @@ def _traces(job: Job, by_individual: bool, means: Means) -> HeldTraces:
     return traces
 
 
-def _pieces(job: Job, workers: Workers) -> Iterator[Any]:
+def _pieces(job: Job, hold: Hold) -> Iterator[Any]:
     """Yields the files of a source in their order, large ones in pieces that are read at once."""
     source = job.source
-    each_bytes = sum(file.n_bytes for file in source.files) // (_PIECES_EACH * workers.n)
+    each_bytes = sum(file.n_bytes for file in source.files) // (
+        _PIECES_EACH * hold.limits.n_workers
+    )
     max_bytes = min(max(each_bytes, _LEAST_PIECE_BYTES), _MOST_PIECE_BYTES)
     for file in source.files:
-        yield from pieces(source, file, max_bytes, workers.each)
+        yield from pieces(source, file, max_bytes, hold.each)
 
 
 def _read(

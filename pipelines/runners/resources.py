@@ -119,63 +119,6 @@ def available_bytes() -> int:
     return min([*bounds, *(int(text) for text in texts if text.isdigit())])
 
 
-# --- Threads that look at several batches at once, as numpy and Arrow let go of Python's lock. ----
-
-
-S = TypeVar("S")
-T = TypeVar("T")
-
-
-@dataclass(eq=False)
-class Workers(contextlib.AbstractContextManager["Workers"]):
-    """So many threads, or none at all where one worker does everything.
-
-    Attributes:
-        n: How many items are worked at at once, at least 1.
-    """
-
-    n: int
-    _pool: ThreadPoolExecutor | None = field(default=None, init=False)
-
-    def each(
-        self, function: Callable[[S], T], items: Iterable[S], most: int | None = None
-    ) -> Iterator[T]:
-        """Yields what a function returns of each item, in the order of the items.
-
-        At most one item more than there are workers is taken, or has a result that waits.
-
-        Args:
-            function: Called by any of the workers.
-            items: What it is called with.
-            most: How many workers there are for it at most; None: all.
-        """
-        n = self.n if most is None else min(self.n, most)
-        if n == 1:
-            yield from map(function, items)
-            return
-        if self._pool is None:
-            from concurrent.futures import ThreadPoolExecutor  # loaded on use
-
-            self._pool = ThreadPoolExecutor(self.n, "tracecloak")
-        begun: deque[Future[T]] = deque()
-        try:
-            for item in items:
-                begun.append(self._pool.submit(function, item))
-                del item
-                if len(begun) > n:
-                    yield begun.popleft().result()
-            while begun:
-                yield begun.popleft().result()
-        finally:
-            for future in begun:
-                future.cancel()
-
-    def __exit__(self, *_: object) -> None:
-        """Waits for what is at work still, of which nobody takes the result."""
-        if self._pool is not None:
-            self._pool.shutdown(cancel_futures=True)
-
-
 # ---
 # What a run in memory holds of a log: in memory up to a bound, and beyond it in a file on a disk.
 # The file has no name, or loses it as soon as it is there, so it ends with the process however that
@@ -183,6 +126,8 @@ class Workers(contextlib.AbstractContextManager["Workers"]):
 # cases as they will be released, neither of them encrypted.
 
 
+S = TypeVar("S")
+T = TypeVar("T")
 Columns = TypeVar("Columns", pa.RecordBatch, TraceBatch)
 
 
@@ -203,18 +148,55 @@ class Block(Generic[Columns]):
 
 @dataclass(eq=False)
 class Hold(contextlib.AbstractContextManager["Hold"]):
-    """Holds blocks of columns; threads share it.
+    """What a run has to work with: it holds blocks of columns, and its threads look at them.
 
     Attributes:
-        max_bytes: How many bytes of blocks stay in memory.
-        folder: Where the file lies that gets all others; None: where the system has such files.
+        limits: How much memory and how many workers it may take.
+        folder: Where the file lies that gets the blocks which do not stay in memory; None: where
+            the system has such files.
     """
 
-    max_bytes: int
+    limits: Limits
     folder: str | None
     _n_bytes: int = field(default=0, init=False)
     _file: FileIO | None = field(default=None, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _pool: ThreadPoolExecutor | None = field(default=None, init=False)
+
+    def each(
+        self, function: Callable[[S], T], items: Iterable[S], most: int | None = None
+    ) -> Iterator[T]:
+        """Yields what a function returns of each item, in the order of the items.
+
+        Threads look at several at once, as numpy and Arrow let go of Python's lock. At most one
+        item more than there are workers is taken, or has a result that waits.
+
+        Args:
+            function: Called by any of the workers.
+            items: What it is called with.
+            most: How many workers there are for it at most; None: all.
+        """
+        n_workers = self.limits.n_workers
+        n = n_workers if most is None else min(n_workers, most)
+        if n == 1:
+            yield from map(function, items)
+            return
+        if self._pool is None:
+            from concurrent.futures import ThreadPoolExecutor  # loaded on use
+
+            self._pool = ThreadPoolExecutor(n_workers, "tracecloak")
+        begun: deque[Future[T]] = deque()
+        try:
+            for item in items:
+                begun.append(self._pool.submit(function, item))
+                del item
+                if len(begun) > n:
+                    yield begun.popleft().result()
+            while begun:
+                yield begun.popleft().result()
+        finally:
+            for future in begun:
+                future.cancel()
 
     def put(self, columns: Columns) -> Block[Columns]:
         """Takes in columns.
@@ -224,7 +206,7 @@ class Hold(contextlib.AbstractContextManager["Hold"]):
         """
         block = Block(columns.nbytes, type(columns), columns)
         with self._lock:
-            fits = self._n_bytes + block.n_bytes <= self.max_bytes
+            fits = self._n_bytes + block.n_bytes <= self.limits.held_bytes
             if fits:
                 self._n_bytes += block.n_bytes
         if not fits:
@@ -285,7 +267,9 @@ class Hold(contextlib.AbstractContextManager["Hold"]):
             ) from error
 
     def __exit__(self, *_: object) -> None:
-        """Gives the file back; nothing that it has can be looked at any more."""
+        """Waits for what is at work still, of which nobody takes the result, and forgets all."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
         if self._file is not None:
             self._file.close()
 

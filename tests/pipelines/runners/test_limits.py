@@ -20,8 +20,8 @@ from tests.support.cramped import cramped
 from tests.support.logs import event_batch, event_logs, read_cases, trace_batch
 from tests.support.releasing import digests, hospital_files, tracecloak
 from tracecloak.pipelines.runners import resources
-from tracecloak.pipelines.runners.in_memory import EventsByShard, Means
-from tracecloak.pipelines.runners.resources import HeldTraces, Hold, Limits, Workers
+from tracecloak.pipelines.runners.in_memory import EventsByShard
+from tracecloak.pipelines.runners.resources import HeldTraces, Hold, Limits
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.events.traces import TraceBatch
 
@@ -38,9 +38,9 @@ def test_cases_are_the_same_however_little_fits(
     """Catches an event that is lost, counted twice or out of order on its way over the disk."""
     whole = event_batch(log)
     batches = [whole.slice(first, 7) for first in range(0, len(log), 7)]
-    with cramped(held_bytes, step_bytes), Hold(held_bytes, None) as hold, Workers(n_workers) as few:
-        events = EventsByShard(Means(Limits.of(0, n_workers, 0), hold, few), 2)
-        list(few.each(events.add, batches[::-1]))
+    with cramped(held_bytes, step_bytes), Hold(Limits.of(0, n_workers, 0), None) as hold:
+        events = EventsByShard(hold, 2)
+        list(hold.each(events.add, batches[::-1]))
         assert events.n_events == len(log)
         cases = events.grouped()
         assert cases.n_events == len(log)
@@ -51,6 +51,10 @@ def test_cases_are_the_same_however_little_fits(
     assert twice == [expected, expected] and taken == expected
 
 
+def held(n_bytes: int, folder: str | None = None, n_workers: int = 1) -> Hold:
+    return Hold(Limits(n_workers, n_bytes, 1, 1), folder)
+
+
 def read_all(batches: Any) -> dict[str, list[tuple[str, int]]]:
     read = [read_cases(batch) for batch in batches]
     assert sum(map(len, read)) == len({case for cases in read for case in cases})
@@ -58,7 +62,7 @@ def read_all(batches: Any) -> dict[str, list[tuple[str, int]]]:
 
 
 def test_batches_come_out_with_one_vocabulary_and_what_is_computed_is_not_kept() -> None:
-    with Hold(10_000, None) as hold:
+    with held(10_000) as hold:
         cases = HeldTraces(hold)
         cases.add(trace_batch({"a": "A B"}), 1000)
         cases.add(trace_batch({"b": "C"}), 1000)
@@ -74,7 +78,7 @@ def test_batches_come_out_with_one_vocabulary_and_what_is_computed_is_not_kept()
 
 def test_what_is_dropped_or_taken_makes_room() -> None:
     traces = trace_batch({"a": "A B"})
-    with Hold(traces.nbytes, None) as hold:
+    with held(traces.nbytes) as hold:
         for _ in range(3):
             hold.take(hold.put(traces))
             hold.drop(hold.put(traces))
@@ -87,7 +91,7 @@ def test_what_is_dropped_or_taken_makes_room() -> None:
 
 
 def test_the_file_has_no_name_and_is_for_nobody_else(tmp_path: Path) -> None:
-    with Hold(0, str(tmp_path)) as hold:
+    with held(0, str(tmp_path)) as hold:
         block = hold.put(event_batch({"secret": "A"}))
         assert list(tmp_path.iterdir()) == []  # also after a kill, therefore
         assert hold._file is not None
@@ -100,7 +104,7 @@ def test_a_full_disk_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) ->
     full = lambda dir, buffering: open("/dev/full", "w+b", buffering)  # noqa: E731
     monkeypatch.setattr(resources.tempfile, "TemporaryFile", full)
     with (
-        Hold(0, "/some/place") as hold,
+        held(0, "/some/place") as hold,
         pytest.raises(TracecloakError, match="/some/place, whose disk is full") as told,
     ):
         hold.put(event_batch({"secret": "A"}))
@@ -124,7 +128,7 @@ def test_results_come_in_order_and_few_wait(n: int) -> None:
             taken.append(i)
             yield i
 
-    with Workers(n) as workers:
+    with held(0, n_workers=n) as workers:
         for square in workers.each(lambda i: i * i, items()):
             done.append(square)
             assert len(taken) <= len(done) + n
@@ -141,7 +145,7 @@ def test_an_error_of_a_worker_ends_the_others() -> None:
             raise ValueError("broken")
         gate.wait(10)
 
-    with Workers(2) as workers:
+    with held(0, n_workers=2) as workers:
         with pytest.raises(ValueError, match="broken"):
             list(workers.each(work, range(50)))
         gate.set()
