@@ -5,15 +5,29 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import pydantic
 from pydantic import Field
+from pydantic_core import core_schema
 
 from tracecloak.anonymizers.registry import METHODS, method_named
-from tracecloak.pipelines.configuration.flags import bytes_of, given_value, kinds_of, yaml_of
-from tracecloak.pipelines.configuration.shared_keys import AccountConfig, ScheduleConfig, Section
+from tracecloak.pipelines.configuration.flags import (
+    bytes_of,
+    given_value,
+    kinds_of,
+    read_groups,
+    read_vocabulary,
+    warn_of_names,
+    yaml_of,
+)
+from tracecloak.pipelines.configuration.shared_keys import (
+    AccountConfig,
+    ScheduleConfig,
+    Section,
+    with_starts,
+)
 from tracecloak.pipelines.runners.flags import IN_MEMORY
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.batch import DEFAULT_SHARDS
@@ -95,34 +109,24 @@ def _written(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
-@dataclass(frozen=True)
-class OneOf:
+def one_of(names: Callable[[], Iterable[str]]) -> pydantic.GetPydanticSchema:
     """Annotates a text that must be a name of a table, to which other distributions may add.
 
     The table is looked at when a value is checked or a JSON Schema made, not before.
 
-    Attributes:
+    Args:
         names: Returns or yields the names; none is asked for after the right one.
     """
 
-    names: Callable[[], Iterable[str]]
-
-    def __get_pydantic_core_schema__(
-        self, source: Any, handler: pydantic.GetCoreSchemaHandler
-    ) -> Any:
-        """Returns the schema of the text with the check after it."""
-        return pydantic.AfterValidator(self._check).__get_pydantic_core_schema__(source, handler)
-
-    def __get_pydantic_json_schema__(
-        self, schema: Any, handler: pydantic.GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        """Returns the JSON Schema of the names there are."""
-        return {**handler(schema), "enum": list(self.names())}
-
-    def _check(self, value: str) -> str:
-        if value not in self.names():
-            raise ValueError(f"must be one of {', '.join(self.names())}")
+    def check(value: str) -> str:
+        if value not in names():
+            raise ValueError(f"must be one of {', '.join(names())}")
         return value
+
+    return pydantic.GetPydanticSchema(
+        lambda source, of: core_schema.no_info_after_validator_function(check, of(source)),
+        lambda schema, of: {**of(schema), "enum": list(names())},
+    )
 
 
 _Several = str | tuple[str, ...] | None
@@ -262,7 +266,7 @@ class SourceConfig(MappedConfig):
     """Paths or globs of the input files, on any Beam file system; separated by commas as a flag.
     delta:PATH@VERSION and iceberg:CATALOG.TABLE@SNAPSHOT are tables; without @ the version is the
     last one."""
-    input_format: Annotated[str, OneOf(lambda: FORMATS)] | None = None
+    input_format: Annotated[str, one_of(lambda: FORMATS)] | None = None
     """Format of the inputs; by default told by the ending of each name, without that of what
     compresses it: .gz, .bz2, .zst, .lz4 or .br."""
     delimiter: Annotated[str | None, _TAB] = None
@@ -373,7 +377,7 @@ class ReleaseConfig(AccountConfig, SourceConfig):
     params: dict[str, Any] = Field(default_factory=dict)
     """Parameters of the method."""
     formats: Annotated[
-        tuple[Annotated[str, OneOf(formats_of_releases)], ...], pydantic.BeforeValidator(listed)
+        tuple[Annotated[str, one_of(formats_of_releases)], ...], pydantic.BeforeValidator(listed)
     ] = ("parquet", "xes")
     """Forms of the released log; separated by commas as a flag. spreadsheet is csv with an
     apostrophe in front of names that a spreadsheet would compute."""
@@ -450,8 +454,6 @@ class ReleaseConfig(AccountConfig, SourceConfig):
         """
         params, columns = self.params, self.columns
         if columns.start_timestamp or columns.lifecycle or "service_times" in params:
-            from tracecloak.pipelines.configuration.shared_keys import with_starts
-
             params = with_starts(self.method, params, self.mapping)
         try:
             checked = method_named(self.method).Params(**params)
@@ -519,8 +521,6 @@ def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
     params = dict(config.params)
     vocabulary = params.get("vocabulary")
     if "vocabulary" in known and isinstance(vocabulary, str):
-        from tracecloak.pipelines.configuration.flags import read_vocabulary
-
         remedy = '; name a file of activities, one a line, or give their names as JSON: ["A", "B"]'
         params["vocabulary"] = read_vocabulary(bytes_of("vocabulary", vocabulary, None, remedy))
     if "model" in known and isinstance(params.get("model"), str):
@@ -528,8 +528,6 @@ def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
 
         params["model"] = read_model_rules(params["model"]).model_dump(mode="json")
     if "groups" in known and isinstance(params.get("groups"), str):
-        from tracecloak.pipelines.configuration.flags import read_groups, warn_of_names
-
         params["groups"] = read_groups(params["groups"])
         warn_of_names(params["groups"], params.get("vocabulary"))
     if "max_cases_per_individual" in known:

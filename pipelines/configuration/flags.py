@@ -335,37 +335,29 @@ def _read_json(path: str, text: str) -> dict[str, str]:
 
 
 def _read_csv(path: str, text: str) -> dict[str, str]:
-    rows = csv.reader(io.StringIO(text), strict=True)
+    rows = csv.DictReader(io.StringIO(text), strict=True)
     groups: dict[str, str] = {}
     try:
-        columns = next(rows, [])
-        activity, group = _places(path, columns)
+        columns = list(rows.fieldnames or ())
+        if any(columns.count(name) != 1 for name in _COLUMNS):
+            raise UsageError(
+                f"groups {path!r} must begin with the columns activity and group, each once"
+            )
+        if others := [name for name in columns if name not in _COLUMNS]:
+            _OPERATOR.warning("groups %r: the columns %s are not read", path, ", ".join(others))
         for row in rows:
-            if not row:
-                continue
-            if len(row) != len(columns):
+            if None in row or None in row.values():
                 raise UsageError(
                     f"line {rows.line_num} of groups {path!r} has not as many columns as the first"
                 )
-            if row[activity] in groups:
+            if row["activity"] in groups:
                 raise UsageError(f"line {rows.line_num} of groups {path!r} names an activity again")
-            groups[row[activity]] = row[group]
+            groups[row["activity"]] = row["group"]
     except csv.Error as error:
-        raise UsageError(f"line {rows.line_num} of groups {path!r}: {error}") from None
+        raise UsageError(f"line {rows.reader.line_num} of groups {path!r}: {error}") from None
     if not groups:
         raise UsageError(f"groups {path!r} has no activity; name one a line below activity,group")
     return groups
-
-
-def _places(path: str, columns: list[str]) -> tuple[int, int]:
-    """Where the two columns stand; tells the operator which others are passed over."""
-    if any(columns.count(name) != 1 for name in _COLUMNS):
-        raise UsageError(
-            f"groups {path!r} must begin with the columns activity and group, each once"
-        )
-    if others := [name for name in columns if name not in _COLUMNS]:
-        _OPERATOR.warning("groups %r: the columns %s are not read", path, ", ".join(others))
-    return columns.index("activity"), columns.index("group")
 
 
 def warn_of_names(groups: Mapping[str, str], vocabulary: Sequence[str] | None) -> None:

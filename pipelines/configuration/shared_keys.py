@@ -126,9 +126,8 @@ def check_ends_are_read(schedule: ScheduleConfig, vocabulary: Sequence[str]) -> 
     unknown = sorted(set(schedule.end_activity) - set(vocabulary))
     if unknown:
         raise UsageError(
-            f"schedule.end_activity: {unknown[0]!r} is not in the closed vocabulary, so its events "
-            "would be left out and end no case; add it to the vocabulary, or leave "
-            "closed_vocabulary out"
+            f"schedule.end_activity: {unknown[0]!r} is not in the closed vocabulary, so it would "
+            "end no case; add it to the vocabulary, or leave closed_vocabulary out"
         )
 
 
@@ -197,11 +196,15 @@ def _as_text(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime.date) else value
 
 
-def _as_list(value: Any) -> Any:
+def as_list(value: Any) -> Any:
+    """Returns a list of one text, where that is given alone."""
     return [value] if isinstance(value, str) else value
 
 
-_NAMES = {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}
+LIST_OR_TEXT = pydantic.WithJsonSchema(
+    {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}
+)
+"""Of a list that as text is separated by commas, or has one member."""
 
 
 class ScheduleConfig(Section):
@@ -230,9 +233,7 @@ class ScheduleConfig(Section):
     gap: Duration | None = None
     """Silence after which a case is over, such as 30d; by default no silence ends one. With by:
     close."""
-    end_activity: Annotated[
-        tuple[str, ...], pydantic.BeforeValidator(_as_list), pydantic.WithJsonSchema(_NAMES)
-    ] = ()
+    end_activity: Annotated[tuple[str, ...], pydantic.BeforeValidator(as_list), LIST_OR_TEXT] = ()
     """Public activity that ends a case, as the input names it, or a list of some; by default none
     does. With by: close."""
     release_delay: Duration = Field(default="1d", validate_default=True)

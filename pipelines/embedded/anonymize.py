@@ -311,9 +311,8 @@ class PipelineFinalization:
         if self.gate is None:
             if read_if_there(self._path) != noted:
                 raise UsageError(
-                    f"release_id {self.folder.release_id!r} in {self.folder.output} is there, and "
-                    "was made of other rows than these; choose another release_id, which is "
-                    "another spend, or give it the rows that it was made of"
+                    f"release_id {self.folder.release_id!r} in {self.folder.output} was made of "
+                    "other rows than these; choose another release_id, which is another spend"
                 )
             return
         write_anew(self._path, noted)

@@ -15,7 +15,6 @@ from typing import Any, Literal, Optional
 import apache_beam as beam
 from apache_beam import pvalue
 from apache_beam.io.gcp.pubsub import PubsubMessage
-from apache_beam.options.pipeline_options import StandardOptions
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.utils.timestamp import Timestamp
 
@@ -208,8 +207,7 @@ class PublishDirectlyFollows(beam.PTransform):
         runner, options = runner_of(pipeline), pipeline.options
         if runner in _HERE:
             return self._plan.with_keys(runner=FED)
-        run.require_runs(runner)
-        run.require_checkpoints(runner, options)
+        run.set_streaming(runner, options)
         given = options.get_all_options(retain_unknown_options=True)
         missing = [flag for flag in run.OF_FLINK if flag.removeprefix("--") not in given]
         if runner == FLINK and missing:
@@ -217,7 +215,6 @@ class PublishDirectlyFollows(beam.PTransform):
                 f"runner {runner} loses messages of a stream between checkpoints without "
                 f"`{' '.join(run.OF_FLINK)}`: give the pipeline these flags"
             )
-        options.view_as(StandardOptions).streaming = True
         return self._plan.with_keys(runner=runner)
 
     def _messages(self, events: Any, plan: StreamPlan) -> Any:

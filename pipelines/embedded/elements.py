@@ -178,10 +178,9 @@ def require_whole(events: beam.PCollection[Any]) -> None:
         )
     if not events.windowing.is_default():
         raise UsageError(
-            "the events are windowed, and a case can have events in several windows, which would "
-            "each release it again: leave the windows out (beam.WindowInto(GlobalWindows())), "
-            "release windows of time by a schedule with the command `tracecloak windows`, or "
-            "publish a release every period with PublishDirectlyFollows"
+            "the events are windowed, and a case in several windows would be released again in "
+            "each: leave the windows out (beam.WindowInto(GlobalWindows())), or publish a release "
+            "every period with PublishDirectlyFollows"
         )
     options = events.pipeline.options.view_as(DirectOptions)
     if options.direct_running_mode == "multi_threading":
@@ -216,9 +215,8 @@ def kind_of(element_type: Any) -> tuple[Kind, dict[str, Any] | None]:
     shown = getattr(element_type, "__name__", None) or repr(element_type)
     raise UsageError(
         f"the events have the type {shown}, and can be rows with a schema, dicts or "
-        "pyarrow.RecordBatch: name the type where they are made, such as "
-        "beam.Map(…).with_output_types(dict[str, Any]); for rows, beam.Row among them, it is a "
-        "class of typing.NamedTuple with their fields, each with its type"
+        "pyarrow.RecordBatch: name the type where they are made, such as beam.Map(…)."
+        "with_output_types(dict[str, Any]); for rows it is a typing.NamedTuple of their fields"
     )
 
 

@@ -67,9 +67,8 @@ class AnyFrame:
             names = frame.collect_schema().names()
         except TypeError:
             raise OtherFormat(
-                f"a log in memory must be a frame of pandas, polars, Arrow or DuckDB, or a log of "
-                f"pm4py, got {type(given).__module__}.{type(given).__qualname__}; name files with "
-                "`tracecloak release`"
+                "a log in memory must be a frame of pandas, polars, Arrow or DuckDB, or a log of "
+                f"pm4py, got {type(given).__qualname__}; name files with `tracecloak release`"
             ) from None
         except nw.exceptions.DuplicateError:
             raise InputSchemaError(

@@ -128,9 +128,8 @@ def signer_of(plan: ReleasePlan, driver: Driver) -> SigningReference:
     scheme, _, path = signer.text.partition(":")
     if not driver.is_local and scheme == "file" and is_on_this_machine(path):
         raise UsageError(
-            f"sign names a file of this machine, and with runner {plan.keys.runner} a worker "
-            "elsewhere commits the release and signs it: name a key that it can ask for, as "
-            "command:WORDS or env:NAME, or a file on a file system that it can read"
+            f"sign names a file of this machine, and a worker of {plan.keys.runner} signs: name a "
+            "key that it can ask for, as command:WORDS or env:NAME, or a file that it can read"
         )
     signer.key()
     return signer

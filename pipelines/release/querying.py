@@ -118,8 +118,7 @@ class QueryExtension(Extension):
         if not files.is_on_this_machine(place):
             raise UsageError(
                 f"the result of a query is kept beside the output, and {place!r} is not on this "
-                "machine, so who reads it there is not known; name an output on this machine, or "
-                "export the result and name its files as log"
+                "machine: name an output that is, or export the result and name its files as log"
             )
 
     def located(self, plan: ReleasePlan) -> ReleasePlan:

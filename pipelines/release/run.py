@@ -92,11 +92,9 @@ def warn_of_overlaps(reservation: Reservation, ledger: Ledger) -> None:
         with contextlib.suppress(UsageError):  # of what is not installed nobody can tell
             is_syntactic = method_named(entry.method).guarantee_kind == "syntactic"
         was_seen = entry.action in ("commit", "withdraw") and is_syntactic
-        datasets = (reservation.dataset, state.reserved.facts.get("dataset"))
-        if None in datasets:
-            is_of_log = entry.output == reservation.output
-        else:
-            is_of_log = datasets[0] == datasets[1]
+        ours, theirs = reservation.dataset, state.reserved.facts.get("dataset")
+        are_named = ours is not None and theirs is not None
+        is_of_log = ours == theirs if are_named else entry.output == reservation.output
         is_apart = (
             window is not None
             and other is not None
@@ -108,9 +106,8 @@ def warn_of_overlaps(reservation: Reservation, ledger: Ledger) -> None:
     if places:
         more = f" and {len(places) - 1} before it" if len(places) > 1 else ""
         _LOG.warning(
-            "%s%s may have cases of this release, and promises k alike ones, too: laid side by "
-            "side, such releases can single out who is safe in each: see "
-            '"Releases of a log that grows" in the documentation',
+            "%s%s may have cases of this release, too: laid side by side, such releases can single "
+            'out who is safe in each: see "Releases of a log that grows" in the documentation',
             places[-1],
             more,
         )
@@ -176,18 +173,14 @@ def job_of(run: Run) -> Job:
     )
     if not driver.is_local:
         driver.check_workplace(folder.workplace)
-    shares_scripts = keys.page == "shared"
-    target = Target(
-        made, folder, manifest_of(run), keys.formats, keys.parts, shares_scripts=shares_scripts
-    )
+    forms = keys.formats, keys.parts, keys.page == "shared"
+    target = Target(made, folder, manifest_of(run), *forms)
     job = Job(
         run.source, run.dead_letter, target, keys.shards,
         memory_bytes=keys.memory, n_workers=keys.workers,
     )  # fmt: skip
     for concern in run.concerns:
         job = concern.claim(run, job)
-        # What was claimed may be part of what the release says of itself.
-        job = replace(job, target=replace(job.target, manifest=manifest_of(run)))
     if not driver.is_local:
         folder.note_at_work()
         gate()
@@ -247,10 +240,8 @@ def finalize_failed(run: Run, error: BaseException) -> BaseException:
         return after_release(folder, error)
     if shown == "another's":
         return RetryLater(
-            f"another run, with another key store, released {folder.final} while this one was at "
-            "work, which released nothing. What this one reserved stays spent: end it with "
-            "`tracecloak ledger forfeit`, and choose another release_id if you need a release of "
-            "your own"
+            f"a run with another key store released {folder.final} meanwhile. What this one "
+            "reserved stays spent: end it with `tracecloak ledger forfeit`"
         )
     if shown == "parts":
         return TracecloakError(
@@ -263,9 +254,8 @@ def finalize_failed(run: Run, error: BaseException) -> BaseException:
         # Under the same key these are raised again.
         if isinstance(raised, (GuaranteeError, InputSchemaError)):
             _LOG.warning(
-                "the log was looked at before it was refused, so what was reserved stays "
-                "spent, and the same command would end so again: give this release up with "
-                "`tracecloak ledger forfeit`, and take another release_id for other parameters"
+                "the log was looked at before it was refused, so what was reserved stays spent: "
+                "give it up with `tracecloak ledger forfeit`, and take another release_id"
             )
         else:
             _LOG.warning(
@@ -497,9 +487,8 @@ def _made(run: Run) -> Outcome:
             log_findings(run.source, run.dead_letter)
             if not run.driver.is_local and (changed := run.unchanged.changed()) is not None:
                 _LOG.warning(
-                    "input %r changed while workers elsewhere were at work, so it is not known of "
-                    "what the release was made; if it must not stay, take it back with "
-                    "`tracecloak ledger withdraw`",
+                    "input %r changed while workers elsewhere were at work, so of what the release "
+                    "was made is not known; `tracecloak ledger withdraw` takes it back",
                     changed,
                 )
             run.books.finish(run.key.fingerprint)

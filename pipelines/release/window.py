@@ -260,9 +260,8 @@ def check_book_key(plan: ReleasePlan) -> None:
     runner = plan.keys.runner
     if plan.schedule is not None and not plan.book_key and not is_local(runner):
         raise UsageError(
-            f"book_key is missing: workers of runner {runner} do not see the key of the "
-            "book of counted units in this machine's key store; name one that they can read, and "
-            "that is never rotated, such as file:gs://BUCKET/keys/book"
+            f"book_key is missing: workers of runner {runner} do not see the key store; name a key "
+            "that they can read and that never changes, such as file:gs://BUCKET/keys/book"
         )
 
 

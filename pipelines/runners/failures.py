@@ -99,9 +99,8 @@ def unwrap_error(error: Exception, effect: str = NOT_RELEASED) -> TracecloakErro
     ours = own_error(error)
     if ours is None and effect == NOT_RELEASED and is_out_of_memory(error):
         return TracecloakError(
-            "the release needs more memory than there is, and nothing was released: set "
-            "memory to what there is, take a machine with more, or a smaller max_trace_length "
-            "or max_prefix_length where one was declared"
+            "the release needs more memory than there is, and nothing was released: set memory to "
+            "what there is, or take a machine with more, or a smaller max_trace_length"
         )
     return ours or ForeignError(f"the pipeline failed with {reason_of(error)}; {effect}")
 

@@ -9,6 +9,7 @@ import logging
 import platform
 import shutil
 from collections.abc import Sequence
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
@@ -160,11 +161,9 @@ def _check_job_server(options: PipelineOptions) -> None:
     if not jar:
         # Beam would download a jar after the release has been paid for, and may find none.
         raise UsageError(
-            "runner FlinkRunner needs Beam's job server for Flink: start one and give its address "
-            "with job_endpoint, such as localhost:8099. docs/how-to/runners.md says how to bring "
-            "one up with Maven, for Flink 1.19 in one process or for a cluster; a job server of "
-            f"Beam {version()} in one jar is not needed, and one that is there is named with "
-            "flink_job_server_jar"
+            "runner FlinkRunner needs Beam's job server for Flink: start one, as "
+            "docs/how-to/runners.md says, and give its address with job_endpoint, such as "
+            "localhost:8099; or name its jar with flink_job_server_jar"
         )
     if not urlparse(jar).scheme and not Path(jar).exists():
         raise UsageError(f"flink_job_server_jar {jar!r} is not there")
@@ -191,7 +190,7 @@ PATIENCE_OF_DATAFLOW_SECONDS = 900.0
 
 _NAME = ".worker-can-write"
 _TEXT = b"written by a worker\n"
-_MAX_SAID = 600
+_MAX_SAID, _MOST_WARNINGS = 600, 1_000
 
 
 def check_workers(options: PipelineOptions, workplace: str | None = None) -> None:
@@ -232,9 +231,8 @@ def check_workers(options: PipelineOptions, workplace: str | None = None) -> Non
     if written != _TEXT:
         raise UsageError(
             f"workers of runner {runner} cannot write into {workplace}, where the release would be "
-            f"built and which only user {getpass.getuser()!r} may read: nothing was drawn or paid. "
-            "Have them run as this user and share this disk, or name an output on a file system "
-            "that they reach by its scheme, such as gs://BUCKET/releases"
+            f"built: nothing was drawn or paid. Have them run as user {getpass.getuser()!r} and "
+            "share this disk, or name an output that they reach, such as gs://BUCKET/releases"
         )
 
 
@@ -242,46 +240,34 @@ def _wait_for_a_worker(pipeline: beam.Pipeline, runner: str) -> None:
     """Runs the small job, which reads no data, so that its messages may be shown."""
     is_dataflow = runner == "DataflowRunner"
     patience_seconds = PATIENCE_OF_DATAFLOW_SECONDS if is_dataflow else PATIENCE_SECONDS
-    said = _Said()
-    root = logging.getLogger()
+    said, root = BufferingHandler(_MOST_WARNINGS), logging.getLogger()
+    said.setLevel(logging.WARNING)
     root.addHandler(said)
     try:
         result = pipeline.run()
         state = result.wait_until_finish(duration=int(patience_seconds * 1000))
         if not PipelineState.is_terminal(state or result.state):
             result.cancel()
-            raise _silent(
-                runner, f"did nothing within {patience_seconds:.0f} s", said.last or "nothing"
-            )
+            raise _silent(runner, f"did nothing within {patience_seconds:.0f} s", said)
     except RetryLater:
         raise
     except Exception as error:
         if (ours := own_error(error)) is not None:
             raise ours from error
-        raise _silent(runner, "failed at a small job", str(error) or said.last) from error
+        raise _silent(runner, "failed at a small job", said, str(error)) from error
     finally:
         root.removeHandler(said)
 
 
-def _silent(runner: str, what: str, said: str) -> RetryLater:
-    last = " ".join(said.split())[:_MAX_SAID]
+def _silent(runner: str, what: str, said: BufferingHandler, text: str = "") -> RetryLater:
+    for record in said.buffer[-1:]:
+        text = text or record.getMessage()
+    last = " ".join(text.split())[:_MAX_SAID] or "nothing"
     return RetryLater(
         f"the workers of runner {runner} {what}; nothing was drawn or paid. See that the address "
         "in environment_config is that of a worker pool that runs, that its workers have "
         f"tracecloak, and what their log says. The runner said last: {last}"
     )
-
-
-class _Said(logging.Handler):
-    """Keeps the last warning that a runner gave on."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.last = ""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keeps a record's text."""
-        self.last = record.getMessage()
 
 
 def _versions() -> str:

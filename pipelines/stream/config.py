@@ -17,9 +17,9 @@ from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS, StepProduct
 from tracecloak.pipelines.configuration.config import (
     Columns,
     MappedConfig,
-    OneOf,
     given_filters,
     listed,
+    one_of,
     read_yaml,
 )
 from tracecloak.pipelines.configuration.flags import (
@@ -29,7 +29,7 @@ from tracecloak.pipelines.configuration.flags import (
     read_vocabulary,
     standing,
 )
-from tracecloak.pipelines.configuration.shared_keys import AccountConfig
+from tracecloak.pipelines.configuration.shared_keys import LIST_OR_TEXT, AccountConfig, as_list
 from tracecloak.pipelines.runners.flags import LOCAL
 from tracecloak.schemas.calendar.durations import Duration, Moment, duration_us
 from tracecloak.schemas.errors import UsageError
@@ -73,10 +73,6 @@ def _vocabulary(value: Any) -> Any:
         raise ValueError(str(error)) from None
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
 # --- The keys of what a stream reads: where messages are and what is in them, of each input. ------
 
 
@@ -94,12 +90,6 @@ MESSAGE_KEYS = (
     *("operation", "operation_events"),
 )
 """Fields that change which events messages are; each input can have its own."""
-
-
-LIST_OR_TEXT = pydantic.WithJsonSchema(
-    {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}
-)
-"""Of a list that as text is separated by commas, or has one member."""
 
 
 class MessageKeys(MappedConfig):
@@ -214,7 +204,7 @@ class OperatorConfig(pydantic.BaseModel):
 
 
 Name = Annotated[str, pydantic.AfterValidator(_named)]
-StepForm = Annotated[str, OneOf(lambda: chain(["json"], formats_of_releases()))]
+StepForm = Annotated[str, one_of(lambda: chain(["json"], formats_of_releases()))]
 
 OF_INPUTS = Input.model_fields.keys() - MessageKeys.model_fields.keys()
 
@@ -263,7 +253,7 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
     the message service's. Events of one time are in the order of their publishing in either case.
     """
 
-    product: Annotated[str, OneOf(lambda: STREAM_PRODUCTS)] = "dfg"
+    product: Annotated[str, one_of(lambda: STREAM_PRODUCTS)] = "dfg"
     """What is published of every step."""
     view: View = "window"
     """window: of each step. total: of all steps so far. sliding: of the last sliding_steps
@@ -320,7 +310,7 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
     """Age at which a case is over, whatever still comes of it."""
     max_disorder: Duration = 0
     """How much later than its successors a message may be published."""
-    end_activity: Annotated[tuple[str, ...], pydantic.BeforeValidator(_as_list), LIST_OR_TEXT] = ()
+    end_activity: Annotated[tuple[str, ...], pydantic.BeforeValidator(as_list), LIST_OR_TEXT] = ()
     """Public activity that ends a case, or a list of some; by default none does."""
     tombstone: Duration | None = None
     """How long a closed case is remembered after its last message, so that what still comes of it

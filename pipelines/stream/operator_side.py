@@ -200,13 +200,17 @@ def operator_side(
     folder = Path(store.operator_folder(*plan.place))
     health = Health(plan, standing, folder / STREAM_STATE)
     began_seconds = time.monotonic()
-    writes: dict[float, Callable[[], None]] = {}
-    if (path := config.health_file) is not None:
-        writes[_FILE_SECONDS] = _locked_calls(lambda: _write_health(health, path))
-    if (metrics := config.metrics) is not None:
-        writes[_METRICS_SECONDS] = _locked_calls(
-            lambda: note_metrics(metrics, health.readings(), config.metrics_for)
-        )
+    lock = threading.Lock()  # what is written last is the newest
+
+    def write_health() -> None:
+        if (path := config.health_file) is not None:
+            with lock:
+                _write_health(health, path)
+
+    def write_metrics() -> None:
+        if (path := config.metrics) is not None:
+            with lock:
+                note_metrics(path, health.readings(), config.metrics_for)
 
     def ended(exit_code: int) -> None:
         at = health.now()
@@ -216,8 +220,8 @@ def operator_side(
             "release_last_duration_seconds": time.monotonic() - began_seconds,
             **({} if exit_code else {"release_last_success_timestamp_seconds": at}),
         }
-        for write in writes.values():
-            write()
+        write_health()
+        write_metrics()
 
     def last_words(error: TracecloakError) -> None:
         sys.stderr.write(f"tracecloak: {error}\n")
@@ -233,8 +237,10 @@ def operator_side(
             registry = registry_of(health.readings, config.metrics_for)
             parts.enter_context(serving(*place, health.told, registry, config.operator_names))
         parts.enter_context(_every(_LEDGER_SECONDS, lambda: ask_ledger(health, store)))
-        for seconds, write in writes.items():
-            parts.enter_context(_every(seconds, write))
+        if config.health_file is not None:
+            parts.enter_context(_every(_FILE_SECONDS, write_health))
+        if config.metrics is not None:
+            parts.enter_context(_every(_METRICS_SECONDS, write_metrics))
         exit_code = TracecloakError.exit_code
         try:
             with (
@@ -347,17 +353,6 @@ def _write_health(health: Health, path: str) -> None:
         health.file_away = None
     except OSError as error:
         health.file_away = f"health_file cannot be written: {error.strerror}"
-
-
-def _locked_calls(write: Callable[[], None]) -> Callable[[], None]:
-    """Returns a function that several threads may call: what is written last is the newest."""
-    lock = threading.Lock()
-
-    def locked() -> None:
-        with lock:
-            write()
-
-    return locked
 
 
 @contextlib.contextmanager

@@ -268,7 +268,7 @@ def build_stream(
         # Workers that cannot read the key store find no ledger by it; see `noting`.
         epoch.noted.send if config.worker_keys is None else None,
     )
-    written = closed | "PublishSteps" >> PublishSteps(release, [begun])
+    written = closed | "PublishSteps" >> PublishSteps(release, begun)
     for step, sink in zip(("WriteSteps", "Table"), epoch.sinks, strict=False):
         written = written | step >> beam.ParDo(SendSteps(sink))
     for i, sink in enumerate(sinks):
@@ -356,37 +356,28 @@ def stream_options(runner: str, arguments: Sequence[str]) -> PipelineOptions:
     Raises:
         UsageError: The runner runs no streams, or it would keep no state.
     """
-    require_runs(runner)
     runner_keys = OF_FLINK if runner == FLINK else ()
     options = pipeline_options(runner, [*arguments, *runner_keys], must_end=False)
-    require_checkpoints(runner, options)
-    options.view_as(StandardOptions).streaming = True
+    set_streaming(runner, options)
     return options
 
 
-def require_runs(runner: str) -> None:
-    """Makes sure that a runner runs streams.
+def set_streaming(runner: str, options: PipelineOptions) -> None:
+    """Has a pipeline run as a stream.
 
     Raises:
-        UsageError: It runs none.
+        UsageError: The runner runs no streams, or it would keep no state.
     """
     if runner not in (*READ_BY, FED):
         known = " or ".join(READ_BY)
         raise UsageError(f"runner must be {known}: no other runs a stream, got {runner!r}")
-
-
-def require_checkpoints(runner: str, options: PipelineOptions) -> None:
-    """Makes sure that a runner keeps the state of a stream.
-
-    Raises:
-        UsageError: It would keep none.
-    """
     given = options.get_all_options(retain_unknown_options=True)
     if runner == FLINK and not str(given.get("checkpointing_interval", "")).isdecimal():
         raise UsageError(
             "runner FlinkRunner keeps no state without checkpoints: give their distance, such as "
             "`--checkpointing_interval 60000`, and name a folder in Flink's configuration"
         )
+    options.view_as(StandardOptions).streaming = True
 
 
 def is_restored(options: PipelineOptions) -> bool:
@@ -425,8 +416,7 @@ def warn_without_state(options: PipelineOptions, epoch: Epoch) -> None:
     if epoch.plan.keys.runner == FLINK and not is_restored(options):
         if epoch.steps.last() >= 0:
             _LOG.warning(
-                "steps of this epoch are published, and the stream begins without their state: it "
-                "reads the topic from its oldest message. To go on where it was, stop it, and give "
+                "steps are published, and the stream begins without their state: stop it, and give "
                 "its last checkpoint or savepoint with --savepoint_path"
             )
 

@@ -226,9 +226,9 @@ class StuckNote:
 
     def _stays(self, step: int | None, n_starts: int, why: str) -> StaysStuck:
         return StaysStuck(
-            f"the stream was stuck at step {step} in {n_starts} starts one after the other, and "
-            f"stays down. Correct what it waited for, delete {self.path}, and run the same command "
-            "again, which spends nothing twice" + (f". It waited: {why}" if why else "")
+            f"the stream was stuck at step {step} in {n_starts} starts, and stays down. Correct "
+            f"what it waited for, delete {self.path}, and run the same command again"
+            + (f". It waited: {why}" if why else "")
         )
 
 

@@ -241,9 +241,8 @@ def check_releases_known(plan: ReleasePlan, days: Sequence[Day], ledger: Ledger 
         if is_of_window and not ledger.past().release_entries(output, folder.release_id):
             raise LedgerError(
                 f"{folder.final} is the release of window {day.window.label}, and {ledger.place} "
-                "does not know of it, so ledger and key store are older than what is released: "
-                "restore the newer ones; or, if they are lost, begin another schedule with another "
-                "output, which is another spend"
+                "does not know of it: restore a newer ledger and key store; if they are lost, "
+                "begin another schedule with another output, which is another spend"
             )
 
 
@@ -409,9 +408,8 @@ def over_text(plan: ReleasePlan, windows: Sequence[Window]) -> str:
     if plan.keys.window != DUE or not windows or windows[-1].number != last:
         return ""
     return (
-        f"it is over: {windows[-1].label} is the last window of its horizon of {last + 1:,}, and "
-        "none will be due after it. To go on, configure another schedule, whose windows are paid "
-        "beside those of this one"
+        f"it is over: {windows[-1].label} is the last window of its horizon of {last + 1:,}. To "
+        "go on, configure another schedule, whose windows are paid beside those of this one"
     )
 
 

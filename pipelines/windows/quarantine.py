@@ -91,10 +91,9 @@ def decide(
             labels.append(window.label)
     if not labels:
         raise UsageError(
-            f"the cases of window {', '.join(claimed)} are claimed, and what it reads is fixed "
-            "since. One that is released stays as it is; for one that was cut off bring the file "
-            "back as it was, or give the window up with `tracecloak ledger forfeit`, which leaves "
-            "its budget spent"
+            f"the cases of window {', '.join(claimed)} are claimed, and what it reads is fixed. If "
+            "it was cut off, bring the file back as it was, or give the window up with `tracecloak "
+            "ledger forfeit`, which leaves its budget spent"
         )
     return labels, claimed
 
@@ -139,8 +138,7 @@ def _check_unreadable(source: EventSource, file: SourceFile) -> None:
         return
     raise UsageError(
         f"quarantine {file.path!r} can be read, and is not left out: what is read must not be "
-        "chosen by what is in it. Release the windows; records that are malformed are left out "
-        "one by one"
+        "chosen by what is in it. Malformed records are left out one by one"
     )
 
 

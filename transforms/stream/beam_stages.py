@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -405,7 +405,7 @@ _STEP_CODER = TupleCoder([VarIntCoder(), BytesCoder()])
 def PublishSteps(  # noqa: N802  # runners know it by this name
     closed: beam.PCollection[tuple[int, TraceBatch]],
     release: ReleaseSteps,
-    awake: Sequence[beam.PCollection[Any]],
+    awake: beam.PCollection[Any],
 ) -> beam.PCollection[Any]:
     """Makes one `Step` of every step of the horizon, in the order of steps.
 
@@ -416,9 +416,8 @@ def PublishSteps(  # noqa: N802  # runners know it by this name
     Args:
         closed: Cases by step.
         release: Releases each step.
-        awake: Collections whose elements show that the stream has begun, such as its batches of
-            messages. From the first element, or the first case that closes, on, steps are
-            published as they end.
+        awake: Its element shows that the stream has begun: from then on steps are published as they
+            end.
     """
     count = beam.ParDo(_Count(release.product, release.name, release.key))
     counted = (
@@ -429,8 +428,7 @@ def PublishSteps(  # noqa: N802  # runners know it by this name
         | "AllSteps" >> beam.WindowInto(GlobalWindows())
     )
     begin = beam.Map(lambda _: (_ONE, (0, _NO_COUNTS))).with_output_types(_COUNTS)
-    ticks = [source | f"Awake{i}" >> begin for i, source in enumerate(awake)]
-    together = (counted, *ticks) | "Flatten" >> beam.Flatten()
+    together = (counted, awake | "Awake0" >> begin) | "Flatten" >> beam.Flatten()
     return together | "Release" >> beam.ParDo(release)
 
 
@@ -576,9 +574,8 @@ class ReleaseSteps(beam.DoFn):
             return
         if left_seconds > _MAX_WAIT_SECONDS:
             raise GuaranteeError(
-                f"step {step} is not published, as it is over only in {left_seconds:.0f} s: the "
-                "source ended, or the runner was drained, or a clock is wrong. Start again from "
-                "the last checkpoint, with publish_on_drain if all steps are to be published now"
+                f"step {step} is over only in {left_seconds:.0f} s: the source ended, or a clock "
+                "is wrong. Start again from the last checkpoint; publish_on_drain publishes all now"
             )
         time.sleep(left_seconds)
 

@@ -76,7 +76,7 @@ def test_who_was_refused_is_not_told_to_run_the_same_command_again(
     for _ in range(2):
         caplog.clear()
         assert release(tmp_path, str(log), runner) == GuaranteeError.exit_code
-        assert "the same command would end so again: give this release up" in caplog.text
+        assert "stays spent: give it up" in caplog.text
         assert "run the same command again" not in caplog.text
     given_up = tracecloak(
         "ledger", "forfeit", "--key_store", tmp_path / "keys", "--output", tmp_path / "out",

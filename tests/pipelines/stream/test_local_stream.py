@@ -357,7 +357,7 @@ def test_three_starts_at_one_step_stay_down_until_somebody_mends_it(tmp_path: Pa
     assert [type(error) for error in errors] == [Stuck, Stuck, Stuck, Stuck, StaysStuck]
     assert [error.exit_code for error in errors[-2:]] == [10, 11]
     told = (note.folder / "operator.log").read_text()
-    assert told.count("stuck at step 5 in 3 starts one after the other, and stays down") == 1
+    assert told.count("stuck at step 5 in 3 starts, and stays down") == 1
     assert len(told.splitlines()) == 5
     with pytest.raises(StaysStuck, match=r"delete .*stuck\.json, and .* waited: no"):
         note.check()

@@ -186,7 +186,7 @@ def test_windows_of_a_syntactic_method_share_no_case_and_one_released_twice_does
     assert not warned("2026-02")
     assert not warned("2026-02")  # there already
     (told,) = warned("2026-02", "--release_id", "again")
-    assert told.startswith(f"{lake.released('2026-02')} may have cases of this release, and")
+    assert told.startswith(f"{lake.released('2026-02')} may have cases of this release, too")
     assert "Releases of a log that grows" in told
     # Another schedule, and a release without one: whatever window the cases were in.
     lake.configure(
@@ -258,7 +258,7 @@ def test_a_ledger_that_is_older_than_the_windows_stops_all_of_them(
     assert not lake.released("2026-03").exists()
     assert as_typed("doctor", lake.config) == 6
     looked = capsys.readouterr().out
-    assert "older than what is released" in looked and "choose another release_id" not in looked
+    assert "restore a newer ledger" in looked and "choose another release_id" not in looked
 
 
 def test_the_ledger_does_not_tell_whether_anybody_counted(lake: Lake) -> None:
