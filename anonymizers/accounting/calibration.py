@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from tracecloak.anonymizers.accounting.intervals import Interval, is_proven, smallest
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_one_cell
@@ -335,16 +335,11 @@ def stability_threshold(epsilon: Fraction | int, delta: Fraction | int, max_unit
     epsilon, delta = check_epsilon(epsilon), check_delta(delta)
 
     def is_enough(t: int) -> bool:
-        def claim(digits: int) -> bool | None:
+        def passes(digits: int, cases: int) -> bool | None:
             a = _decay(epsilon, max_units, digits)
-            total = a + 1
-            verdicts = (
-                (a.power(t - max_units) / total).is_at_most(delta),
-                (a.power(t - 1) / total).is_at_most(delta / max_units),
-            )
-            return False if False in verdicts else (None if None in verdicts else True)
+            return (a.power(t - cases) / (a + 1)).is_at_most(delta * cases / max_units)
 
-        return is_proven(claim)
+        return all(is_proven(partial(passes, cases=cases)) for cases in (max_units, 1))
 
     return smallest(is_enough, max_units + 1, "threshold")
 

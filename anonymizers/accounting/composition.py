@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
+from decimal import Context, Decimal, Inexact
 from fractions import Fraction
 from typing import Any, Literal, Self
 
@@ -335,15 +336,11 @@ def decimal_text(value: Fraction | int) -> str:
     Raises:
         UsageError: It has no finite one, such as 1/3.
     """
-    value = Fraction(value)
-    rest, twos, fives = value.denominator, 0, 0
-    while rest % 2 == 0:
-        rest, twos = rest // 2, twos + 1
-    while rest % 5 == 0:
-        rest, fives = rest // 5, fives + 1
-    if rest != 1:
-        raise UsageError(f"{value} is no finite decimal: use shares and budgets that are decimals")
-    places = max(twos, fives)
-    digits = str(abs(value.numerator) * (10**places // value.denominator)).zfill(places + 1)
-    sign = "-" if value < 0 else ""
-    return sign + (f"{digits[:-places]}.{digits[-places:]}" if places else digits)
+    number, divisor = Decimal(value.numerator), value.denominator
+    # A finite one has no more decimal places than the divisor has bits.
+    enough = Context(prec=len(number.as_tuple().digits) + divisor.bit_length(), traps=[Inexact])
+    try:
+        return f"{enough.divide(number, Decimal(divisor)):f}"
+    except Inexact:
+        message = f"{value} is no finite decimal: use shares and budgets that are decimals"
+        raise UsageError(message) from None

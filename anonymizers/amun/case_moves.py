@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -129,7 +128,9 @@ def draw_moves(
     turn_of = np.repeat(np.arange(len(needy)) * len(counts), wanted)
     keys, times = distinct_counts(turn_of + variants[places])
     begins = np.searchsorted(keys, np.arange(len(needy) + 1) * len(counts))
-    turns = _Turns(dafsa, needy, wanted, begins, keys % max(len(counts), 1), times)
+    picked = keys % max(len(counts), 1)
+    none = np.zeros(dafsa.n_transitions, np.int64), np.zeros(len(counts), np.int64)
+    turns = _Turns(dafsa, needy, wanted, begins, picked, times, *none)
     if of_authors:
         for turn in _least_given_first(needy, wanted, chances, turns.added):
             turns.take(np.array([turn]))
@@ -154,6 +155,8 @@ class _Turns:
         begins: int64[n_turns+1], CSR offsets of the turns into `picked` and `times`.
         picked: int64[n_picks], variants.
         times: int64[n_picks], how often the turn picks each.
+        added: int64[n_transitions], what each transition was credited; it grows.
+        picks: int64[n_variants], how often each variant was picked; it grows.
     """
 
     dafsa: Dafsa
@@ -162,16 +165,8 @@ class _Turns:
     begins: np.ndarray
     picked: np.ndarray
     times: np.ndarray
-
-    @cached_property
-    def added(self) -> np.ndarray:
-        """int64[n_transitions], what each transition was credited."""
-        return np.zeros(self.dafsa.n_transitions, np.int64)
-
-    @cached_property
-    def picks(self) -> np.ndarray:
-        """int64[n_variants], how often each variant was picked."""
-        return np.zeros(self.dafsa.variants.n_variants, np.int64)
+    added: np.ndarray
+    picks: np.ndarray
 
     def take(self, turns: np.ndarray) -> None:
         """Takes turns in their order, but for those whose need is met by their turn."""

@@ -184,18 +184,16 @@ class Released:
         cells: uint64[n_cases, 2], keyed identity of the original case.
         copies: int64[n_cases], how often that original is released.
         replica: int64[n_cases], which of these this is.
-        decisions: What was decided.
+        batch: All cases, with what was decided and the release's randomness.
         params: Those of the method.
-        randomness: The release's.
     """
 
     traces: TraceBatch
     cells: np.ndarray
     copies: np.ndarray
     replica: np.ndarray
-    decisions: contract.Decisions
+    batch: Batch
     params: AmunParams
-    randomness: Randomness
 
     @classmethod
     def of(cls, batch: Batch, params: AmunParams) -> Released:
@@ -211,21 +209,13 @@ class Released:
         ]
         source = np.repeat(np.arange(traces.n_cases), copies)
         replica = ranges(np.zeros(traces.n_cases, np.int64), copies)
-        return cls(
-            traces.take(source),
-            cells[source],
-            copies[source],
-            replica,
-            batch.decisions,
-            params,
-            batch.randomness,
-        )
+        return cls(traces.take(source), cells[source], copies[source], replica, batch, params)
 
     def start_noise(self) -> np.ndarray:
         """Returns int64[n_cases], microseconds to add to the starts."""
-        sampling: SamplingDecision = self.decisions["sampling"]
-        days = start_days(self.traces, self.decisions)
-        group = np.full(len(days), self.decisions["dafsa"].dafsa.n_transitions)
+        sampling: SamplingDecision = self.batch.decisions["sampling"]
+        days = start_days(self.traces, self.batch.decisions)
+        group = np.full(len(days), self.batch.decisions["dafsa"].dafsa.n_transitions)
         scales = sampling.scales[sampling.times.find(group, days)]
         if self.params.choices.divided_epsilons == "all":
             scales = scales * self.copies
@@ -236,9 +226,9 @@ class Released:
 
         With `negative_steps` mirrored none makes a duration negative.
         """
-        sampling: SamplingDecision = self.decisions["sampling"]
+        sampling: SamplingDecision = self.batch.decisions["sampling"]
         later = np.flatnonzero(~self.traces.is_first)
-        _, group, ticks = ticks_of(self.traces, self.decisions, self.params)
+        _, group, ticks = ticks_of(self.traces, self.batch.decisions, self.params)
         row = np.repeat(np.arange(self.traces.n_cases), self.traces.lengths)[later]
         scales = sampling.scales[sampling.times.find(group[later], ticks[later])]
         noise = np.zeros(self.traces.n_events, np.int64)
@@ -253,7 +243,7 @@ class Released:
     ) -> np.ndarray:
         """One draw a scale, keyed by case, replica and place of the event in the case."""
         counter = (self.replica[cases] << 32) + place
-        words = self.randomness.words("amun/time", self.cells[cases], counter)
+        words = self.batch.randomness.words("amun/time", self.cells[cases], counter)
         return laplace_by_inversion(words, scales)
 
     def retimed(self) -> tuple[np.ndarray, np.ndarray]:
@@ -265,11 +255,11 @@ class Released:
         start_noise, noise = self.start_noise(), self.noise()
         starts = self.traces.starts + start_noise
         durations = np.maximum(self.traces.durations + noise, 0)
-        decided: CompressionDecision | None = self.decisions.get("compression")
+        decided: CompressionDecision | None = self.batch.decisions.get("compression")
         if decided is None or decided.noised_starts.is_empty:
             return starts, durations
         noised = decided.noised_starts
-        known: DafsaDecision = self.decisions["dafsa"]
+        known: DafsaDecision = self.batch.decisions["dafsa"]
         first, last = known.log_start_us, known.log_end_us
         compression = self.params.choices.compression
         if compression == "starts":

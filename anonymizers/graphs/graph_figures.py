@@ -9,8 +9,8 @@ import numpy as np
 from tracecloak.anonymizers.graphs.noisy_graph import (
     TWO_SIDED,
     NoisyCells,
-    expected_hidden,
     reach_of_noise,
+    trust_in_hidden,
 )
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.events import ActivityVocabulary
@@ -27,7 +27,7 @@ from tracecloak.schemas.published.graph import ReleasedDurations, ReleasedGraph
 # clipping takes comes on top as in `count_intervals`.
 #
 # The number that is released for a total is what its pairs add up to by the graph: the counts
-# that are shown, and what is expected of the pairs that are not (`noisy_graph.expected_hidden`).
+# that are shown, and what is expected of the pairs that are not (`noisy_graph.trust_in_hidden`).
 #
 # All of it looks at the noisy sums only and costs no privacy.
 
@@ -66,7 +66,7 @@ def figures_of_graph(
 
 def _expected(arcs: NoisyCells, graph: ReleasedGraph) -> np.ndarray:
     """float64[n], the counts of the pairs: those that are shown, and what others may be."""
-    counts = expected_hidden(arcs.values, arcs.variances, arcs.least(len(arcs.cells)))
+    counts = trust_in_hidden(arcs.variances, arcs.least(len(arcs.cells))) * arcs.values
     counts[np.searchsorted(arcs.cells, graph.cells)] = graph.counts
     return counts
 

@@ -407,7 +407,7 @@ def fitted_counts(
         middles: float64[n_shown], the counts to be expected of each by itself, within these.
     """
     n_nodes = len(totals)
-    trust = _trust(variances, least)
+    trust = trust_in_hidden(variances, least)
     expected = np.where(is_shown, 0.0, trust * values)
     unsure = np.where(is_shown | (ends[0] == ends[1]), 0.0, trust * variances)
     # Of a node without hidden cells the condition is as soft as with one.
@@ -432,18 +432,13 @@ def fitted_counts(
     return np.rint(counts).astype(np.int64)
 
 
-def expected_hidden(values: np.ndarray, variances: np.ndarray, least: np.ndarray) -> np.ndarray:
-    """Returns float64[n], what hidden cells are expected to be; see the module.
+def trust_in_hidden(variances: np.ndarray, least: np.ndarray) -> np.ndarray:
+    """Returns float64[n], by what noisy sums of hidden cells are what they are expected to be.
 
     Args:
-        values: As of `fitted_counts`.
-        variances: See there.
+        variances: As of `fitted_counts`.
         least: See there.
     """
-    return _trust(variances, least) * values
-
-
-def _trust(variances: np.ndarray, least: np.ndarray) -> np.ndarray:
     squares: np.ndarray = least**2
     return squares / (squares + 12 * variances)
 
