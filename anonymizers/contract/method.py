@@ -224,6 +224,7 @@ class Anonymizer(Protocol):
         sums: What all that is released follows from: sums of directly-follows `pairs` or of `cells`
             of histograms, of which the `Noise` is told, so that audits look at them before anything
             is made of them; sums that are `released` as they are; or `none`.
+        written: The names of its products, unless parameters make them others, see `writes`.
         examples: Parameters that show the method; the first is in the catalogue.
     """
 
@@ -237,6 +238,7 @@ class Anonymizer(Protocol):
     verifies: ClassVar[bool] = False
     has_error_bars: ClassVar[bool] = False
     sums: ClassVar[Literal["none", "released", "pairs", "cells"]] = "none"
+    written: ClassVar[tuple[str, ...]] = ()
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
 
     @property
@@ -502,12 +504,16 @@ class Anonymizer(Protocol):
         _has_no(self.name, "verify")
 
     def writes(self, params: Any) -> tuple[str, ...]:
-        """Returns the names of the products, before anything runs."""
-        return ()
+        """Returns the names of the products, before anything runs; by default `written`."""
+        return self.written
 
     def products(self, decisions: Decisions, params: Any) -> Products:
-        """Returns what is released beside the log, from the decisions alone."""
-        return Products({})
+        """Returns what is released beside the log, from the decisions alone.
+
+        By default what the last decision has under the names of the products.
+        """
+        *_, last = (None, *decisions.values())
+        return Products({name: getattr(last, name) for name in self.writes(params)})
 
 
 def declared(name: str) -> Callable[[type[T]], type[T]]:
@@ -518,7 +524,7 @@ def declared(name: str) -> Callable[[type[T]], type[T]]:
         if "operations" in row:
             row["operations"] = tuple(Operation(*given) for given in row["operations"])
         for key, value in {**row, "name": name}.items():
-            setattr(kind, key, tuple(value) if key == "examples" else value)
+            setattr(kind, key, tuple(value) if key in ("written", "examples") else value)
         return kind
 
     return with_declaration

@@ -271,10 +271,6 @@ class PrivateIndicators(PartsMethod):
         """Returns what the parts of a round decided."""
         return PartsDecision(decided)
 
-    def writes(self, params: IndicatorParams) -> tuple[str, ...]:
-        """Returns the name of the product."""
-        return ("indicators",)
-
     def products(self, decisions: contract.Decisions, params: IndicatorParams) -> contract.Products:
         """Returns the indicators."""
         decided = figures.unfold_decisions(decisions)

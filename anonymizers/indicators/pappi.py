@@ -153,10 +153,6 @@ class Pappi(contract.Anonymizer):
         does = told(self.name, "indicators", params)
         return (Part("indicators", (), does, decide, counters, "aggregates"),)
 
-    def writes(self, params: PappiParams) -> tuple[str, ...]:
-        """Returns the name of the product."""
-        return ("indicators",)
-
     def products(self, decisions: contract.Decisions, params: PappiParams) -> contract.Products:
         """Returns the indicators, within their bounds."""
         decision: AggregatesDecision = decisions["aggregates"]

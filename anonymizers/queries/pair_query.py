@@ -357,10 +357,6 @@ class LaplaceDfg(PairQueryMethod):
         reality = honest_reality(params)
         return (Part("pairs", params.needs, does, decide, counters, "pairs", reality),)
 
-    def writes(self, params: PairQueryParams) -> tuple[str, ...]:
-        """Returns the name of the product."""
-        return ("dfg",)
-
     def products(self, decisions: contract.Decisions, params: PairQueryParams) -> contract.Products:
         """Returns the graph."""
         return contract.Products({"dfg": decisions["pairs"].graph})

@@ -369,11 +369,3 @@ class Dpim(contract.Anonymizer):
             return TreeDecision(ReleasedTree(vocabulary.names, flower_of_all, False, None))
 
         return (step("tree", sentence(self.name, "tree", params), variants_and_names(), decide),)
-
-    def writes(self, params: DpimParams) -> tuple[str, ...]:
-        """Returns the name of the product."""
-        return ("tree",)
-
-    def products(self, decisions: contract.Decisions, params: DpimParams) -> contract.Products:
-        """Returns the tree."""
-        return contract.Products({"tree": decisions["tree"].tree})

@@ -504,13 +504,3 @@ class ProcessTreeMiner(PartsMethod):
         names = bought.vocabulary_in_effect(params.words, given.decisions).names
         fitness = decided["fitness"] or (None,)
         return TreeDecision(ReleasedTree(names, str(decided["selection"]), True, *fitness))
-
-    def writes(self, params: ProcessTreeParams) -> tuple[str, ...]:
-        """Returns the name of the product."""
-        return ("tree",)
-
-    def products(
-        self, decisions: contract.Decisions, params: ProcessTreeParams
-    ) -> contract.Products:
-        """Returns the tree."""
-        return contract.Products({"tree": decisions["tree"].tree})

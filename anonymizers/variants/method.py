@@ -142,14 +142,7 @@ class CasesOfVariants:
         Operation("substitution", "case", "case"),
         SUPPRESSED_TIMES,
     )
-
-    def writes(self, params: Any) -> tuple[str, ...]:
-        """Returns the name of the product."""
-        return ("variants",)
-
-    def products(self, decisions: contract.Decisions, params: Any) -> contract.Products:
-        """Returns the variants."""
-        return contract.Products({"variants": decisions["variants"].variants})
+    written: ClassVar[tuple[str, ...]] = ("variants",)
 
     def generate(
         self,
@@ -392,11 +385,3 @@ class JointVariantsLog(VariantLog):
     def writes(self, params: Any) -> tuple[str, ...]:
         """Returns the names of the products."""
         return (*super().writes(params), *(() if params.grouping is None else ("measures",)))
-
-    def products(self, decisions: contract.Decisions, params: Any) -> contract.Products:
-        """Returns the variants, and with groups the noisy sums."""
-        products = super().products(decisions, params)
-        if params.grouping is None:
-            return products
-        sums = {"measures": decisions["variants"].measures}
-        return contract.Products({**products.by_name, **sums}, products.came_out)
