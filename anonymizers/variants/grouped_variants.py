@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import ClassVar
@@ -12,7 +12,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import of_clipped_cells
 from tracecloak.anonymizers.noise.randomness import Randomness
-from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, note
+from tracecloak.anonymizers.noise.sums import noisy_sums, note
 from tracecloak.anonymizers.rigorous import clips
 from tracecloak.anonymizers.rigorous.bought import rank_of_clip
 from tracecloak.anonymizers.rigorous.budget import Allowance, Allowances, Need, Sums
@@ -31,7 +31,6 @@ _STEPS = 1 << 24
 _RANK_WEIGHT = 1.5
 
 
-@dataclass(frozen=True, eq=False)
 class GroupSums:
     """What is known of the groups: noisy sums.
 
@@ -41,17 +40,23 @@ class GroupSums:
         clip: The norm that cases were scaled down to, in lattice steps.
         sums: int64[size], weighted sums, in lattice steps.
         noise: Of these sums; its `units` are those of an occurrence of weight 1.
+        steps: float64[2, n_groups, n_groups+1], how often groups follow each other, END as the
+            last, in occurrences: the sums, and their deviations.
+        by_bin: float64[2, n_bins, n_groups+1], how often groups are come to in each bin of
+            positions, and END, likewise.
+
+    Args:
+        counted: Exact counts of variants of activities.
+        groups: Which activity is in which.
+        domain: What is public.
+        allowance: What the sums may spend.
+        of_ranks: What the choice of their clip may spend.
+        name: What all purposes begin with.
+        randomness: The release's.
     """
 
-    groups: Groups
-    cells: GroupCells
-    clip: int
-    sums: np.ndarray
-    noise: SumNoise
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         counted: VariantHistogram,
         groups: Groups,
         domain: Domain,
@@ -59,21 +64,11 @@ class GroupSums:
         of_ranks: Allowance,
         name: str,
         randomness: Randomness,
-    ) -> GroupSums:
-        """Measures groups.
-
-        Args:
-            counted: Exact counts of variants of activities.
-            groups: Which activity is in which.
-            domain: What is public.
-            allowance: What the sums may spend.
-            of_ranks: What the choice of their clip may spend.
-            name: What all purposes begin with.
-            randomness: The release's.
-        """
+    ) -> None:
         # As many bins of positions as a chain of the activities may have.
         bins = FlowCells.of(len(domain.vocabulary), domain.max_length, _STEPS).blocks - 1
-        m, cells = domain.max_units, GroupCells(len(groups.names), bins)
+        self.groups, self.cells = groups, GroupCells(len(groups.names), bins)
+        m, cells = domain.max_units, self.cells
         vectors = group_vectors(counted, groups.codes, cells)
         buckets = np.searchsorted(clips.norm_grid() * PARTS**2, vectors.squares)
         longer = sum_groups(buckets, counted.counts, len(clips.norm_grid()) + 1)
@@ -81,39 +76,16 @@ class GroupSums:
         rank = rank_of_clip(wide, cells.size, cells.n_groups, _RANK_WEIGHT)
         squared = clips.choose_clip(longer, of_ranks, rank, m, randomness, f"{name}/group ranks")
         units = max(clips.lattice_units(allowance, m) // PARTS, 1)  # public, whatever the clip
-        clip = math.isqrt(squared * (units * PARTS) ** 2)
-        noise = allowance.noise(of_clipped_cells(clip, m), units * PARTS)
-        values = vectors.clipped(clip, units) * counted.counts[vectors.rows]
+        self.clip = math.isqrt(squared * (units * PARTS) ** 2)
+        self.noise = allowance.noise(of_clipped_cells(self.clip, m), units * PARTS)
+        values = vectors.clipped(self.clip, units) * counted.counts[vectors.rows]
         exact = sum_groups(vectors.keys, values, cells.size)
         places = np.arange(cells.size)
-        return cls(
-            groups,
-            cells,
-            clip,
-            noisy_sums(exact, noise, f"{name}/groups", places, randomness),
-            noise,
-        )
-
-    @property
-    def steps(self) -> tuple[np.ndarray, np.ndarray]:
-        """How often groups follow each other, END as the last: the sums, and their deviations.
-
-        Both float64[n_groups, n_groups+1], in occurrences.
-        """
-        return self._rows(slice(self.cells.first_bin))
-
-    @property
-    def by_bin(self) -> tuple[np.ndarray, np.ndarray]:
-        """How often groups are come to in each bin of positions, and END: sums and deviations.
-
-        Both float64[n_bins, n_groups+1], in occurrences.
-        """
-        return self._rows(slice(self.cells.first_bin, None))
-
-    def _rows(self, cells: slice) -> tuple[np.ndarray, np.ndarray]:
-        weights = self.cells.weights[cells] * (self.noise.units / PARTS)  # steps of an occurrence
-        sums, deviations = self.sums[cells] / weights, self.noise.width / weights
-        return sums.reshape(-1, self.cells.side), deviations.reshape(-1, self.cells.side)
+        self.sums = noisy_sums(exact, self.noise, f"{name}/groups", places, randomness)
+        weights = cells.weights * (self.noise.units / PARTS)  # steps of an occurrence
+        both = np.stack([self.sums / weights, self.noise.width / weights])
+        both = both.reshape(2, -1, cells.side)
+        self.steps, self.by_bin = np.split(both, [cells.n_groups], axis=1)
 
     def compared(self, proposals: VariantHistogram) -> joint_variants.Block:
         """Returns what cases add to the sums, and the sums."""
@@ -344,9 +316,9 @@ class GroupedVariants(joint_variants.JointVariants):
         share = HIDDEN if is_hidden else CLEAR
         groups = self.grouping.of(domain.vocabulary)
         group_means = whole.part(share), means[f"{self.name} group ranks"]
-        sums = GroupSums.of(counted, groups, domain, *group_means, self.name, randomness)
+        sums = GroupSums(counted, groups, domain, *group_means, self.name, randomness)
         activity_means = {**means, self.name: whole.part(1 - share)}
-        measured = joint_variants.Measured.of(
+        measured = joint_variants.Measured(
             self.name, counted, number, domain, activity_means, randomness
         )
         follows = is_hidden and not measured.cells.has_whole

@@ -167,11 +167,10 @@ class JointVariants(VariantGenerator):
     ) -> ReleasedVariants:
         """Returns cases by the weights that were fitted."""
         number = noisy_number(counted, means, domain.max_units, self.name, randomness)
-        measured = Measured.of(self.name, counted, number, domain, means, randomness)
+        measured = Measured(self.name, counted, number, domain, means, randomness)
         return released(measured.drawn(measured.chain_alone()), domain.vocabulary)
 
 
-@dataclass(frozen=True, eq=False)
 class Measured:
     """What is known of the log: noisy numbers.
 
@@ -192,32 +191,17 @@ class Measured:
         n_cases_deviation: Of the noise of that number.
     """
 
-    name: str
-    domain: Domain
-    randomness: Randomness
-    seen: VariantHistogram
-    seen_noise: SumNoise
-    cells: FlowCells
-    clip_units: int
-    chain: np.ndarray
-    chain_noise: SumNoise
-    marginals: MarginalCells
-    counts: np.ndarray
-    marginals_noise: SumNoise
-    n_cases: int
-    n_cases_deviation: float
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         name: str,
         counted: VariantHistogram,
         number: tuple[float, SumNoise],
         domain: Domain,
         means: Allowances,
         randomness: Randomness,
-    ) -> Measured:
+    ) -> None:
         """Measures variants, chain and marginals, where about how many cases there are is known."""
+        self.name, self.domain, self.randomness = name, domain, randomness
         m, whole = domain.max_units, means[name]
         about, balance_share = max(number[0], 1.0), means[f"{name} balance"]
         # About which share of the cases is of variants that would be sure to be seen.
@@ -228,12 +212,11 @@ class Measured:
         twice = int(balance(counted, least) * noise.units + noise.draw(stream)[0])
         share = min(max((twice / noise.units / about + 1) / 2, 0.0), 1.0)
         division = REPEATED if share >= _REPEATED_FROM else SCATTERED
-        prefix = f"{name}/variants"
         for_variants = whole.part(division.variants)
-        seen = stable_variants(counted, for_variants, m, randomness, prefix)
-        seen_noise = for_variants.noise(one)
-        shown_from = for_variants.threshold(one) / seen_noise.units
-        note_variants(seen, seen_noise, shown_from, domain.vocabulary, randomness)
+        self.seen = stable_variants(counted, for_variants, m, randomness, f"{name}/variants")
+        self.seen_noise = for_variants.noise(one)
+        shown_from = for_variants.threshold(one) / self.seen_noise.units
+        note_variants(self.seen, self.seen_noise, shown_from, domain.vocabulary, randomness)
 
         for_chain = whole.part(division.chain)
         n_names = len(domain.vocabulary)
@@ -248,26 +231,24 @@ class Measured:
         longer = sum_groups(buckets, flows.cases, len(norm_grid()) + 1)
         clip = choose_clip(longer, means[f"{name} ranks"], rank, m, randomness, f"{name}/ranks")
         units = clips.lattice_units(for_chain, m)
-        clip_units = math.isqrt(clip * units**2)
-        chain_noise = for_chain.noise(clips.sums_sensitivity(clip, units, m), units)
-        exact = flows.sums(cells, clip_units, units)
-        chain = noisy_sums(exact, chain_noise, f"{name}/chain", cells.possible, randomness)
+        self.cells, self.clip_units = cells, math.isqrt(clip * units**2)
+        self.chain_noise = for_chain.noise(clips.sums_sensitivity(clip, units, m), units)
+        exact = flows.sums(cells, self.clip_units, units)
+        purpose = f"{name}/chain"
+        self.chain = noisy_sums(exact, self.chain_noise, purpose, cells.possible, randomness)
 
-        marginals = MarginalCells(n_names, domain.max_length)
+        self.marginals = marginals = MarginalCells(n_names, domain.max_length)
         row, cell = marginals.entries(counted)
         changed = of_distinct_cells(marginals.n_of_case, m)
-        noise = whole.part(division.marginals).noise(changed)
+        self.marginals_noise = noise = whole.part(division.marginals).noise(changed)
         exact = sum_groups(cell, counted.counts[row], marginals.size) * noise.units
         places = np.arange(marginals.size)
-        counts = noisy_sums(exact, noise, f"{name}/marginals", places, randomness)
+        self.counts = noisy_sums(exact, noise, f"{name}/marginals", places, randomness)
         # About how many cases there are: of two noisy numbers together.
-        chain_cases = chain[int(np.searchsorted(cells.possible, cells.cases))] / chain_noise.units
-        weights = 1 / np.array([variance_of(number[1]), variance_of(chain_noise)])
+        chain_cases = self.chain[np.searchsorted(cells.possible, cells.cases)] / units
+        weights = 1 / np.array([variance_of(number[1]), variance_of(self.chain_noise)])
         together = float((np.array([number[0], chain_cases]) * weights).sum() / weights.sum())
-        return cls(
-            *(name, domain, randomness, seen, seen_noise, cells, clip_units, chain, chain_noise),
-            *(marginals, counts, noise, max(round(together), 1), 1 / math.sqrt(weights.sum())),
-        )
+        self.n_cases, self.n_cases_deviation = max(round(together), 1), 1 / math.sqrt(weights.sum())
 
     def drawn(
         self,

@@ -178,9 +178,8 @@ def test_sums_of_groups_that_nobody_clips_are_found_out(monkeypatch: pytest.Monk
 
 def test_groups_that_are_paid_by_nobody_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The control: activities have the whole share, and groups a share beside it."""
-    real = Measured.of
     whole = budget(GROUPED, Fraction(1), DELTA, 1, LENGTH).means
-    monkeypatch.setattr(Measured, "of", lambda *given: real(*given[:4], whole, given[-1]))
+    monkeypatch.setattr(joint_variants, "Measured", lambda *a: Measured(*a[:4], whole, a[-1]))
     decide_as(monkeypatch, True)
     assert _moved(1, {})[0] > 1
 
@@ -193,8 +192,8 @@ def measured_of(log: VariantHistogram, where: Domain, grouping: Grouping, epsilo
     groups = grouping.of(where.vocabulary)
     of_groups = whole.part(HIDDEN), means["joint-variants group ranks"], "joint-variants"
     return (
-        Measured.of("joint-variants", log, number, where, fine, randomness()),
-        GroupSums.of(log, groups, where, *of_groups, randomness()),
+        Measured("joint-variants", log, number, where, fine, randomness()),
+        GroupSums(log, groups, where, *of_groups, randomness()),
     )
 
 
