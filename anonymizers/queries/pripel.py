@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -29,7 +29,7 @@ from tracecloak.anonymizers.queries.sacofa import Sacofa
 from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, step
 from tracecloak.anonymizers.variants.distance import LevenshteinDistance
-from tracecloak.schemas.arrays.merging import offsets_of, sum_groups
+from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.arrays.sequences import CaseRanks, case_bytes, encode_sequences
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.declarations import Attribute, Declarations, declared
@@ -76,22 +76,10 @@ _TOO_MANY = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class VariantMatching:
-    """How many sequences of a released variant are made from cases of a variant of the log.
-
-    Attributes:
-        raw: int64[n], numbers of the log's variants, ascending.
-        released: int64[n], numbers of the released variants, ascending within each of the log's.
-        cases: int64[n], sequences, all positive; they add up to those of each released variant.
-    """
-
-    raw: np.ndarray
-    released: np.ndarray
-    cases: np.ndarray
+Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def match_variants(released: VariantHistogram, raw: VariantHistogram) -> VariantMatching:
+def match_variants(released: VariantHistogram, raw: VariantHistogram) -> Pairs:
     """Assigns every released sequence to a case of the log at the smallest sum of distances.
 
     A case takes at most one sequence, or, where more sequences are released than the log has
@@ -101,12 +89,16 @@ def match_variants(released: VariantHistogram, raw: VariantHistogram) -> Variant
         released: Variants of the query with their numbers of sequences.
         raw: Variants of the log; at least one unless nothing is released. Same codes.
 
+    Returns:
+        int64[n] thrice: numbers of the log's variants, ascending; of the released variants,
+        ascending within each of the log's; and how many sequences of the one are made from cases
+        of the other, all positive, which add up to those of each released variant.
+
     Raises:
         UsageError: There are too many pairs of variants to compare.
     """
     if not released.n_variants:
-        nothing = np.zeros(0, np.int64)
-        return VariantMatching(nothing, nothing, nothing)
+        return (np.zeros(0, np.int64),) * 3
     supply = released.counts.copy()
     capacity = raw.counts * -(-released.n_cases // raw.n_cases)
     twin = pc.index_in(released.sequences, value_set=raw.sequences)
@@ -120,27 +112,12 @@ def match_variants(released: VariantHistogram, raw: VariantHistogram) -> Variant
     pairs = _nearest_pairs(released, raw, rows, columns, supply[rows], capacity[columns])
     sent = transport(pairs, supply[rows], capacity[columns])
     used = np.flatnonzero(sent)
-    from_raw = np.concatenate([twins, columns[pairs.columns[used]]])
-    to_released = np.concatenate([same, rows[pairs.rows[used]]])
+    from_raw = np.concatenate([twins, columns[pairs[1][used]]])
+    to_released = np.concatenate([same, rows[pairs[0][used]]])
     cases = np.concatenate([equal, sent[used]])
     order = np.lexsort((to_released, from_raw))
     order = order[cases[order] > 0]
-    return VariantMatching(from_raw[order], to_released[order], cases[order])
-
-
-@dataclass(frozen=True, eq=False)
-class CandidatePairs:
-    """Pairs that an assignment may use, in the order of their rows.
-
-    Attributes:
-        rows: int64[n], places in the supply.
-        columns: int64[n], places in the capacity.
-        costs: int64[n], not negative: of one unit.
-    """
-
-    rows: np.ndarray
-    columns: np.ndarray
-    costs: np.ndarray
+    return from_raw[order], to_released[order], cases[order]
 
 
 def _nearest_pairs(
@@ -150,8 +127,8 @@ def _nearest_pairs(
     columns: np.ndarray,
     supply: np.ndarray,
     capacity: np.ndarray,
-) -> CandidatePairs:
-    """Returns the pairs that a cheapest assignment needs, see the module."""
+) -> Pairs:
+    """Returns the pairs that a cheapest assignment needs, see the module, as `transport` takes."""
     if len(rows) * len(columns) > MAX_DISTANCES:
         raise UsageError(_TOO_MANY)
     together = pa.concat_arrays(
@@ -175,22 +152,24 @@ def _nearest_pairs(
         near_columns.append(near.astype(np.int32))
         costs.append(distances[near].astype(np.int32))
     nothing = np.zeros(0, np.int32)
-    return CandidatePairs(
+    return (
         np.repeat(np.arange(len(rows)), [len(near) for near in near_columns]),
         np.concatenate([nothing, *near_columns]).astype(np.int64),
         np.concatenate([nothing, *costs]).astype(np.int64),
     )
 
 
-def transport(pairs: CandidatePairs, supply: np.ndarray, capacity: np.ndarray) -> np.ndarray:
+def transport(pairs: Pairs, supply: np.ndarray, capacity: np.ndarray) -> np.ndarray:
     """Returns int64[n_pairs], what is sent along each pair: all of the supply, at the least cost.
 
     Args:
-        pairs: The pairs that may be used; there must be room for all of the supply along them.
+        pairs: int64[n] thrice, those that may be used, in the order of their rows: places in the
+            supply and in the capacity, and what a unit costs, which is not negative. There must be
+            room for all of the supply along them.
         supply: int64[n_rows], positive.
         capacity: int64[n_columns], positive.
     """
-    rows, columns, costs = pairs.rows, pairs.columns, pairs.costs
+    rows, columns, costs = pairs
     sent = np.zeros(len(rows), np.int64)
     if not len(supply):
         return sent
@@ -258,13 +237,9 @@ def _graph(
 ) -> csr_array:
     from scipy import sparse
 
-    tail, head = np.concatenate(tails), np.concatenate(heads)
-    order = np.lexsort((head, tail))
-    offsets = offsets_of(np.bincount(tail, minlength=n_nodes)).astype(np.int32)
-    weight = np.concatenate(weights)[order].astype(np.int32)
-    return sparse.csr_array(
-        (weight, head[order].astype(np.int32), offsets), shape=(n_nodes, n_nodes)
-    )
+    ends = np.concatenate(tails), np.concatenate(heads)
+    weight = np.concatenate(weights).astype(np.int32)
+    return sparse.coo_array((weight, ends), shape=(n_nodes, n_nodes)).tocsr()
 
 
 # --- PRIPEL: a log of sequences from a noisy query, filled with times and values of matched cases.
@@ -390,7 +365,7 @@ class Pripel(contract.Anonymizer):
         randomness: Randomness,
     ) -> TraceBatch:
         """Makes the released cases that are matched with the cases of one batch."""
-        cases = Enriched.of(traces, decisions[VARIANTS], decisions[CONTENTS], randomness)
+        cases = Enriched(traces, decisions[VARIANTS], decisions[CONTENTS], randomness)
         epsilon, by_pair = float(params.epsilon), params.duration_bounds == "pair"
         return replace(
             cases.released,
@@ -424,15 +399,15 @@ def _matched(given: Given, params: PripelParams) -> QueryDecision:
         )
     codes = vocabulary.codes(answer.names)[answer.codes]
     released = VariantHistogram.of(encode_sequences(answer.offsets, codes), answer.counts)
-    matching = match_variants(released, raw)
-    used, place = np.unique(matching.raw, return_inverse=True)
+    from_raw, to_released, cases = match_variants(released, raw)
+    used, place = np.unique(from_raw, return_inverse=True)
     return QueryDecision(
         released.offsets,
         released.codes,
         VariantHistogram(raw.sequences.take(used), raw.counts[used]),
         place,
-        matching.released,
-        matching.cases,
+        to_released,
+        cases,
         given.statistics["starts"],
     )
 

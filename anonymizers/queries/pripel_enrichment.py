@@ -162,7 +162,6 @@ def _numbered(traces: TraceBatch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return key, number, order
 
 
-@dataclass(frozen=True, eq=False)
 class Enriched:
     """The released cases that are made from the cases of a batch.
 
@@ -176,41 +175,32 @@ class Enriched:
         contents: What it is made of.
     """
 
-    raw: TraceBatch
-    released: TraceBatch
-    events: np.ndarray
-    cells: np.ndarray
-    replica: np.ndarray
-    query: QueryDecision
-    contents: ContentsDecision
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         traces: TraceBatch,
         query: QueryDecision,
         contents: ContentsDecision,
         randomness: Randomness,
-    ) -> Enriched:
+    ) -> None:
         """Finds the cases of a batch that are used, and what for."""
+        self.query, self.contents = query, contents
         identities = randomness.identify("case", traces.case_ids)
         batch_rows = pc.index_in(contents.sources, value_set=case_bytes(identities))
         places = np.flatnonzero(batch_rows.is_valid())
         source = np.asarray(batch_rows.drop_null(), np.int64)
-        raw = traces.take(source)
-        cells, replica = identities[source], contents.replica[places]
+        self.raw = traces.take(source)
+        self.cells, self.replica = identities[source], contents.replica[places]
         variant = contents.released[places]
         lengths = np.diff(query.offsets)[variant]
         positions = ranges(query.offsets[variant], lengths)
-        released = TraceBatch(
-            hex_ids(randomness.words("pripel/case-id", cells, replica)),
+        self.released = TraceBatch(
+            hex_ids(randomness.words("pripel/case-id", self.cells, self.replica)),
             offsets_of(lengths),
             query.codes[positions],
             np.zeros(len(positions), np.int64),
             traces.vocabulary,
         )
-        events = matched_events(raw, released)
-        return cls(raw, released, events, cells, replica, query, contents)
+        self.events = matched_events(self.raw, self.released)
 
     @property
     def _case(self) -> np.ndarray:

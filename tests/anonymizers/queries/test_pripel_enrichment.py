@@ -78,7 +78,7 @@ def made(
         duration_table(durations),
         dict(values or {}),
     )
-    return pripel_enrichment.Enriched.of(raw, query, contents, keyed)
+    return pripel_enrichment.Enriched(raw, query, contents, keyed)
 
 
 def minutes(times: np.ndarray) -> list[int]:
@@ -202,7 +202,7 @@ def smallest_cost(released: Mapping[Variant, int], raw: Mapping[Variant, int]) -
 
 
 def cost_of(
-    found: pripel.VariantMatching, released: Mapping[Variant, int], raw: Mapping[Variant, int]
+    found: pripel.Pairs, released: Mapping[Variant, int], raw: Mapping[Variant, int]
 ) -> int:
     """The sum of edits; every sequence is matched once, and no case too often."""
     ours, theirs = (
@@ -212,14 +212,14 @@ def cost_of(
     sent: Counter[Variant] = Counter()
     taken: Counter[Variant] = Counter()
     cost = 0
-    for j, i, n in zip(found.raw, found.released, found.cases, strict=True):
+    for j, i, n in zip(*found, strict=True):
         assert n > 0
         sent[ours[i]] += int(n)
         taken[theirs[j]] += int(n)
         cost += int(n) * naive_edits(ours[i], theirs[j])
     assert dict(sent) == dict(released)
     assert all(n <= uses * raw[variant] for variant, n in taken.items())
-    pairs = list(zip(found.raw.tolist(), found.released.tolist(), strict=True))
+    pairs = list(zip(found[0].tolist(), found[1].tolist(), strict=True))
     assert pairs == sorted(set(pairs))
     return cost
 
@@ -260,7 +260,7 @@ def test_transport_is_optimal_for_any_costs(seed: int) -> None:
     capacity[0] += max(int(supply.sum() - capacity.sum()) + int(draw.integers(0, 3)), 0)
     costs = draw.integers(0, 50, (n, m))
     rows, columns = np.divmod(np.arange(n * m), m)
-    sent = pripel.transport(pripel.CandidatePairs(rows, columns, costs.ravel()), supply, capacity)
+    sent = pripel.transport((rows, columns, costs.ravel()), supply, capacity)
     flows = sent.reshape(n, m)
     assert (flows >= 0).all()
     assert (flows.sum(axis=1) == supply).all()
