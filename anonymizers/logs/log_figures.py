@@ -481,37 +481,30 @@ _QUANTILES = (0.25, 0.5, 0.75, 0.9)
 _LEAST_DEVIATIONS = 2.5
 
 
-@dataclass(frozen=True, eq=False)
 class _Durations:
     """Cases by duration, as they were counted with noise.
 
     Attributes:
         first: float64[k], the shortest time of each bin, in microseconds; 0 of the first.
         last: float64[k], the longest.
-        noisy: float64[k], how many cases each has, with noise.
-        counts: float64[k], likewise, and 0 where noise could have made it.
-        deviation: Of the noise of each.
+        counts: float64[k], how many cases each has; 0 where noise could have made that.
+        reached: float64[k], how many each or a longer one has, with noise.
+        variances: float64[k], of that noise.
         cases: How many cases there are; those of one event take no time and are in no bin.
+
+    Args:
+        measures: With cases by duration.
     """
 
-    first: np.ndarray
-    last: np.ndarray
-    noisy: np.ndarray
-    counts: np.ndarray
-    deviation: float
-    cases: Estimate
-
-    @classmethod
-    def of(cls, measures: ReleasedMeasures) -> _Durations | None:
+    def __init__(self, measures: ReleasedMeasures) -> None:
         rows = measures.rows(sums.DURATION)
-        if not rows:
-            return None
-        counts, deviation = np.array([row.value for row in rows]), rows[0].deviation
-        least = _LEAST_DEVIATIONS * deviation * np.sqrt(with_neighbours(np.ones(len(counts))))
-        is_used = with_neighbours(counts) > least
-        first, last = (np.array([float(row.of[end]) for row in rows]) for end in (0, 1))
-        used = np.where(is_used, counts, 0.0)
-        return cls(first, last, counts, used, deviation, cases_of(measures))
+        noisy, deviation = np.array([row.value for row in rows]), rows[0].deviation
+        least = _LEAST_DEVIATIONS * deviation * np.sqrt(with_neighbours(np.ones(len(rows))))
+        self.counts = np.where(with_neighbours(noisy) > least, noisy, 0.0)
+        self.first, self.last = np.array([row.of for row in rows], np.float64).T
+        self.reached = np.cumsum(noisy[::-1])[::-1]
+        self.variances = np.arange(len(rows), 0, -1) * deviation**2
+        self.cases = cases_of(measures)
 
     @property
     def _middles(self) -> np.ndarray:
@@ -521,20 +514,13 @@ class _Durations:
         logs = np.where(is_wide, elementary.log(high / low), 1.0)
         return np.where(is_wide, (high - low) / logs, self.first)
 
-    @property
-    def _from(self) -> tuple[np.ndarray, np.ndarray]:
-        """float64[k] twice: cases in each bin or a longer one, and the variance of that."""
-        places = np.arange(len(self.noisy), 0, -1)
-        return np.cumsum(self.noisy[::-1])[::-1], places * self.deviation**2
-
     def mean(self) -> tuple[float, float]:
         """Returns the ends of the interval of the mean of the durations of all cases."""
         case_deviation = Z95 * math.sqrt(self.cases.variance)
         fewest, all_cases = (max(self.cases.value + side * case_deviation, 1.0) for side in (-1, 1))
-        reached, variances = self._from
-        half = Z95 * np.sqrt(variances)
-        most = np.minimum.accumulate(np.clip(reached + half, 0.0, all_cases))
-        least = np.maximum.accumulate(np.clip(reached - half, 0.0, all_cases)[::-1])[::-1]
+        half = Z95 * np.sqrt(self.variances)
+        most = np.minimum.accumulate(np.clip(self.reached + half, 0.0, all_cases))
+        least = np.maximum.accumulate(np.clip(self.reached - half, 0.0, all_cases)[::-1])[::-1]
         steps = np.diff(self._middles, prepend=0.0)
         places = OF_WIDTH * (self.last - self.first) * self.counts
         within = Z95 * math.sqrt(float((places**2).sum()))
@@ -547,9 +533,8 @@ class _Durations:
         The first bin after which it need not lie, and the last one from which on it can.
         """
         rest = 1 - quantile
-        reached, variances = self._from
-        more = reached - rest * self.cases.value
-        slack = Z95 * np.sqrt(variances + rest**2 * self.cases.variance)
+        more = self.reached - rest * self.cases.value
+        slack = Z95 * np.sqrt(self.variances + rest**2 * self.cases.variance)
         n_surely = int(np.argmax(np.append(more <= slack, True)))
         possible = np.flatnonzero(more >= -slack)
         low = float(self.first[n_surely - 1]) if n_surely else 0.0
@@ -563,8 +548,8 @@ def time_figures(measures: ReleasedMeasures, times: LogTimes) -> Iterator[Figure
         measures: The sums.
         times: Of the released log.
     """
-    durations = _Durations.of(measures)
-    if durations is not None and len(times.spans):
+    if measures.rows(sums.DURATION) and len(times.spans):
+        durations = _Durations(measures)
         middles = middles_us(times.spans)
         reached = np.cumsum(times.span_counts)
         mean = float((middles * times.span_counts).sum()) / float(reached[-1])

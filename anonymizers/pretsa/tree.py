@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -39,7 +37,6 @@ from tracecloak.schemas.statistics.variants import Trie, VariantHistogram
 # help it is cut like any other node that violates t.
 
 
-@dataclass(frozen=True, eq=False)
 class Pools:
     """Sorted durations of groups.
 
@@ -49,16 +46,13 @@ class Pools:
         offsets: int64[n_pools+1], CSR offsets of the pools.
     """
 
-    values: np.ndarray
-    running: np.ndarray
-    offsets: np.ndarray
-
-    @classmethod
-    def of(cls, pools: np.ndarray, values: np.ndarray, counts: np.ndarray, n_pools: int) -> Pools:
+    def __init__(
+        self, pools: np.ndarray, values: np.ndarray, counts: np.ndarray, n_pools: int
+    ) -> None:
         """Sorts entries of (pool, duration, events)."""
         order = np.lexsort((values, pools))
-        offsets = np.searchsorted(pools[order], np.arange(n_pools + 1))
-        return cls(values[order], np.cumsum(counts[order]), offsets)
+        self.values, self.running = values[order], np.cumsum(counts[order])
+        self.offsets = np.searchsorted(pools[order], np.arange(n_pools + 1))
 
     @property
     def sizes(self) -> np.ndarray:
@@ -126,10 +120,9 @@ def draw_durations(
             return drawn
         has_one = ~np.isnan(drawn)
         once = np.ones(int(has_one.sum()), np.int64)
-        reference, places = ActivityDurations.of(
-            tree.trie.activities[nodes[has_one]], drawn[has_one], once
-        )
-        distances = reference.distances(nodes[has_one], places, once, len(widened))
+        activities = tree.trie.activities[nodes[has_one]]
+        reference = ActivityDurations(activities, drawn[has_one], once)
+        distances = reference.distances(nodes[has_one], reference.places, once, len(widened))
         far = np.flatnonzero(distances >= t * (1 - ROUNDING))
         if not len(far):
             return drawn
@@ -208,7 +201,7 @@ def _pools(
     rows = np.flatnonzero(trie.depths[trie.nodes[durations.groups]] >= shallowest)
     position = durations.groups[rows]
     on_own_path = is_own[position]
-    pools = Pools.of(
+    pools = Pools(
         np.concatenate(
             [
                 trie.nodes[position[on_own_path]],
@@ -259,7 +252,6 @@ def _pools(
 # cumulated distribution, however many values the activity has.
 
 
-@dataclass(frozen=True, eq=False)
 class ActivityDurations:
     """The distribution of each activity's durations.
 
@@ -269,60 +261,44 @@ class ActivityDurations:
         share: float64[n_values], share of the activity's events with at most this value.
         area: float64[n_values], integral of that share from the activity's smallest value to here.
         last: int64[n_values], place of the activity's largest value.
+        places: int64[n], the place of each entry's value in them.
+
+    Args:
+        activities: int[n], from 0.
+        values: int64[n] or float64[n], durations.
+        counts: int64[n], events with that duration, positive.
     """
 
-    activities: np.ndarray
-    above_least: np.ndarray
-    share: np.ndarray
-    area: np.ndarray
-    last: np.ndarray
-
-    @classmethod
-    def of(
-        cls, activities: np.ndarray, values: np.ndarray, counts: np.ndarray
-    ) -> tuple[ActivityDurations, np.ndarray]:
-        """Builds the distributions from entries in any order.
-
-        Args:
-            activities: int[n], from 0.
-            values: int64[n] or float64[n], durations.
-            counts: int64[n], events with that duration, positive.
-
-        Returns:
-            The distributions, and int64[n], the place of each entry's value in them.
-        """
+    def __init__(self, activities: np.ndarray, values: np.ndarray, counts: np.ndarray) -> None:
         order = np.lexsort((values, activities))
         activity, value = activities[order].astype(np.int64), values[order]
         head = np.ones(len(order), bool)
         head[1:] = (activity[1:] != activity[:-1]) | (value[1:] != value[:-1])
         place = np.cumsum(head) - 1
-        places = np.empty(len(order), np.int64)
-        places[order] = place
+        self.places = np.empty(len(order), np.int64)
+        self.places[order] = place
         cases = sum_groups(place, counts[order], int(head.sum()))
-        activity, value = activity[head], value[head]
+        self.activities = activity = activity[head]
+        value = value[head]
 
         begins = np.ones(len(activity), bool)
         begins[1:] = activity[1:] != activity[:-1]
         group = np.cumsum(begins) - 1
         first = np.flatnonzero(begins)
         past = np.append(first, len(activity))[1:]
-        last = past[group] - 1
+        self.last = past[group] - 1
         running = np.cumsum(cases)
         share = running - (running - cases)[first][group]
-        share = share / share[last]
+        self.share = share / share[self.last]
         # A pair of values may be further apart than int64 holds, but not than float64 does.
-        above = value.astype(np.float64) - value[first][group].astype(np.float64)
+        self.above_least = above = value.astype(np.float64) - value[first][group].astype(np.float64)
         steps = np.zeros(len(above))
-        steps[1:] = np.where(begins[1:], 0.0, np.diff(above) * share[:-1])
-        area = np.empty(len(above))
+        steps[1:] = np.where(begins[1:], 0.0, np.diff(above) * self.share[:-1])
+        self.area = np.empty(len(above))
         for start, end in zip(first, past, strict=True):
-            area[start:end] = np.cumsum(steps[start:end])
-        return cls(activity, above, share, area, last), places
-
-    @cached_property
-    def _keys(self) -> np.ndarray:
-        """float64[n_values], increasing over all activities: a share is at most 1."""
-        return self.activities * 2 + self.share
+            self.area[start:end] = np.cumsum(steps[start:end])
+        # Increasing over all activities: a share is at most 1.
+        self._keys = self.activities * 2 + self.share
 
     def distances(
         self, groups: np.ndarray, places: np.ndarray, counts: np.ndarray, n_groups: int
@@ -423,9 +399,9 @@ class MergedTree:
         self._staying = self.trie.counts.copy()  # of these, those with their own duration there
         self._durations = durations
         self._rows = durations.offsets(len(variants.codes))
-        self._reference, self._places = ActivityDurations.of(
-            variants.codes[durations.groups], durations.values, durations.counts
-        )
+        activities = variants.codes[durations.groups]
+        self._reference = ActivityDurations(activities, durations.values, durations.counts)
+        self._places = self._reference.places
         # An upper bound of the distance of each node, which is computed again only when it could
         # matter.
         nodes = self.trie.nodes[durations.groups]

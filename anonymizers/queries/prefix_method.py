@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pydantic
@@ -56,9 +56,6 @@ from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
-
-if TYPE_CHECKING:
-    from tracecloak.anonymizers.queries.sacofa import RuleJudge
 
 Profile = Literal["paper", "reference"]
 Form = Literal["discrete", "truncated", "positive"]
@@ -176,7 +173,7 @@ class LevelMethod(CasesOfVariants, QueryMethod):
         self,
         params: Any,
         passing: float,
-        judge_of: Callable[[Given, ActivityVocabulary], RuleJudge | None] = lambda *_: None,
+        judge_of: Callable[[Given, ActivityVocabulary], Any] = lambda *_: None,
         said: Mapping[str, Any] | None = None,
         more: Mapping[str, contract.Counter] | None = None,
     ) -> Part:

@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -41,10 +41,6 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
-if TYPE_CHECKING:
-    from tracecloak.anonymizers.queries.sacofa import RuleJudge
-
-
 # ---
 # The Laplace trace-variant query, level by level, and `laplace-levels`, which pays for its levels.
 
@@ -53,6 +49,16 @@ if TYPE_CHECKING:
 MAX_CANDIDATES = 1 << 22
 
 Sampler = Callable[[CellStream, int, int], np.ndarray]
+
+Judge = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Judges the candidates of a level.
+
+Of each prefix that goes on, int32[n_survivors, depth], the candidates are its continuations by
+every activity in the order of their codes, and by the end. It is given what keys them, uint64[n,
+2], and which are not out of the question, bool[n]. It returns which are harmful, bool[n], and which
+are counted, bool[n]: what is not counted gets no noisy count, so it is not released and does not go
+on.
+"""
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ def trace_variant_query(
     query: LevelQuery,
     randomness: Randomness,
     name: str,
-    judge: RuleJudge | None = None,
+    judge: Judge | None = None,
 ) -> VariantHistogram:
     """Asks for the noisy counts of prefixes, level by level.
 
@@ -150,7 +156,7 @@ def trace_variant_query(
         is_candidate = ~is_end if depth == 0 else np.ones(len(symbol), bool)
         is_harmful = np.zeros(len(symbol), bool)
         if judge is not None:
-            is_harmful, is_counted = judge.judge(prefixes, children, is_candidate)
+            is_harmful, is_counted = judge(prefixes, children, is_candidate)
             drawn = np.flatnonzero(is_candidate & is_counted)
             if not query.keeps_uncounted:
                 is_candidate &= is_counted

@@ -15,7 +15,6 @@ the last place and if the other never comes before it, which together mean: befo
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -34,7 +33,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream, draw_laplace
 from tracecloak.anonymizers.queries import prefix_method
 from tracecloak.anonymizers.queries.order_rules import NamedRules, OrderRules
-from tracecloak.anonymizers.queries.prefix_query import LevelQuery
+from tracecloak.anonymizers.queries.prefix_query import Judge, LevelQuery
 from tracecloak.anonymizers.rigorous.budget import Need, Pure
 from tracecloak.anonymizers.rigorous.params import Exact, drawable
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
@@ -227,51 +226,37 @@ class SacofaParams(prefix_method.LevelParams):
 # (`anonymizers.queries.sacofa`).
 
 
-@dataclass(frozen=True)
-class RuleJudge:
-    """Calls harmful what violates rules, and chooses those of it that are counted all the same.
+def judge_by_rules(
+    rules: OrderRules, params: SacofaParams, randomness: Randomness, name: str
+) -> Judge:
+    """Returns what calls harmful what violates rules, and chooses what is counted all the same.
 
-    Attributes:
+    Args:
         rules: The rules, over the alphabet's codes.
         params: From how many violations on a candidate is harmful, and how the choice is made.
         randomness: The release's.
         name: What every purpose begins with.
     """
 
-    rules: OrderRules
-    params: SacofaParams
-    randomness: Randomness
-    name: str
-
     def judge(
-        self, prefixes: np.ndarray, cells: np.ndarray, is_candidate: np.ndarray
+        prefixes: np.ndarray, cells: np.ndarray, is_candidate: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Judges the candidates of a level.
-
-        Args:
-            prefixes: int32[n_survivors, depth], the prefixes that go on.
-            cells: uint64[n_survivors * n_symbols, 2], what keys each candidate: of each prefix its
-                continuations by every activity in the order of their codes, and by the end.
-            is_candidate: bool[n_survivors * n_symbols], false for what is out of the question.
-
-        Returns:
-            (bool[n], bool[n]): which are harmful, and which are counted; what is not counted gets
-            no noisy count, so it is not released and does not go on.
-        """
-        violations = self.rules.violations(prefixes).ravel()
-        is_harmful = is_candidate & (violations >= self.params.harmful_from)
+        violations = rules.violations(prefixes).ravel()
+        is_harmful = is_candidate & (violations >= params.harmful_from)
         is_counted = is_candidate & ~is_harmful
         harmful = np.flatnonzero(is_harmful)
         depth = cell_numbers(np.array([prefixes.shape[1]]))
         chosen = choose_harmful(
-            CellStream(self.randomness, f"{self.name}/harmful", depth),
-            self.randomness.words(f"{self.name}/chosen", cells[harmful]),
+            CellStream(randomness, f"{name}/harmful", depth),
+            randomness.words(f"{name}/chosen", cells[harmful]),
             violations[harmful],
-            self.params.largest_violations,
-            self.params.choice_scale,
+            params.largest_violations,
+            params.choice_scale,
         )
         is_counted[harmful[chosen]] = True
         return is_harmful, is_counted
+
+    return judge
 
 
 def _relations(batch: Batch, max_events: int | None) -> ActivityRelations:
@@ -343,7 +328,7 @@ class Sacofa(prefix_method.LevelMethod):
             "chosen": 1 / math.expm1(1 / Fraction(*params.choice_scale)),
         }
 
-        def judge_of(given: Given, vocabulary: ActivityVocabulary) -> RuleJudge:
+        def judge_of(given: Given, vocabulary: ActivityVocabulary) -> Judge:
             if len(vocabulary) > MAX_ACTIVITIES:
                 raise UsageError(TOO_MANY_ACTIVITIES)
             if params.model is not None:
@@ -353,6 +338,6 @@ class Sacofa(prefix_method.LevelMethod):
             else:
                 relations, at_first = given.statistics["relations"], params.profile == "paper"
                 rules = OrderRules.from_relations(relations, vocabulary, at_first)
-            return RuleJudge(rules, params, given.randomness, self.name)
+            return judge_by_rules(rules, params, given.randomness, self.name)
 
         return self.levels_part(params, passing, judge_of, said, more)

@@ -275,58 +275,46 @@ class KAnonymousSubtraces(KAnonymous):
         lengths = np.diff(cases.offsets)
         begin = offsets_of(lengths[rare])
         is_kept = np.zeros(int(begin[-1]), bool)
-        texts = _Texts.of(cases, rare)
-        groups = [Group(texts.rare[i], int(cases.counts[rare[i]]), [i]) for i in range(len(rare))]
-        for group in grouped(groups, texts.frequent, k):
+        texts, frequent = _texts_of(cases, rare)
+        groups = [Group(text, int(cases.counts[rare[i]]), [i]) for i, (text, _) in enumerate(texts)]
+        for group in grouped(groups, frequent, k):
             for member in group.members:
-                places = texts.places[member]
+                text, places = texts[member]
                 at = -1
                 for character in group.text:
-                    at = texts.rare[member].index(character, at + 1)
+                    at = text.index(character, at + 1)
                     is_kept[begin[member] + places[at]] = True
         return is_kept
 
 
-@dataclass(frozen=True)
-class _Texts:
+def _texts_of(cases: CaseTable, rare: np.ndarray) -> tuple[list[tuple[str, np.ndarray]], list[str]]:
     """Variants as texts of the elements that at least two variants have; the others go anyway.
 
-    `places` says where each character of a rare variant is in it; `frequent` are the variants that
-    stay, the most frequent first.
+    Returns:
+        Each rare variant, with where each of its characters is in it; and those that stay, the most
+        frequent first.
     """
+    lengths = np.diff(cases.offsets)
+    row = np.repeat(np.arange(len(lengths)), lengths)
+    elements, items = np.unique(cases.words, return_inverse=True)
+    pairs, _ = distinct_counts(row * max(len(elements), 1) + items)
+    n_rows = np.bincount(pairs % max(len(elements), 1), minlength=len(elements))
+    # The most common elements come first, so that only rare ones can be without a character.
+    order = np.argsort(-n_rows, kind="stable")
+    rank = np.empty(len(elements), np.int64)
+    rank[order] = np.arange(len(elements))
+    shared = (n_rows > 1) & (rank < _MAX_CHARACTERS)
+    character = rank + 1
+    character[character >= _SURROGATES[0]] += _SURROGATES[1]
 
-    rare: list[str]
-    places: list[np.ndarray]
-    frequent: list[str]
+    def text_of(i: int, has_all: bool) -> tuple[str, np.ndarray]:
+        codes = items[cases.offsets[i] : cases.offsets[i + 1]]
+        places = np.flatnonzero(shared[codes])
+        if has_all and len(places) < len(codes):
+            return "", places
+        return character[codes[places]].astype(np.uint32).tobytes().decode("utf-32-le"), places
 
-    @classmethod
-    def of(cls, cases: CaseTable, rare: np.ndarray) -> _Texts:
-        lengths = np.diff(cases.offsets)
-        row = np.repeat(np.arange(len(lengths)), lengths)
-        elements, items = np.unique(cases.words, return_inverse=True)
-        pairs, _ = distinct_counts(row * max(len(elements), 1) + items)
-        n_rows = np.bincount(pairs % max(len(elements), 1), minlength=len(elements))
-        # The most common elements come first, so that only rare ones can be without a character.
-        order = np.argsort(-n_rows, kind="stable")
-        rank = np.empty(len(elements), np.int64)
-        rank[order] = np.arange(len(elements))
-        shared = (n_rows > 1) & (rank < _MAX_CHARACTERS)
-        character = rank + 1
-        character[character >= _SURROGATES[0]] += _SURROGATES[1]
-
-        def text_of(i: int, has_all: bool) -> tuple[str, np.ndarray]:
-            codes = items[cases.offsets[i] : cases.offsets[i + 1]]
-            places = np.flatnonzero(shared[codes])
-            if has_all and len(places) < len(codes):
-                return "", places
-            return character[codes[places]].astype(np.uint32).tobytes().decode("utf-32-le"), places
-
-        rare_texts = [text_of(i, False) for i in rare.tolist()]
-        others = np.setdiff1d(np.arange(len(lengths)), rare)
-        others = others[np.argsort(-cases.counts[others], kind="stable")][:BLOCK]
-        frequent = [text_of(i, True)[0] for i in others.tolist()]
-        return cls(
-            [text for text, _ in rare_texts],
-            [places for _, places in rare_texts],
-            [t for t in frequent if t],
-        )
+    others = np.setdiff1d(np.arange(len(lengths)), rare)
+    others = others[np.argsort(-cases.counts[others], kind="stable")][:BLOCK]
+    frequent = (text_of(i, True)[0] for i in others.tolist())
+    return [text_of(i, False) for i in rare.tolist()], [text for text in frequent if text]

@@ -150,7 +150,7 @@ def grow(
     n_activities = len(domain.vocabulary)
     n_columns = n_activities + 1
     most = max(1, max_nodes // n_columns)
-    trie = _Counted.of(counted)
+    trie = _Counted(counted)
     root = cell_numbers(np.zeros(1, np.int64))
     levels = [_no_level(n_columns)]
     nodes = np.zeros(int(_passes(trie.counts[:1], 0, rule, root, randomness)[0]), np.int64)
@@ -203,24 +203,16 @@ def _passes(
     return rule.biased(counts, depth) + noise > 0
 
 
-@dataclass(frozen=True, eq=False)
 class _Counted:
     """Exact counts of the prefixes that occur, and of the cases that end there."""
 
-    counts: np.ndarray
-    ends: np.ndarray
-    activities: np.ndarray
-    by_parent: np.ndarray
-    first: np.ndarray
-
-    @classmethod
-    def of(cls, counted: VariantHistogram) -> _Counted:
-        trie = Trie.from_variants(counted)
+    def __init__(self, counted: VariantHistogram) -> None:
+        self._trie = trie = Trie.from_variants(counted)
         n_nodes = len(trie.parents)
-        ends = sum_groups(trie.nodes[counted.offsets[1:] - 1], counted.counts, n_nodes)
-        by_parent = np.argsort(trie.parents, kind="stable")[1:]
-        first = offsets_of(np.bincount(trie.parents[1:], minlength=n_nodes))
-        return cls(trie.counts, ends, trie.activities, by_parent, first)
+        self.counts = trie.counts
+        self._ends = sum_groups(trie.nodes[counted.offsets[1:] - 1], counted.counts, n_nodes)
+        self._by_parent = np.argsort(trie.parents, kind="stable")[1:]
+        self._first = offsets_of(np.bincount(trie.parents[1:], minlength=n_nodes))
 
     def children(self, nodes: np.ndarray, n_columns: int) -> tuple[np.ndarray, np.ndarray]:
         """Returns int64[n, n_columns] twice: cases of each child, and its number or -1.
@@ -231,11 +223,11 @@ class _Counted:
         numbers = np.full((len(nodes), n_columns), -1)
         rows = np.flatnonzero(nodes >= 0)
         known = nodes[rows]
-        degrees = self.first[known + 1] - self.first[known]
-        edges = self.by_parent[ranges(self.first[known], degrees)]
-        at = np.repeat(rows, degrees), self.activities[edges]
+        degrees = self._first[known + 1] - self._first[known]
+        edges = self._by_parent[ranges(self._first[known], degrees)]
+        at = np.repeat(rows, degrees), self._trie.activities[edges]
         counts[at], numbers[at] = self.counts[edges], edges
-        counts[rows, -1] = self.ends[known]
+        counts[rows, -1] = self._ends[known]
         return counts, numbers
 
 

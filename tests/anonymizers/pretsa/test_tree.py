@@ -154,7 +154,7 @@ def test_distances_are_scipys(data: st.DataObject) -> None:
     values = np.concatenate([np.array(own, np.int64) for own in activities])
     counts = np.array(data.draw(st.lists(st.integers(1, 4), min_size=len(values),
                                          max_size=len(values))), np.int64)  # fmt: skip
-    every, places = ActivityDurations.of(codes, values, counts)
+    every = ActivityDurations(codes, values, counts)
     groups, rows, taken, expected, by_ranks = [], [], [], [], []
     for activity in range(len(activities)):
         own = np.flatnonzero(codes == activity)
@@ -169,7 +169,7 @@ def test_distances_are_scipys(data: st.DataObject) -> None:
         expected.append(closeness(repeated.tolist(), all_values.tolist()))
         by_ranks.append(Spread(all_values.astype(float)).distance(repeated.astype(float)))
     found = every.distances(
-        np.array(groups, np.int64), places[np.array(rows, np.int64)],
+        np.array(groups, np.int64), every.places[np.array(rows, np.int64)],
         np.array(taken, np.int64), len(activities),
     )  # fmt: skip
     np.testing.assert_allclose(found, expected, atol=1e-9)

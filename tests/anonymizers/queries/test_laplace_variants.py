@@ -6,7 +6,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -68,17 +68,14 @@ def asked(
     return dict(zip(zip(prefixes, ended, strict=True), found.counts.tolist(), strict=True))
 
 
-@dataclass(frozen=True)
-class OddJudge:
+def odd_judge(
+    prefixes: np.ndarray, cells: np.ndarray, is_candidate: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Harmful is what has an odd sum of codes; of that, what is odd in its last code counts."""
-
-    def judge(
-        self, prefixes: np.ndarray, cells: np.ndarray, is_candidate: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        last = np.tile(np.arange(4), len(prefixes))
-        sums = np.repeat(prefixes.sum(axis=1), 4) + last
-        is_harmful = is_candidate & (sums % 2 == 1)
-        return is_harmful, is_candidate & (~is_harmful | (last % 2 == 1))
+    last = np.tile(np.arange(4), len(prefixes))
+    sums = np.repeat(prefixes.sum(axis=1), 4) + last
+    is_harmful = is_candidate & (sums % 2 == 1)
+    return is_harmful, is_candidate & (~is_harmful | (last % 2 == 1))
 
 
 def reference(
@@ -144,7 +141,7 @@ def test_it_answers_what_the_reference_answers(
         harmful_threshold=thresholds[1],
         keeps_uncounted=keeps_uncounted,
     )
-    judge = OddJudge() if is_judged else None
+    judge = odd_judge if is_judged else None
     answer = asked(counts, query, "ABC", randomness(number), judge)
     assert answer == reference(counts, query, randomness(number), is_judged)
     again = asked(dict(reversed(counts.items())), query, "ABC", randomness(number), judge)

@@ -27,7 +27,7 @@ from tracecloak.anonymizers.noise.published import choose_harmful
 from tracecloak.anonymizers.noise.randomness import cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.queries.order_rules import NamedRules, OrderRules, rules_of_model
-from tracecloak.anonymizers.queries.sacofa import RuleJudge, Sacofa, SacofaParams
+from tracecloak.anonymizers.queries.sacofa import Sacofa, SacofaParams, judge_by_rules
 from tracecloak.schemas import models
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
@@ -240,8 +240,8 @@ def test_from_how_many_violations_on_a_prefix_is_harmful() -> None:
     prefix = np.array([[names.index(name) for name in "RTAS"]], np.int32)
     for least, harmful in ((1, "CRST■"), (2, "CRST■"), (3, "CRT■"), (5, "RT"), (9, "")):
         params = SacofaParams(**LOG_RULES, harmful_from=least)
-        judge = RuleJudge(rules, params, randomness(), "s")
-        found, _ = judge.judge(prefix, cell_numbers(np.arange(7)), np.ones(7, bool))
+        judge = judge_by_rules(rules, params, randomness(), "s")
+        found, _ = judge(prefix, cell_numbers(np.arange(7)), np.ones(7, bool))
         assert {[*names, "■"][i] for i in np.flatnonzero(found)} == set(harmful)
 
 
