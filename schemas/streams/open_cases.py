@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.arrays.hashing import mix
-from tracecloak.schemas.arrays.merging import offsets_of, order_of_small, ranges, rows_in_order
+from tracecloak.schemas.arrays.merging import (
+    distinct_places,
+    offsets_of,
+    order_of_small,
+    ranges,
+    rows_in_order,
+)
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 
@@ -236,7 +242,7 @@ class CaseEvents:
 
     def _rows(self, events: np.ndarray) -> CaseEvents:
         """Some of the messages, and the keys of their cases."""
-        rows, case = np.unique(self.case[events], return_inverse=True)
+        rows, case = distinct_places(self.case[events])
         return CaseEvents(
             self.keys[rows],
             self.individuals[rows],
@@ -257,6 +263,8 @@ class CaseEvents:
 
 # Columns of events, in the order in which CaseEvents and OpenCases take them.
 _COLUMNS = ("publish", "times", "orders", "event_ids", "activities")
+# Columns of cases that OpenCases takes first.
+_OF_CASES = ("keys", "individuals", "closes", "latest")
 
 
 @dataclass(frozen=True, eq=False)
@@ -341,49 +349,49 @@ class OpenCases:
         rows = np.flatnonzero(~is_dropped)
         if not len(rows):
             return self if closed is self.closed else replace(self, closed=closed)
-        is_used = np.bincount(events.case[rows], minlength=len(events.keys)) > 0
-        individuals = events.individuals[is_used]
-        keys, first, code = distinct(events.keys[is_used])
-        case = code[(np.cumsum(is_used) - 1)[events.case[rows]]]
-        place = find(self.keys, keys)
-        known = np.flatnonzero(place >= 0)
-        old = place[known]
-        old_events = ranges(self.offsets[old], self.lengths[old])
+        fresh = events._rows(rows)
+        place = find(self.keys, fresh.keys)
+        is_known = np.zeros(self.n_cases, bool)
+        is_known[place[place >= 0]] = True
+        old = self._cases(np.flatnonzero(is_known))
+        messages = CaseEvents.concat([old.messages, fresh])
+        keys, first, code = distinct(messages.keys)
+        case = code[messages.case]
         latest = np.full(len(keys), NOT_YET_US)
-        latest[known] = self.latest[old]
-        np.maximum.at(latest, case, events.publish[rows])
+        latest[code[: old.n_cases]] = old.latest
+        np.maximum.at(latest, case, messages.publish)
 
-        case = np.concatenate([np.repeat(known, self.lengths[old]), case])
-        columns = [
-            np.concatenate([getattr(self, name)[old_events], getattr(events, name)[rows]])
-            for name in _COLUMNS
-        ]
+        columns = [getattr(messages, name) for name in _COLUMNS]
         chosen = _first_messages(case, columns, rule.max_trace_length)
         columns = [column[chosen] for column in columns]
         offsets = offsets_of(np.bincount(case[chosen], minlength=len(keys)))
         closes, _ = rule.closing(offsets, columns[0], rule.ends[columns[-1]])
+        whose = messages.individuals[first]
+        grown = OpenCases(keys, whose, closes, latest, offsets, closed, *columns)
 
-        is_other = np.ones(self.n_cases, bool)
-        is_other[old] = False
-        others = np.flatnonzero(is_other)
-        merged = np.concatenate([self.keys[others], keys])
-        order = _order(merged)
-        starts = np.concatenate([self.offsets[others], self.n_events + offsets[:-1]])[order]
-        lengths = np.concatenate([self.lengths[others], np.diff(offsets)])[order]
-        gathered = ranges(starts, lengths)
-        whose = np.concatenate([self.individuals[others], individuals[first]])
-        return OpenCases(
-            merged[order],
-            whose[order],
-            np.concatenate([self.closes[others], closes])[order],
-            np.concatenate([self.latest[others], latest])[order],
-            offsets_of(lengths),
-            closed,
-            *(
-                np.concatenate([getattr(self, name), column])[gathered]
-                for name, column in zip(_COLUMNS, columns, strict=True)
-            ),
-        )
+        names = *_OF_CASES, *_COLUMNS
+        both: dict[str, Any] = {
+            n: np.concatenate([getattr(self, n), getattr(grown, n)]) for n in names
+        }
+        lengths = np.concatenate([self.lengths, grown.lengths])
+        rows = np.append(np.flatnonzero(~is_known), self.n_cases + np.arange(grown.n_cases))
+        rows = rows[_order(both["keys"][rows])]
+        return replace(grown, **both, offsets=offsets_of(lengths))._cases(rows)
+
+    @property
+    def messages(self) -> CaseEvents:
+        """The events of the cases as messages."""
+        case = np.repeat(np.arange(self.n_cases, dtype=np.int32), self.lengths)
+        columns = (getattr(self, name) for name in _COLUMNS)
+        return CaseEvents(self.keys, self.individuals, case, *columns)
+
+    def _cases(self, rows: np.ndarray) -> OpenCases:
+        """Some of the cases."""
+        lengths = self.lengths[rows]
+        events = ranges(self.offsets[rows], lengths)
+        taken: dict[str, Any] = {name: getattr(self, name)[rows] for name in _OF_CASES}
+        taken |= {name: getattr(self, name)[events] for name in _COLUMNS}
+        return replace(self, offsets=offsets_of(lengths), **taken)
 
     def _dropped(
         self, events: CaseEvents, rule: ClosingRule, first_step: int
@@ -450,17 +458,8 @@ class OpenCases:
         else:
             # What was published after the closing is the case's too: it is known that it came.
             until = np.maximum(self.closes[over], self.latest[over]) + rule.tombstone_us
-        events = ranges(self.offsets[stay], self.lengths[stay])
-        state = OpenCases(
-            self.keys[stay],
-            self.individuals[stay],
-            self.closes[stay],
-            self.latest[stay],
-            offsets_of(self.lengths[stay]),
-            self.closed.with_more(self.keys[over], until, rule.forgotten_until(first_step)),
-            *(getattr(self, name)[events] for name in _COLUMNS),
-        )
-        return state, steps, n_late
+        closed = self.closed.with_more(self.keys[over], until, rule.forgotten_until(first_step))
+        return replace(self._cases(stay), closed=closed), steps, n_late
 
     def _steps(self, cases: np.ndarray, rule: ClosingRule) -> list[tuple[int, TraceBatch]]:
         """The messages that belong to closing cases, as traces by step."""
@@ -468,23 +467,20 @@ class OpenCases:
         order = np.argsort(step, kind="stable")
         if not len(order):
             return []
-        cases, step = cases[order], step[order]
-        lengths = self.lengths[cases]
-        rows = ranges(self.offsets[cases], lengths)
-        ends = rule.ends[self.activities[rows]]
-        _, accepted = rule.closing(offsets_of(lengths), self.publish[rows], ends)
-        case, rows = np.repeat(np.arange(len(cases)), lengths)[accepted], rows[accepted]
-        ties = self.publish[rows], self.orders[rows], self.event_ids[rows]
-        rows = rows[rows_in_order((case, self.times[rows]), lambda at: [c[at] for c in ties])]
-        whose = self.individuals[cases]
-        offsets = offsets_of(np.bincount(case, minlength=len(cases)))
+        step, over = step[order], self._cases(cases[order])
+        _, accepted = rule.closing(over.offsets, over.publish, rule.ends[over.activities])
+        rows = np.flatnonzero(accepted)
+        case = np.repeat(np.arange(over.n_cases), over.lengths)[rows]
+        ties = over.publish[rows], over.orders[rows], over.event_ids[rows]
+        rows = rows[rows_in_order((case, over.times[rows]), lambda at: [c[at] for c in ties])]
+        offsets = offsets_of(np.bincount(case, minlength=over.n_cases))
         traces = TraceBatch(
-            hex_names(self.keys[cases]),
+            hex_names(over.keys),
             offsets,
-            self.activities[rows],
-            _cut(self.times[rows], self.publish[rows], offsets),
+            over.activities[rows],
+            _cut(over.times[rows], over.publish[rows], offsets),
             rule.codes,
-            hex_names(whose) if whose.shape[1] else None,
+            hex_names(over.individuals) if over.individuals.shape[1] else None,
         )
         heads = np.flatnonzero(np.diff(step, prepend=step[:1] - 1))
         stops = np.append(heads[1:], len(step))
