@@ -122,7 +122,7 @@ class CountedUnits(OfArrays):
         Raises:
             UsageError: The set is of individuals, and the cases name none.
         """
-        if self.weight == 0:
+        if len(self.digests) == 0:
             return traces.take(np.zeros(0, np.int64))
         is_in = self.holds(_digests(traces, key, self.is_of_individuals))
         return traces if is_in.all() else traces.take(np.flatnonzero(is_in))
@@ -137,7 +137,7 @@ class CountedUnits(OfArrays):
             UsageError: They are of cases and the set is of individuals, or the other way round.
         """
         is_held = np.zeros(len(digests), bool)
-        if self.weight == 0 or len(digests) == 0:
+        if len(self.digests) == 0 or len(digests) == 0:
             return is_held
         if digests.shape[1] != self.digests.shape[1]:
             raise UsageError("sets of counted cases and of counted individuals do not compare")
@@ -153,7 +153,7 @@ class CountedUnits(OfArrays):
         Args:
             individuals: uint64[n, 2], their digests.
         """
-        if self.weight == 0 or len(individuals) == 0:
+        if len(self.digests) == 0 or len(individuals) == 0:
             return np.zeros(len(individuals), np.int64)
         rows, places = _equal_words(individuals[:, 0], self.digests[:, 0])
         is_same = individuals[rows, 1] == self.digests[places, 1]
@@ -169,7 +169,7 @@ class CountedUnits(OfArrays):
         """int64[n], the order of the first words of the cases' own digests."""
         if self.is_of_individuals:
             return np.argsort(self.digests[:, -2], kind="stable")
-        return np.arange(self.weight)
+        return np.arange(len(self.digests))
 
     @cached_property
     def _case_words(self) -> np.ndarray:
@@ -179,7 +179,7 @@ class CountedUnits(OfArrays):
     @property
     def _is_in_order(self) -> bool:
         """Whether the rows ascend and are distinct."""
-        is_below = np.zeros(max(self.weight - 1, 0), bool)
+        is_below = np.zeros(max(len(self.digests) - 1, 0), bool)
         is_same = ~is_below
         for column in self.digests.T:
             is_below |= is_same & (column[:-1] < column[1:])
@@ -386,11 +386,6 @@ class InputDigest:
         for piece in pieces:
             lanes = lanes + piece.lanes
         return cls(lanes, sum(p.n_events for p in pieces))
-
-    @property
-    def weight(self) -> int:
-        """Stored elements."""
-        return 1
 
     @property
     def hex(self) -> str:

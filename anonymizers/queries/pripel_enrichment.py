@@ -245,7 +245,7 @@ class Enriched:
         table = self.contents.durations
         drawn = np.zeros(self.released.n_events, np.int64)
         later = np.flatnonzero(~self.released.is_first)
-        if not table.weight or not len(later):
+        if not len(table.counts) or not len(later):
             return drawn
         n_activities = len(self.released.vocabulary)
         low, high = self._rows_of_pairs(later)
@@ -254,7 +254,7 @@ class Enriched:
         low[is_new] = np.searchsorted(table.groups, after * n_activities)
         high[is_new] = np.searchsorted(table.groups, (after + 1) * n_activities)
         nowhere = low == high
-        low[nowhere], high[nowhere] = 0, table.weight
+        low[nowhere], high[nowhere] = 0, len(table.counts)
         words = self._words(randomness, "drawn time", later)
         drawn[later] = table.values[_drawn(table, low, high, words[:, 0])]
         return drawn
@@ -277,9 +277,9 @@ class Enriched:
         high = np.full(self.released.n_events, table.values.max(initial=0))
         low = np.minimum(low, high)
         later = np.flatnonzero(~self.released.is_first)
-        if by_pair and table.weight:
+        if by_pair and len(table.counts):
             first, last = self._rows_of_pairs(later)
-            smallest = table.values[np.minimum(first, table.weight - 1)]
+            smallest = table.values[np.minimum(first, len(table.counts) - 1)]
             largest = table.values[last - 1]
             differ = (first < last) & (smallest < largest)
             low[later[differ]], high[later[differ]] = smallest[differ], largest[differ]

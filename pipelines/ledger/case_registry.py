@@ -191,7 +191,7 @@ class CaseRegistry:
                 )
             claims = _same(past, window.scope, units)
             to_count = units_to_count(units, window.label, claims, self._max_cases)
-            n_left_out = units.weight - to_count.weight
+            n_left_out = len(units.digests) - len(to_count.digests)
             return Claimed(*window.place, n_left_out, secrets.token_hex(_N_SALT), to_count)
 
         return self._ledger.claim((output, release_id, key_fingerprint), freeze)
@@ -349,9 +349,9 @@ def units_to_count(
     # cases' digests. Where a case is its own unit, it is that unit's only row.
     whose = units.digests[:, :2]
     begins = np.flatnonzero(np.append(True, np.any(whose[1:] != whose[:-1], axis=1))[: len(whose)])
-    n_cases = np.diff(begins, append=units.weight)
+    n_cases = np.diff(begins, append=len(units.digests))
     n_claimed = np.zeros(len(begins), np.int64)
-    is_left = np.ones(units.weight, bool)
+    is_left = np.ones(len(units.digests), bool)
     for other in others:
         n_there = other.cases_of(whose[begins])
         n_claimed += n_there

@@ -162,11 +162,6 @@ def _cells_of(numbers: np.ndarray, n_of_unit: int | None) -> np.ndarray:
 class Mergeable(Protocol):
     """A statistic; see the module."""
 
-    @property
-    def weight(self) -> int:
-        """Number of stored elements, to decide when merging pays."""
-        ...
-
     @classmethod
     def merge(cls, pieces: Sequence[Self]) -> Self:
         """Returns the statistic of the union; never changes a piece."""
@@ -184,11 +179,6 @@ class OfArrays:
     _types: ClassVar[tuple[Any, ...]] = ()
     # The fields that are the keys of rows, by which it is split; none: it stays in one piece.
     _keys: ClassVar[tuple[str, ...]] = ()
-
-    @property
-    def weight(self) -> int:
-        """Number of elements of its first array."""
-        return len(getattr(self, fields(self)[0].name))
 
     @classmethod
     def merge(cls, pieces: Sequence[Self]) -> Self:
@@ -282,6 +272,12 @@ def _taken(column: Any, rows: np.ndarray) -> Any:
     return column[rows] if isinstance(column, np.ndarray) else column
 
 
+def _weight(piece: Any) -> int:
+    """Number of elements of its fields, by which merging pays."""
+    values = (getattr(piece, field.name) for field in fields(piece))
+    return sum(len(value) for value in values if hasattr(value, "__len__"))
+
+
 class Totals:
     """Accumulates pieces of several statistics by name, of several threads side by side.
 
@@ -303,8 +299,8 @@ class Totals:
         for name in self._kinds.keys() & by_name.keys():
             pieces = self._pieces.setdefault((threading.get_ident(), name), [])
             pieces.append(by_name[name])
-            pending = sum(piece.weight for piece in pieces[1:])
-            if pending > max(self._MERGE_ELEMENTS, pieces[0].weight):
+            merged, *pending = map(_weight, pieces)
+            if sum(pending) > max(self._MERGE_ELEMENTS, merged):
                 pieces[:] = [self._kinds[name].merge(pieces)]
 
     def absorb(self, other: Totals) -> None:

@@ -193,11 +193,6 @@ class ActivityVocabulary:
             return pieces[0]
         return cls.of(pa.concat_arrays([pa.array([], pa.string()), *(p.names for p in pieces)]))
 
-    @property
-    def weight(self) -> int:
-        """Number of names."""
-        return len(self.names)
-
     def __len__(self) -> int:
         return len(self.names)
 

@@ -98,11 +98,6 @@ class ReadTally:
     counts: np.ndarray
     first: np.ndarray
 
-    @property
-    def weight(self) -> int:
-        """Stored elements: as many whatever was read."""
-        return 1
-
     @classmethod
     def merge(cls, pieces: Sequence[ReadTally]) -> ReadTally:
         """Returns the tally of all files."""

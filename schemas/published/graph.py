@@ -95,11 +95,6 @@ class ReleasedGraph(figures.ReleasedProduct):
         """The names by code, then ▶ for `start` and ■ for `end`."""
         return ActivityVocabulary(self.names).labels
 
-    @property
-    def weight(self) -> int:
-        """Number of edges."""
-        return len(self.counts)
-
     def counted(self, vocabulary: ActivityVocabulary) -> DirectlyFollows:
         """Returns its pairs, in their order, in the codes of a vocabulary that has their names."""
         from tracecloak.schemas.statistics.variants import DirectlyFollows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
@@ -172,11 +172,6 @@ class LogTimes(CountsByKey):
             *distinct_counts((traces.times // _HOUR_US - 24 * _MONDAY) % HOURS_OF_WEEK),
         )
 
-    @property
-    def weight(self) -> int:
-        """Number of counts."""
-        return sum(len(getattr(self, field.name)) for field in fields(self)[1::2])
-
     def split_steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Returns int64[n_steps] thrice: of each the earlier activity, the later one, the bin."""
         pairs = self.steps >> _BIN_BITS
@@ -259,11 +254,6 @@ class StartRange:
             min((p.first_us for p in pieces), default=_NONE[0]),
             max((p.last_us for p in pieces), default=_NONE[1]),
         )
-
-    @property
-    def weight(self) -> int:
-        """Stored elements."""
-        return 1
 
     @property
     def is_empty(self) -> bool:

@@ -248,8 +248,3 @@ class ClosedCases:
     def merge(cls, pieces: Sequence[ClosedCases]) -> ClosedCases:
         """Returns the cases of all pieces."""
         return cls.of(*(piece.traces for piece in pieces))
-
-    @property
-    def weight(self) -> int:
-        """Number of events."""
-        return self.traces.n_events

@@ -48,7 +48,7 @@ def finish(variants: VariantHistogram, graph: DirectlyFollows) -> Counts:
     return {
         "cases": variants.n_cases,
         "variants": variants.n_variants,
-        "pairs": graph.weight,
+        "pairs": len(graph.counts),
         "pair_occurrences": int(graph.counts.sum()),
         "transitions": dafsa.n_transitions,
         "table": int((table * (np.arange(len(table)) % 1009)).sum()),

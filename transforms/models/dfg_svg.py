@@ -235,7 +235,7 @@ def write_svg(
     """
     if max_edges < 1:
         raise ValueError(f"max_edges must be at least 1, got {max_edges}")
-    n = graph.weight
+    n = len(graph.counts)
     drawn = list(range(n)) if n <= max_edges else _busiest_edges(graph, max_edges)
     doubtful = [] if is_doubtful is None else np.flatnonzero(is_doubtful).tolist()
     return _Picture(graph, drawn, frozenset(doubtful)).text(title, caption)
@@ -347,7 +347,7 @@ class _Picture:
         # What is drawn, and what its signs mean.
         shown = sum(node < self.graph.start for node in self.nodes)
         said = (
-            f"Drawn: {len(self.drawn)} of {self.graph.weight} edges,"
+            f"Drawn: {len(self.drawn)} of {len(self.graph.counts)} edges,"
             f" {shown} of {self.graph.start} activities."
         )
         if any(route.is_backward for route in self.layout.routes):

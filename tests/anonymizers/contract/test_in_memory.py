@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -37,9 +37,9 @@ def test_grouping_makes_the_cases_of_the_document(log: Rows, n_shards: int, n_ba
     assert all(set(each.vocabulary.names.to_pylist()) == {row[1] for row in log} for each in traces)
 
 
+@dataclass
 class Cases:
-    def __init__(self, n_cases: int) -> None:
-        self.n_cases, self.weight = n_cases, 1
+    n_cases: int
 
     @classmethod
     def merge(cls, pieces: Any) -> Cases:

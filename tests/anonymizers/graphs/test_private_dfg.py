@@ -50,7 +50,7 @@ def released(log: Log, params: PrivateDfgParams, number: int = 0) -> dict[str, A
 def edges_of(graph: Any) -> dict[tuple[str, str], int]:
     rows = graph.to_table().to_pylist()
     found = {(row["source"], row["target"]): row["count"] for row in rows}
-    assert len(found) == len(rows) == graph.weight
+    assert len(found) == len(rows) == len(graph.counts)
     return found
 
 

@@ -57,7 +57,7 @@ class World:
 
     def count(self, number: int, cases: list[str]) -> int:
         """Claims cases for a window of their own; returns how many it may count."""
-        return self.claim(number, f"w{number}", units(cases)).weight
+        return len(self.claim(number, f"w{number}", units(cases)).digests)
 
     def n_rows(self) -> int:
         asked = sa.select(sa.func.count()).select_from(UNITS)
@@ -140,7 +140,7 @@ def test_only_what_was_given_back_before_it_drew_is_free_again(world: World, end
         if ending == "withdraw":
             ledger.withdraw("/out", "r1", *OFFICER)
     is_free = ending == "void"
-    assert world.claim(2, "2026-12", units(["c1"])).weight == int(is_free)
+    assert len(world.claim(2, "2026-12", units(["c1"])).digests) == int(is_free)
     assert faults(ledger) == []
 
 
@@ -180,9 +180,9 @@ def test_of_an_individual_so_many_cases_count_in_all_windows_together(folder: Pa
     first = world.claim(1, "2026-11", individuals("p1", "q1"))
     assert rows(first) == rows(individuals("p1", "q1"))
     second = world.claim(2, "2026-12", individuals("p2", "p3", "p4", "q1", "r1"))
-    assert second.weight == 2  # one of p, none of q, whose case is counted, and r
+    assert len(second.digests) == 2  # one of p, none of q, whose case is counted, and r
     assert rows(individuals("r1")) < rows(second)
-    assert world.claim(3, "2027-01", individuals("p2", "p3", "p4", "p5", "q2")).weight == 1
+    assert len(world.claim(3, "2027-01", individuals("p2", "p3", "p4", "p5", "q2")).digests) == 1
     # Its own window may count again what it counted, and the other case that is left of q is gone.
     again = world.claim(4, "2026-11", individuals("p1", "p6", "q1", "q3"))
     assert rows(again) == rows(individuals("p1", "q1"))
@@ -192,18 +192,18 @@ def test_which_cases_of_an_individual_count_depends_on_nobody_else() -> None:
     """Catches a choice by place in a batch, by which one individual would change another's."""
     own = [f"p{number}" for number in range(9)]
     alone = units_to_count(individuals(*own), "w1", [], 3)
-    assert alone.weight == 3
+    assert len(alone.digests) == 3
     others = [f"{name}{number}" for name in "abcxyz" for number in range(5)]
     among = units_to_count(individuals(*own, *others), "w1", [("w0", individuals("a1"))], 3)
     assert rows(alone) < rows(among)
-    assert among.weight == 3 + 2 + 5 * 3
+    assert len(among.digests) == 3 + 2 + 5 * 3
 
 
 def test_individuals_without_a_cap_are_refused_but_where_their_price_adds_up(folder: Path) -> None:
     world = World(folder)
     with pytest.raises(UsageError, match="set max_cases_per_individual"):
         world.claim(1, "2026-11", individuals("p1"))
-    assert world.claim(2, "2026-12", individuals("p1", "p2"), adds_up=True).weight == 2
+    assert len(world.claim(2, "2026-12", individuals("p1", "p2"), adds_up=True).digests) == 2
 
 
 def test_a_claim_and_its_units_are_there_both_or_neither(
@@ -226,9 +226,9 @@ def test_a_claim_and_its_units_are_there_both_or_neither(
         raise sa.exc.IntegrityError("", None, Exception())  # another has taken that number
 
     monkeypatch.setattr(Claimed, "rows", late)
-    assert other.claim(2, "2026-12", units(["c1"])).weight == 1
+    assert len(other.claim(2, "2026-12", units(["c1"])).digests) == 1
     assert world.n_rows() == 2
-    assert world.book.claim("/out", "r1", "k", units(["c1"])).units.weight == 0
+    assert len(world.book.claim("/out", "r1", "k", units(["c1"])).units.digests) == 0
     assert world.book.check(scope(), compares_all=True) == 2
 
 

@@ -9,7 +9,7 @@ import pkgutil
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 from unittest import mock
 
@@ -123,11 +123,7 @@ def test_every_statistic_of_the_package_is_tested_here():
     found = set()
     for module in pkgutil.walk_packages(schemas.__path__, "tracecloak.schemas."):
         for _, value in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
-            if (
-                value.__module__ == module.name
-                and hasattr(value, "merge")
-                and hasattr(value, "weight")
-            ):
+            if value.__module__ == module.name and hasattr(value, "merge"):
                 found.add(value)
     found = {value for value in found if not getattr(value, "_is_protocol", False)}
     found -= {CountsByKey, CountsByPair, OfArrays}  # what some of them are made of
@@ -180,6 +176,10 @@ def test_parts_merge_to_the_whole_in_any_order_and_grouping(kind, drawn, random)
     assert plain(dict(enumerate(pieces))) == before
 
 
+def n_rows(statistic: OfArrays) -> int:
+    return len(getattr(statistic, fields(statistic)[0].name))
+
+
 @every_statistic
 @settings(max_examples=20)  # of each of the statistics
 @given(drawn=partitions(), n_parts=st.sampled_from([1, 2, 64]))
@@ -194,7 +194,7 @@ def test_parts_by_keys_of_rows_merge_to_the_whole(kind, drawn, n_parts):
     parts = [kind.merge(found[number]) for number in sorted(found, reverse=True)]
     assert plain(kind.merge(parts)) == plain(whole)
     if getattr(kind, "_keys", ()):
-        assert sum(part.weight for part in parts) == whole.weight
+        assert sum(map(n_rows, parts)) == n_rows(whole)
         assert set(found) <= set(range(n_parts))
     else:
         assert set(found) <= {0}
@@ -207,14 +207,13 @@ def test_the_part_of_a_row_is_the_same_on_every_machine():
         (variants, [(0, 1), (49, 1), (59, 1)]),
         (durations, [(28, 1), (42, 1), (59, 1)]),
     ):
-        assert [(n, part.weight) for n, part in statistic.split(64) if part.weight] == expected
+        assert [(n, n_rows(part)) for n, part in statistic.split(64) if n_rows(part)] == expected
 
 
 @every_statistic
 def test_nothing_merged_is_the_statistic_of_an_empty_log(kind):
     assert plain(kind.merge(())) == plain(count(kind, []))
     assert plain(kind.merge([kind.merge(()), kind.merge(())])) == plain(kind.merge(()))
-    assert kind.merge(()).weight == (1 if kind in (ReadTally, StartRange) else 0)
 
 
 @every_statistic
@@ -263,10 +262,6 @@ class Names:
     """A statistic of distinct names."""
 
     names: frozenset[int]
-
-    @property
-    def weight(self) -> int:
-        return len(self.names)
 
     @classmethod
     def merge(cls, pieces: Sequence[Names]) -> Names:

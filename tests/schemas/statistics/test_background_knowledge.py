@@ -98,7 +98,7 @@ def test_the_statistic_is_that_of_a_loop(log: Mapping[str, Case]) -> None:
     for case, (a, b) in enumerate(itertools.pairwise(traces.offsets.tolist())):
         expected[tuple(cells[case].tolist()), tuple(words[a:b])] += 1
     assert rows(whole) == dict(expected)
-    assert whole.weight == len(expected) and whole.decoded().n_cases == traces.n_cases
+    assert len(whole.counts) == len(expected) and whole.decoded().n_cases == traces.n_cases
 
 
 def test_a_statistic_without_cases_decodes_to_none() -> None:

@@ -58,7 +58,7 @@ def clipped(vector: Counter[Cell], clip: int, units: int) -> Counter[Cell]:
 
 def read_flows(flows: ClippedFlows, words: ActivityVocabulary, n_bins: int) -> dict[Cell, int]:
     assert flows.keys.dtype == flows.values.dtype == np.int64
-    assert (np.diff(flows.keys) > 0).all() and flows.weight == len(flows.keys)
+    assert (np.diff(flows.keys) > 0).all() and len(flows.values) == len(flows.keys)
     sources, targets, bins = flows.arcs(words, n_bins)
     return {
         (words.labels[a], words.labels[b], int(c)): int(value)

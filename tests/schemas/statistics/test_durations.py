@@ -46,10 +46,10 @@ def test_durations_are_counted_as_a_loop_counts_them(rows):
 def test_an_index_tells_where_each_pair_stands(rows):
     table = table_of(rows)
     index = table.index(5)
-    assert index.find(table.groups, table.values).tolist() == list(range(table.weight))
+    assert index.find(table.groups, table.values).tolist() == list(range(len(table.counts)))
     columns = np.array(rows, np.int64).reshape(-1, 2)
     found = index.find(columns[:, 0], columns[:, 1])
-    counted = np.bincount(found, minlength=table.weight)
+    counted = np.bincount(found, minlength=len(table.counts))
     assert counted.tolist() == table.counts.tolist()
 
 

@@ -233,7 +233,7 @@ def test_a_large_graph_is_drawn_in_part_and_says_so(max_edges):
     shown = {plain(tip).split(":")[0].split(" ")[0] for tip in drawing.nodes if tip[0] in "▶■"}
     shown |= {plain(tip).split(":")[0] for tip in drawing.nodes if tip[0] not in "▶■"}
     assert shown == from_start & to_end
-    said = f"Drawn: {len(edges)} of {graph.weight} edges, {len(shown) - 2} of 40 activities."
+    said = f"Drawn: {len(edges)} of {len(graph.counts)} edges, {len(shown) - 2} of 40 activities."
     assert said in " ".join(drawing.words)
 
 
