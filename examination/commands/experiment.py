@@ -77,10 +77,8 @@ def run(given: Given) -> int:
     inputs = listed(flags.pop("log"))
     folder = Path(flags.pop("output"))
     methods = flags.pop("methods", None)
-    known = {flag["name"] for kind in experiment.PAPERS.values() for flag in kind.spec["flags"]}
-    own_flags = {flag: flags.pop(flag) for flag in list(flags) if flag in known}
     is_full = flags.pop("full", False)
-    paper = experiment.paper_named(name, own_flags, is_full)
+    paper = experiment.paper_named(name, flags, is_full)
     repetitions = flags.pop("repetitions", experiment.DEFAULT_REPETITIONS)
     settings = {
         "methods": None if methods is None else listed(methods),

@@ -90,28 +90,22 @@ def require_extras(paper: Paper, mined: int) -> None:
             mining.require_pm4py()
 
 
-def paper_named(name: str, flags: Mapping[str, str | None], is_full: bool = False) -> Paper:
+def paper_named(name: str, flags: dict[str, Any], is_full: bool = False) -> Paper:
     """Returns an experiment.
 
     Args:
         name: Its name.
-        flags: Texts of the flags that were given.
+        flags: Texts of the flags that were given; its own are taken out.
         is_full: Whether the other flags are those of the paper's whole grid.
 
     Raises:
-        UsageError: There is none of that name, it has no such flag, or one is out of range.
+        UsageError: There is none of that name, or a flag is out of range.
     """
     if name not in PAPERS:
         raise UsageError(f"experiment must be one of {', '.join(PAPERS)}, got {name!r}")
-    kind = PAPERS[name]
-    names = [flag["name"] for flag in kind.spec["flags"]]
-    for given in flags:
-        if given not in names:
-            raise UsageError(
-                f"experiment {name} has no parameter {given}: it has {', '.join(names)}"
-            )
-    full = {flag["name"]: flag["full"] for flag in kind.spec["flags"] if is_full and "full" in flag}
-    return kind({flag: flags.get(flag, full.get(flag)) for flag in names})
+    own_flags = PAPERS[name].spec["flags"]
+    full = {flag["name"]: flag.get("full") if is_full else None for flag in own_flags}
+    return PAPERS[name]({flag: flags.pop(flag, text) for flag, text in full.items()})
 
 
 @dataclass(frozen=True, eq=False)
