@@ -25,10 +25,11 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -252,7 +253,7 @@ class PatientMiner:
         self, original: VariantHistogram, vocabulary: ActivityVocabulary, patience: float
     ) -> None:
         self._log, self._patience = (original, vocabulary), patience
-        self._worker: tuple[Any, Connection] | None = None
+        self._pool: ProcessPoolExecutor | None = None
 
     def mined(self, asked: VariantHistogram | models.ProcessTree | Baseline) -> ModelQuality | None:
         """Returns the quality of the model of released variants; None if they have no case.
@@ -264,66 +265,51 @@ class PatientMiner:
             TimeoutError: It took too long.
             RuntimeError: The process ended, or mining failed there.
         """
-        if self._worker is None:
-            self._worker = self._started()
-        _, end = self._worker
         try:
-            end.send(asked)
-            has_answered = end.poll(self._patience)
-            answer = end.recv() if has_answered else None
-        except (EOFError, OSError):
+            if self._pool is None:
+                context = multiprocessing.get_context("spawn")
+                self._pool = ProcessPoolExecutor(1, context, _begin, self._log)
+                self._pool.submit(int).result()  # once pm4py is imported, the clock starts
+            return self._pool.submit(_answer, asked).result(self._patience)
+        except TimeoutError:
+            self.close()
+            raise TimeoutError(f"mining took longer than {self._patience:g} s") from None
+        except BrokenExecutor:
             self.close()
             raise RuntimeError("the process that mines has ended") from None
-        if not has_answered:
-            self.close()
-            raise TimeoutError(f"mining took longer than {self._patience:g} s")
-        if isinstance(answer, Exception):
-            raise RuntimeError(f"mining failed with {answer}")
-        assert answer is None or isinstance(answer, ModelQuality)
-        return answer
+
+    @property
+    def processes(self) -> list[BaseProcess]:
+        """The process, once it is there."""
+        return list(((self._pool and self._pool._processes) or {}).values())
 
     def interrupt(self) -> None:
         """Ends the process from another thread; a question that it works on is a RuntimeError."""
-        if self._worker is not None:
-            self._worker[0].kill()
+        for process in self.processes:
+            process.kill()
 
     def close(self) -> None:
         """Ends the process."""
-        if self._worker is not None:
-            process, end = self._worker
-            end.close()
-            process.kill()
-            process.join()
-            self._worker = None
-
-    def _started(self) -> tuple[Any, Connection]:
-        context = multiprocessing.get_context("spawn")
-        our_end, their_end = context.Pipe()
-        process = context.Process(target=_mine_all, args=(their_end, *self._log), daemon=True)
-        process.start()
-        their_end.close()
-        try:
-            our_end.recv()  # once pm4py is imported, the clock starts
-        except EOFError:
-            raise RuntimeError("the process that mines has ended") from None
-        return process, our_end
+        self.interrupt()
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
 
 
-def _mine_all(end: Connection, original: VariantHistogram, vocabulary: ActivityVocabulary) -> None:
-    """Answers every question, until there are no more."""
+_judge: ModelJudge  # in a process that mines
+
+
+def _begin(original: VariantHistogram, vocabulary: ActivityVocabulary) -> None:
+    global _judge
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    judge = ModelJudge(original, vocabulary)
-    end.send(None)
-    while True:
-        try:
-            asked = end.recv()
-        except EOFError:
-            return
-        try:
-            is_released = isinstance(asked, VariantHistogram)
-            end.send(judge.of(asked) if is_released else judge.judged(asked))
-        except Exception as error:  # of pm4py: its text may hold data
-            end.send(RuntimeError(type(error).__name__))
+    _judge = ModelJudge(original, vocabulary)
+
+
+def _answer(asked: VariantHistogram | models.ProcessTree | Baseline) -> ModelQuality | None:
+    try:
+        return _judge.of(asked) if isinstance(asked, VariantHistogram) else _judge.judged(asked)
+    except Exception as error:  # of pm4py: its text may hold data
+        raise RuntimeError(f"mining failed with {type(error).__name__}") from None
 
 
 def _end_with_parent() -> None:

@@ -180,8 +180,8 @@ def test_in_a_process_of_its_own_a_model_is_judged_the_same_until_patience_ends(
         assert miner.mined(histogram({}, "ABCD")) is None
         with pytest.raises(RuntimeError, match="failed with ValueError"):
             miner.mined(sequence(A, A))
-        worker, _ = miner._worker or (None, None)
-        assert worker is not None
+        [worker] = miner.processes
+        assert worker.pid is not None
         os.kill(worker.pid, signal.SIGSTOP)  # it cannot be faster than no patience at all
         miner._patience = 0.0
         with pytest.raises(TimeoutError, match="longer than 0 s"):
