@@ -32,14 +32,10 @@ from tracecloak.pipelines.embedded.elements import (
     runner_of,
 )
 from tracecloak.pipelines.embedded.read import (
-    CANONICAL_EVENTS,
-    CANONICAL_TALLIES,
-    REJECTED,
-    REJECTS,
-    MakeCanonical,
     ReleasedRows,
     product_batches,
     product_schema,
+    read_rows,
 )
 from tracecloak.pipelines.release.opening import open_run, recognise
 from tracecloak.pipelines.release.run import job_of, reserve_budget
@@ -49,15 +45,12 @@ from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import released_schema
-from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.transforms.batch.anonymize import AnonymizeTraces, write_release
 from tracecloak.transforms.batch.job import Job, KeptDraws, ReleaseRun
-from tracecloak.transforms.batch.read import check_tally
+from tracecloak.transforms.batch.read import REJECTS
 from tracecloak.transforms.batch.traces import (
     CountStatistics,
-    DropDuplicates,
-    GroupIntoTraces,
     once,
     total,
 )
@@ -207,40 +200,6 @@ class AnonymizeEventLog(beam.PTransform):
         if self._unaccounted:
             del facts["account"]
         return facts | {"unaccounted": self._unaccounted}
-
-
-def read_rows(
-    events: beam.PCollection[Any],
-    elements: Elements,
-    plan: ReleasePlan,
-    operator_folder: str | None,
-) -> dict[str, beam.PCollection[Any]]:
-    """Adds what comes before a method to a pipeline.
-
-    Args:
-        events: What is read.
-        elements: How it is.
-        plan: What they are read for.
-        operator_folder: See `ReleaseRun`.
-
-    Returns:
-        The cases under `traces`, what must be complete before anything appears under `checked`, and
-        the reasons of malformed records under `rejects`.
-    """
-    by_individual = plan.bounds.max_cases_per_individual is not None
-    read = events | "MakeCanonical" >> MakeCanonical(elements)
-    max_error_ratio = plan.max_error_ratio
-
-    def check(tally: ReadTally) -> None:
-        tally.check(max_error_ratio, f"the runner's counters {REJECTED.strip()!r} say why")
-
-    checked = check_tally(read[CANONICAL_TALLIES], check)
-    traces = read[CANONICAL_EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
-        plan.keys.shards, wait_on=checked, by_individual=by_individual
-    )
-    if plan.keys.drop_duplicates:
-        traces = traces | "DropDuplicates" >> DropDuplicates(operator_folder)
-    return {"traces": traces, "checked": checked, REJECTS: read[REJECTS]}
 
 
 def shown(plan: ReleasePlan) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import datetime
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Optional
 
 import apache_beam as beam
@@ -44,21 +44,8 @@ _NO_SCALAR: list[Any] = []
 
 
 @dataclass(frozen=True)
-class RowMessage:
-    """A row as a `transforms.formats.messages.Message`: a JSON object of the fields that are read.
-
-    Attributes:
-        data: The JSON, in UTF-8.
-        attributes: Its time, where that is no text and no number.
-    """
-
-    data: bytes
-    attributes: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class ToMessage:
-    """Makes messages of rows; it pickles.
+    """Makes messages of rows, JSON objects of the fields that are read; it pickles.
 
     Attributes:
         names: The fields that are read.
@@ -70,7 +57,7 @@ class ToMessage:
     time: str
     is_dict: bool
 
-    def __call__(self, row: Any) -> RowMessage:
+    def __call__(self, row: Any) -> PubsubMessage:
         """Returns a row as a message."""
         value_of: Callable[[str], Any]
         value_of = row.get if self.is_dict else lambda name: getattr(row, name, None)
@@ -87,7 +74,7 @@ class ToMessage:
                 attributes[TIME] = read or ""
             else:
                 body[name] = read
-        return RowMessage(json.dumps(body).encode(), attributes)
+        return PubsubMessage(json.dumps(body).encode(), attributes)
 
 
 def _json_value(kind: str, value: Any) -> Any:
@@ -258,7 +245,7 @@ class PublishDirectlyFollows(beam.PTransform):
         event_id = plan.keys.event_id
         names = resolved.wanted + ((event_id,) if fields is None or event_id in fields else ())
         to_message = ToMessage(names, resolved.names[TIMESTAMP], kind == "dicts")
-        return events | "ToMessages" >> beam.Map(to_message).with_output_types(RowMessage)
+        return events | "ToMessages" >> beam.Map(to_message).with_output_types(PubsubMessage)
 
 
 def _rows_of(step: Step) -> Iterator[beam.Row]:

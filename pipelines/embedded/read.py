@@ -20,18 +20,18 @@ from apache_beam.utils.timestamp import Timestamp
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.pipelines.configuration.config import load_log
-from tracecloak.pipelines.configuration.plan import source_of
+from tracecloak.pipelines.configuration.plan import ReleasePlan, source_of
 from tracecloak.pipelines.embedded.elements import Elements, columns_of
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping, renamed
 from tracecloak.schemas.events.events import ACTIVITY, EVENT_SCHEMA, ORDER, RELEASED_SCHEMA
 from tracecloak.schemas.events.tally import FileTally, ReadTally, Reject
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, with_attributes
-from tracecloak.transforms.batch.read import EVENTS, TALLIES, ReadFiles
-from tracecloak.transforms.batch.traces import Chunk, only
+from tracecloak.transforms.batch.read import EVENTS, REJECTS, TALLIES, ReadFiles, check_tally
+from tracecloak.transforms.batch.traces import Chunk, DropDuplicates, GroupIntoTraces, only
 from tracecloak.transforms.formats.base import missing_columns
 
-# --- MakeCanonical: rows, dicts and batches of somebody's pipeline to canonical events. -----------
+# --- Rows, dicts and batches of somebody's pipeline to canonical events. -----------
 # What is malformed is counted by its reason in metrics of the runner, for the operator alone:
 # these numbers are exact.
 
@@ -41,29 +41,49 @@ RECORDS = "records read"
 REJECTED = "records rejected: "
 """Counters of what is read, and of each reason why a record is malformed."""
 
-CANONICAL_EVENTS, REJECTS, CANONICAL_TALLIES = "events", "rejects", "tallies"
 _MOST_ROWS = 1 << 14
 
 
-@beam.ptransform_fn  # type: ignore[untyped-decorator]
-def MakeCanonical(  # noqa: N802  # runners know it by this name
-    rows: beam.PCollection[Any], elements: Elements
+def read_rows(
+    events: beam.PCollection[Any],
+    elements: Elements,
+    plan: ReleasePlan,
+    operator_folder: str | None,
 ) -> dict[str, beam.PCollection[Any]]:
-    """Reads a collection, many rows at once; returns a dict of PCollections.
+    """Adds what comes before a method to a pipeline; many rows are read at once.
 
-    `events` holds batches of canonical events, `rejects` the reasons of malformed records, one
-    each, `tallies` a ReadTally for each bundle.
+    Args:
+        events: What is read.
+        elements: How it is.
+        plan: What they are read for.
+        operator_folder: See `ReleaseRun`.
+
+    Returns:
+        The cases under `traces`, what must be complete before anything appears under `checked`, and
+        the reasons of malformed records under `rejects`.
     """
     read: Any = _read_batch
     if elements.kind != "batches":
         read = _read_rows
-        rows = rows | "Rows" >> beam.BatchElements(_MOST_ROWS, _MOST_ROWS)
-    outputs = rows | "Read" >> beam.FlatMap(read, elements).with_outputs(
-        REJECTS, CANONICAL_TALLIES, main=CANONICAL_EVENTS
+        events = events | "Rows" >> beam.BatchElements(_MOST_ROWS, _MOST_ROWS)
+    made = events | "MakeCanonical" >> beam.FlatMap(read, elements).with_outputs(
+        REJECTS, TALLIES, main=EVENTS
     )
-    found = {name: outputs[name] for name in (CANONICAL_EVENTS, REJECTS, CANONICAL_TALLIES)}
-    found[CANONICAL_EVENTS].element_type, found[REJECTS].element_type = pa.RecordBatch, str
-    return found
+    canonical, rejects = made[EVENTS], made[REJECTS]
+    canonical.element_type, rejects.element_type = pa.RecordBatch, str
+    by_individual = plan.bounds.max_cases_per_individual is not None
+    max_error_ratio = plan.max_error_ratio
+
+    def check(tally: ReadTally) -> None:
+        tally.check(max_error_ratio, f"the runner's counters {REJECTED.strip()!r} say why")
+
+    checked = check_tally(made[TALLIES], check)
+    traces = canonical | "GroupIntoTraces" >> GroupIntoTraces(
+        plan.keys.shards, wait_on=checked, by_individual=by_individual
+    )
+    if plan.keys.drop_duplicates:
+        traces = traces | "DropDuplicates" >> DropDuplicates(operator_folder)
+    return {"traces": traces, "checked": checked, REJECTS: rejects}
 
 
 def count_records(tally: ReadTally) -> None:
@@ -79,7 +99,7 @@ def _outputs(events: pa.RecordBatch, reasons: Iterable[str], tally: ReadTally) -
     if events.num_rows:
         yield events
     yield from (pvalue.TaggedOutput(REJECTS, reason) for reason in reasons)
-    yield pvalue.TaggedOutput(CANONICAL_TALLIES, tally)
+    yield pvalue.TaggedOutput(TALLIES, tally)
 
 
 def _read_rows(rows: Sequence[Any], elements: Elements) -> Iterator[Any]:

@@ -227,10 +227,13 @@ def stop_on_signal(
 
 def watched(
     plan: StreamPlan, standing: StreamStatus, stop: threading.Event
-) -> contextlib.AbstractContextManager[None]:
-    """Returns what tells the operator how the stream stands, if anybody asks for it."""
+) -> contextlib.AbstractContextManager[Callable[[Epoch], contextlib.AbstractContextManager[None]]]:
+    """Returns what tells the operator how the stream stands, if anybody asks for it.
+
+    It gives `operator_side.following`, which follows a job of Beam.
+    """
     if not plan.keys.is_watched:
-        return contextlib.nullcontext()
+        return contextlib.nullcontext(lambda epoch: contextlib.nullcontext())
     from tracecloak.pipelines.stream.operator_side import operator_side
 
     return operator_side(plan, standing, stop)

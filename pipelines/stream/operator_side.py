@@ -17,6 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +182,7 @@ _JOIN_SECONDS = 5.0
 @contextlib.contextmanager
 def operator_side(
     plan: StreamPlan, standing: StreamStatus, stop: threading.Event
-) -> Iterator[None]:
+) -> Iterator[Callable[[Epoch], contextlib.AbstractContextManager[None]]]:
     """Tells what the configuration asks for while the block runs, and how it ended.
 
     Args:
@@ -248,7 +249,7 @@ def operator_side(
                 if config.stuck_after is None
                 else stop_if_stuck(plan, standing, stop, last_words)
             ):
-                yield
+                yield partial(following, standing=standing)
             exit_code = 0
         except TracecloakError as error:
             exit_code = error.exit_code

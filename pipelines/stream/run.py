@@ -12,7 +12,6 @@ import threading
 import time
 import urllib.request
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import apache_beam as beam
@@ -200,7 +199,7 @@ def run_stream(
     if messages is None:
         require_reads(plan)
     standing = StreamStatus()
-    with watched(plan, standing, threading.Event()):
+    with watched(plan, standing, threading.Event()) as following:
         is_new = messages is None and not plan.is_begun
         if messages is None:
             require_update(keys, options, is_new)
@@ -220,7 +219,7 @@ def run_stream(
             with (
                 redact_foreign_errors(STAYS + remedy),
                 noting(epoch, is_ended, standing),
-                _following(epoch, standing),
+                following(epoch),
             ):
                 is_left = _run(pipeline, plan.name.both, is_ended)
                 if is_left and epoch.is_spent and not is_ended.is_set():
@@ -439,15 +438,6 @@ def check_kept(epoch: Epoch, ledger: Ledger | None = None) -> None:
         )
     next_step = epoch.steps.last() + 1
     check_has_decided(epoch.steps.folder, epoch.last_decided(ledger), next_step or None)
-
-
-def _following(epoch: Epoch, standing: StreamStatus) -> AbstractContextManager[None]:
-    """Returns a context that says which step the job is at, if anybody asks for it."""
-    if not epoch.plan.keys.is_watched:
-        return nullcontext()
-    from tracecloak.pipelines.stream.operator_side import following
-
-    return following(epoch, standing)
 
 
 def _job_flags(plan: StreamPlan, given: Sequence[str]) -> list[str]:

@@ -50,10 +50,9 @@ from tests.support.stream_runs import (
 from tests.support.tiers import each_row
 from tracecloak import METHODS, AnonymizeEventLog, KeyReference, PublishDirectlyFollows, anonymise
 from tracecloak.pipelines.configuration.plan import ReleasePlan
-from tracecloak.pipelines.embedded.anonymize import read_rows
 from tracecloak.pipelines.embedded.directly_follows import ToMessage
 from tracecloak.pipelines.embedded.elements import elements_of
-from tracecloak.pipelines.embedded.read import PRODUCT_COLUMNS, ReleasedRows, field_name
+from tracecloak.pipelines.embedded.read import PRODUCT_COLUMNS, ReleasedRows, field_name, read_rows
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import released_schema
