@@ -80,15 +80,12 @@ def forfeit(
         )
     place = absolute(output)
     receipt = store.receipt(place, release_id)
-    final = ReleaseFolder(place, release_id)
+    final = ReleaseFolder(place, release_id).final
     with store.alone(place, release_id), operator_log(store.operator_folder(place, release_id)):
         built = builds_of(ledger.past().release_entries(place, release_id))
         states = ledger.states(place, release_id)
-        open_charges = [state.last for state in states if state.last.is_open]
-        if not open_charges:
-            return _forfeit_rest(store, ledger, final, built)
-        had_key = False
-        for entry in open_charges:
+        ended = [state.last for state in states if state.last.is_open]
+        for entry in ended:
             books = ReleaseRegistry(store, ledger, built[entry.key_fingerprint])
             if books.shows(entry.key_fingerprint) == "this release":
                 books.finish(entry.key_fingerprint)
@@ -99,32 +96,23 @@ def forfeit(
             books.note_cases(entry.key_fingerprint)
             # The ledger first: what draws meanwhile is stopped there.
             ledger.forfeit(*entry.keyed_release, by, reason)
-            books.folder.clear()
-            if receipt is None or receipt.key_fingerprint == entry.key_fingerprint:
-                had_key |= store.forget(place, release_id)
-        keys = [entry.key_fingerprint for entry in open_charges]
-    return Ended(final.final, had_key, elsewhere(built, keys, receipt))
-
-
-def _forfeit_rest(
-    store: KeyStore, ledger: Ledger, folder: ReleaseFolder, built: Mapping[str, ReleaseFolder]
-) -> Ended:
-    """Ends what a release without an open charge left: its key, or the result of its query."""
-    named = folder.output, folder.release_id
-    states, receipt = ledger.states(*named), store.receipt(*named)
-    keys = built if receipt is None else (receipt.key_fingerprint,)
-    is_given_up = any(ledger_state(states, key) == "given up" for key in keys)
-    lone = _lone_results(store, ledger.entries())
-    results = [one for one in lone if (one.output, one.release_id) == named]
-    for one in (*(built.values() if is_given_up else ()), *results):
-        one.clear()
-    had_key = (is_given_up or bool(results)) and store.forget(*named)
-    if had_key or results:
-        return Ended(folder.final, had_key, was_reserved=not results)
-    raise UsageError(
-        f"release {folder.release_id!r} in {folder.output} has no open reservation in "
-        f"{ledger.place}; see `tracecloak ledger list-unfinished`"
-    )
+        keys = {entry.key_fingerprint for entry in ended}
+        own, results = built if receipt is None else (receipt.key_fingerprint,), []
+        if not ended:  # it may have left its key here, or the result of its query
+            lone = _lone_results(store, ledger.entries())
+            results = [one for one in lone if (one.output, one.release_id) == (place, release_id)]
+            if any(ledger_state(states, key) == "given up" for key in own):
+                keys = {*built, *own}
+        for folder in (*(built[key] for key in keys & {*built}), *results):
+            folder.clear()
+        had_key = bool(results or keys & {*own}) and store.forget(place, release_id)
+    if not (ended or had_key or results):
+        raise UsageError(
+            f"release {release_id!r} in {place} has no open reservation in {ledger.place}; see "
+            "`tracecloak ledger list-unfinished`"
+        )
+    others = elsewhere(built, [entry.key_fingerprint for entry in ended], receipt)
+    return Ended(final, had_key, others, was_reserved=not results)
 
 
 def _lone_results(store: KeyStore, entries: Sequence[Entry]) -> list[ReleaseFolder]:

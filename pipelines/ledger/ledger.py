@@ -66,7 +66,7 @@ from tracecloak.pipelines.ledger.entries import (
     Step,
     WindowCharge,
 )
-from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, may_follow
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 
 if TYPE_CHECKING:
@@ -397,14 +397,39 @@ class Ledger:
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
         keyed_release = output, release_id, key_fingerprint
+        self.note("void", keyed_release)
+        return all(state.last.action == "void" for state in self.states(*keyed_release))
+
+    def note(
+        self,
+        action: Action,
+        release: tuple[str, str, str | None],
+        refusal: str = "",
+        details: Mapping[str, str] | None = None,
+    ) -> None:
+        """Notes an action on each charge of a release after which it may come.
+
+        Args:
+            action: What is noted. Once noted, nothing is noted again.
+            release: The folder of all releases, the release's name, and the fingerprint of its key;
+                None: whatever its key.
+            refusal: What to say if it may come after none, and came after none before; empty:
+                nothing.
+            details: Who does it, and why.
+
+        Raises:
+            UsageError: The refusal.
+            LedgerError: The ledger cannot be used, or somebody changed what it said.
+        """
 
         def steps(past: LedgerSnapshot) -> list[Step]:
-            return steps_of(
-                "void", (s for s in past.states(*keyed_release) if s.last.action in UNDRAWN)
-            )
+            states = past.states(*release)
+            found = [one for one in states if may_follow(action, one.last.action)]
+            if refusal and not found and all(one.last.action != action for one in states):
+                raise UsageError(refusal)
+            return steps_of(action, found, details)
 
         self.append(steps)
-        return all(state.last.action == "void" for state in self.states(*keyed_release))
 
     def complaints(self) -> list[str]:
         """Returns what the ledger and its key store do not agree on, a sentence each.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import sqlalchemy as sa
 
@@ -39,8 +39,8 @@ from tracecloak.pipelines.ledger.entries import (
     require_text,
     signed,
 )
-from tracecloak.pipelines.ledger.ledger import Ledger, steps_of
-from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, may_follow
+from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import Adjacency
 
@@ -101,7 +101,7 @@ class OfficersLedger(Ledger):
             UsageError: There is no open charge of it, or nobody and no reason is named.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
-        self._end(
+        self.note(
             "forfeit",
             (output, release_id, key_fingerprint),
             f"release {release_id!r} in {output} has no open reservation in {self.place}; "
@@ -134,38 +134,12 @@ class OfficersLedger(Ledger):
             else "correct output, release_id or ledger; `tracecloak ledger show` lists all, "
             "each epoch of a stream as NAME@EPOCH"
         )
-        self._end(
+        self.note(
             "withdraw",
             (output, release_id, None),
             f"release {release_id!r} in {output} is not committed in {self.place}: {remedy}",
             signed(by, reason),
         )
-
-    def _end(
-        self,
-        action: Literal["forfeit", "withdraw"],
-        release: tuple[str, str, str | None],
-        refusal: str,
-        details: Mapping[str, str],
-    ) -> None:
-        """Ends charges, each of which can be ended so by `may_follow`.
-
-        Args:
-            action: What is noted. Once noted, nothing is noted again.
-            release: The folder of all releases, the release's name, and the fingerprint of its key;
-                None: whatever its key.
-            refusal: What to say if none can be ended so, and none was before.
-            details: Who ends them, and why.
-        """
-
-        def steps(past: LedgerSnapshot) -> list[Step]:
-            states = past.states(*release)
-            found = [one for one in states if may_follow(action, one.last.action)]
-            if not found and all(one.last.action != action for one in states):
-                raise UsageError(refusal)
-            return steps_of(action, found, details)
-
-        self.append(steps)
 
     def declare_account(self, account: Account, by: str, reason: str) -> None:
         """Declares what an account may spend; an earlier declaration of it holds no longer.
