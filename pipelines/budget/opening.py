@@ -167,7 +167,7 @@ def ledger_url(named: str | None, store: KeyStore, makes: bool = False) -> str:
         makes: Whether to make the file of its ledger, where that is to be begun.
     """
     if named is None and makes:
-        store.touch("ledger.db")
+        store.write("ledger.db", "", replaces=False)
     return store.ledger_url if named is None else referred(named)
 
 

@@ -51,7 +51,7 @@ def _rewrap(flags: Flags) -> Result:
 
     check_reference(flags["to"], "to")
     store = store_at(flags.get("key_store"), key_encryption_key=flags["to"])
-    n_wrapped = store.rewrap(flags["from"], flags["to"])
+    n_wrapped = store.rewrap(flags["from"])
     sentence = (
         f"{n_wrapped} encrypted anew; every key of this key store is under the key of --to now, "
         "which commands find by key_encryption_key or TRACECLOAK_KEY_ENCRYPTION_KEY. Keep the old "

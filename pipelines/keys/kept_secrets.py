@@ -27,25 +27,21 @@ class KeptSecrets:
         reference: To the key that wraps what is written; empty: it is written in clear.
     """
 
-    def __init__(
-        self, folder: Path, key_encryption_key: str | None = None, name: str = "key_encryption_key"
-    ) -> None:
+    def __init__(self, folder: Path, key_encryption_key: str | None = None) -> None:
         """Reads nothing yet, and asks for no key.
 
         Args:
             folder: Of the key store.
             key_encryption_key: Reference to the key that wraps what is written, and unwraps what is
                 read; None: what is written is in clear.
-            name: What that was given as, for errors.
 
         Raises:
             UsageError: That is no reference.
         """
         if key_encryption_key is not None:
-            check_reference(key_encryption_key, name)
+            check_reference(key_encryption_key, "key_encryption_key")
         self.own = folder / "store.secret"
         self._folder = folder
-        self._name = name
         self.reference = key_encryption_key or ""
 
     @functools.cached_property
@@ -109,7 +105,7 @@ class KeptSecrets:
         """
         key = self._key
         if key is not None and KeyEncryptionKey.at(self.reference).fingerprint != key.fingerprint:
-            what = f"{self._name} {shown(self.reference)} gives another key whenever it is asked"
+            what = f"{shown(self.reference)} gives another key whenever it is asked"
             raise UsageError(f"{what}; name a key that a service keeps")
 
     def wrap_all(self, before: str | None = None) -> int:
@@ -135,10 +131,10 @@ class KeptSecrets:
         for path in self.paths():
             text = path.read_text("ascii", "replace")
             wrapping = wrapped_by(text)
-            if wrapping is None or wrapping == fingerprint:
+            if wrapping == fingerprint or wrapping is None:
                 secret = self._opened(path, text)
             else:
-                other = KeyEncryptionKey.at(before) if other is None and before else other
+                other = other or (KeyEncryptionKey.at(before) if before else None)
                 if other is None or other.fingerprint != wrapping:
                     raise UsageError(
                         f"the key at {path} is encrypted by neither the key of from nor that of "

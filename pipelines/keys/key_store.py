@@ -169,12 +169,6 @@ class KeyStore:
                 "check its disk and its permissions, and run again"
             ) from error
 
-    def touch(self, name: str) -> Path:
-        """Makes a file of this store, which only its owner reads, if it is not there."""
-        with self.in_use():
-            os.close(self.descriptor(name))
-        return self.path / name
-
     def descriptor(self, name: str) -> int:
         """Opens a file of this store for reading and writing, and makes it if it is not there."""
         self.begin_to_write()
@@ -230,14 +224,13 @@ class KeyStore:
         with self.in_use():
             return self.secrets.check()
 
-    def rewrap(self, before: str | None = None, after: str | None = None) -> int:
-        """Wraps by a key-encryption key what another wrapped, or nobody; returns how many keys.
+    def rewrap(self, before: str | None = None) -> int:
+        """Wraps by this store's key what another wrapped, or nobody; returns how many keys.
 
         Whoever is cut off calls it again: what is done is not done twice.
 
         Args:
             before: Reference to the other key; None: there is none.
-            after: Reference to the key that is asked for from now on; None: the store's own.
 
         Raises:
             UsageError: There is no such store, neither key wraps what is there, or one of them is
@@ -247,7 +240,6 @@ class KeyStore:
         """
         if before is not None:
             check_reference(before, "from")
-        secrets = self.secrets if after is None else KeptSecrets(self.path, after, "to")
         if not self.path.is_dir():
             raise UsageError(f"there is no key store in {self.path}; correct key_store")
         refusal = (
@@ -260,7 +252,7 @@ class KeyStore:
                 if path.suffix == ".key":
                     lock = str(path.with_suffix(".lock").relative_to(self.path))
                     held.enter_context(self.locked(lock, refusal))
-            return secrets.wrap_all(before)
+            return self.secrets.wrap_all(before)
 
     @property
     def ledger_url(self) -> str:

@@ -37,8 +37,8 @@ from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.anonymizers.noise.randomness import ReleaseKey, text_digest
 from tracecloak.pipelines.ledger.balance import KnownCharge, charge_states, claims_of
 from tracecloak.pipelines.ledger.database import UNITS, Asks, LedgerError
-from tracecloak.pipelines.ledger.entries import Entry, WindowCharge
-from tracecloak.pipelines.ledger.ledger import Ledger
+from tracecloak.pipelines.ledger.entries import Entry, Step, WindowCharge
+from tracecloak.pipelines.ledger.ledger import Ledger, steps_of
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.schemas.errors import UsageError
 
@@ -177,24 +177,42 @@ class CaseRegistry:
             CaseRegistryError: What was counted is gone or was changed, or is of another key.
             LedgerError: The ledger cannot be used, or somebody changed what it said.
         """
+        claimed: Claimed
 
-        def freeze(
-            past: LedgerSnapshot, window: WindowCharge, before: KnownCharge | None
-        ) -> Claimed:
-            self.check(window.scope, past)
-            if before is not None:
-                return _claimed(past.ask, before)
-            if units.is_of_individuals and self._max_cases is None and not window.adds_up:
+        def steps(past: LedgerSnapshot) -> list[Step]:
+            nonlocal claimed
+            live = self._ledger.live(past, (output, release_id, key_fingerprint))
+            places = {state.window and state.window.place for state in live}
+            window = live[-1].window
+            if window is None or len(places) > 1:
+                what = "several windows" if any(places) else "no window"
                 raise UsageError(
-                    "individuals are the units of windows that are paid by the dearest, and no "
-                    "number bounds their cases in all of them; set max_cases_per_individual"
+                    f"release {release_id!r} in {output} is reserved for {what} in "
+                    f"{self._ledger.place}: use `tracecloak ledger forfeit`, and choose another "
+                    "release_id"
                 )
-            claims = _same(past, window.scope, units)
-            to_count = units_to_count(units, window.label, claims, self._max_cases)
-            n_left_out = len(units.digests) - len(to_count.digests)
-            return Claimed(*window.place, n_left_out, secrets.token_hex(_N_SALT), to_count)
+            self.check(window.scope, past)
+            before = claims_of(map(KnownCharge.of, live))[-1:]
+            claimed = (
+                _claimed(past.ask, before[0]) if before else self._to_claim(past, window, units)
+            )
+            unclaimed = (state for state in live if state.last.action == "reserve")
+            return steps_of("claim", unclaimed, {"units": claimed.sha256})
 
-        return self._ledger.claim((output, release_id, key_fingerprint), freeze)
+        self._ledger.append(steps, units=lambda seq: claimed.rows(seq))
+        return claimed
+
+    def _to_claim(self, past: LedgerSnapshot, window: WindowCharge, units: CountedUnits) -> Claimed:
+        """Returns what a release of a window claims at first: units that no other window has."""
+        if units.is_of_individuals and self._max_cases is None and not window.adds_up:
+            raise UsageError(
+                "individuals are the units of windows that are paid by the dearest, and no number "
+                "bounds their cases in all of them; set max_cases_per_individual"
+            )
+        claims = _same(past, window.scope, units)
+        to_count = units_to_count(units, window.label, claims, self._max_cases)
+        n_left_out = len(units.digests) - len(to_count.digests)
+        return Claimed(*window.place, n_left_out, secrets.token_hex(_N_SALT), to_count)
 
     def frozen(self, output: str, release_id: str, key_fingerprint: str) -> Claimed | None:
         """Returns what a release claimed; None: nothing, or its charge was given back.

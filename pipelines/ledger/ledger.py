@@ -29,9 +29,7 @@ import sqlalchemy as sa
 from tracecloak.pipelines.ledger.balance import (
     Balance,
     ChargeState,
-    KnownCharge,
     balance_of,
-    claims_of,
 )
 from tracecloak.pipelines.ledger.cache import Head, LedgerCache, lost_text
 from tracecloak.pipelines.ledger.caps import (
@@ -64,14 +62,12 @@ from tracecloak.pipelines.ledger.entries import (
     KeyedRelease,
     Reservation,
     Step,
-    WindowCharge,
 )
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, may_follow
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.keys.key_store import KeyStore
-    from tracecloak.pipelines.ledger.case_registry import Claimed
 
 _LOG = logging.getLogger("tracecloak")
 # A checkpoint is due after so many entries, and is appended together with the last of them.
@@ -265,7 +261,7 @@ class Ledger:
         """
 
         def steps(past: LedgerSnapshot) -> list[Step]:
-            live = self._live(past, (output, release_id, key_fingerprint))
+            live = self.live(past, (output, release_id, key_fingerprint))
             undrawn = [state for state in live if state.last.action in UNDRAWN]
             for state in undrawn:
                 if state.window is not None and state.claim is None:
@@ -276,48 +272,6 @@ class Ledger:
             return steps_of("draw", undrawn)
 
         self.append(steps)
-
-    def claim(
-        self,
-        keyed_release: KeyedRelease,
-        freeze: Callable[[LedgerSnapshot, WindowCharge, KnownCharge | None], Claimed],
-    ) -> Claimed:
-        """Notes which units a release of a window counts. Once noted, they stay.
-
-        Args:
-            keyed_release: The folder of releases, the release's name, the fingerprint of its key.
-            freeze: Is given what the ledger says, the release's window, and what it claimed before,
-                and returns that or, at first, the units that no other window has. It is called
-                again where somebody else wrote meanwhile.
-
-        Returns:
-            What the release claimed.
-
-        Raises:
-            UsageError: There is no such reservation, or no longer, or it is of no window.
-            LedgerError: The ledger cannot be used, or somebody changed what it said.
-        """
-        claimed: Claimed
-
-        def steps(past: LedgerSnapshot) -> list[Step]:
-            nonlocal claimed
-            live = self._live(past, keyed_release)
-            windows = {state.window and state.window.place: state.window for state in live}
-            window = live[-1].window
-            if window is None or len(windows) > 1:
-                output, release_id, _ = keyed_release
-                what = "several windows" if any(windows) else "no window"
-                raise UsageError(
-                    f"release {release_id!r} in {output} is reserved for {what} in {self.place}: "
-                    "use `tracecloak ledger forfeit`, and choose another release_id"
-                )
-            before = claims_of(map(KnownCharge.of, live))
-            claimed = freeze(past, window, before[-1] if before else None)
-            unclaimed = [state for state in live if state.last.action == "reserve"]
-            return steps_of("claim", unclaimed, {"units": claimed.sha256})
-
-        self.append(steps, units=lambda seq: claimed.rows(seq))
-        return claimed
 
     def note_step(self, keyed_release: KeyedRelease, step: int, sha256: str) -> None:
         """Notes that a step of an epoch is decided. If it is noted already, this does nothing.
@@ -338,7 +292,7 @@ class Ledger:
         output, release_id, key_fingerprint = keyed_release
 
         def steps(past: LedgerSnapshot) -> list[Step]:
-            account = self._live(past, keyed_release)[-1].last.account
+            account = self.live(past, keyed_release)[-1].last.account
             noted = past.decided(keyed_release, step)
             if noted is None and has_lost(past.declared) and self.memory is not None:
                 last = self.memory.store.last_step(output, release_id)
@@ -358,7 +312,7 @@ class Ledger:
 
         self.append(steps)
 
-    def _live(self, past: LedgerSnapshot, keyed_release: KeyedRelease) -> list[ChargeState]:
+    def live(self, past: LedgerSnapshot, keyed_release: KeyedRelease) -> list[ChargeState]:
         """Returns the charges of a release that are open or committed, of which there is one.
 
         Raises:

@@ -6,7 +6,7 @@ import datetime
 import logging
 import time
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from tracecloak.anonymizers.rigorous.parts_method import windows_sentence
 from tracecloak.pipelines.budget.opening import store_of
@@ -56,8 +56,10 @@ class WindowExtension(Extension):
     # What came late into a window that is released stays outside, so its input may be another.
     compares_input = False
 
-    # Until it is opened, and until its units are claimed.
-    _opened: ReleasedWindow | None = None
+    # Once it is opened: what the ledger is told of it, which cases count, and the counted units.
+    _charge: WindowCharge | None = None
+    _part: WindowPart | None = None
+    _book: CaseRegistry | None = None
     _plan: ReleasePlan | None = None
     _n_left_out: int | None = None
 
@@ -89,9 +91,18 @@ class WindowExtension(Extension):
         Raises:
             UsageError: Its key is not there.
         """
-        self._plan = run.plan
-        place = run.operator_folder
-        self._opened = released_window(run.plan, run.books.store, run.books.ledger, place)
+        plan, place, self._plan = run.plan, run.operator_folder, run.plan
+        schedule, window, cap = plan.schedule, plan.window, plan.bounds.max_cases_per_individual
+        scoped = _scope_and_key(plan, run.books.store)
+        assert schedule is not None and window is not None and scoped is not None
+        scope, key = scoped
+        # Of each run its own, so that none reads what another one with other input left.
+        found = files.join(place, f"{_UNITS}-{uuid.uuid4().hex[:16]}")
+        # The operator and the workers alone read these files, whose sizes tell how many there are.
+        kept = files.join(place, _UNITS)
+        self._part = WindowPart(schedule, window, key, cap is not None, found, kept)
+        self._charge = WindowCharge(scope, window.label, plan.windows_add_up)
+        self._book = CaseRegistry(key.resolve(), run.books.ledger, cap)
 
     def reserved(self, reservation: Reservation) -> Reservation:
         """Returns what is asked of the account, for this window.
@@ -100,15 +111,15 @@ class WindowExtension(Extension):
             CaseRegistryError: It is not known what was counted, so nothing may be paid.
             RetryLater: Somebody decided meanwhile which files are left out.
         """
-        assert self._opened is not None and self._plan is not None  # it is of a window
+        assert self._book and self._charge and self._plan  # it is opened
         # Nobody decides while the release is at work, but somebody may have just before.
         if _left_out_of(self._plan) != self.left_out:
             raise RetryLater(
                 "it was decided just now which files this window leaves out, and nothing was paid: "
                 "run the same command again"
             )
-        self._opened.book.check(self._opened.charge.scope)
-        return replace(reservation, window=self._opened.charge)
+        self._book.check(self._charge.scope)
+        return replace(reservation, window=self._charge)
 
     def claim(self, run: Run, job: Job) -> Job:
         """Claims the units of the window, which a first run over the log finds, unless they are.
@@ -116,14 +127,13 @@ class WindowExtension(Extension):
         Raises:
             LedgerError: What was counted is gone or was changed, or the ledger cannot be used.
         """
-        opened, key = self._opened, run.key
-        assert opened is not None and key is not None  # its budget is reserved
-        job = replace(job, part=opened.part)
-        keyed_release = run.books.keyed_release(key.fingerprint)
-        claimed = opened.book.frozen(*keyed_release)
+        book, part, key = self._book, self._part, run.key
+        assert book and part and key  # its budget is reserved
+        job, keyed_release = replace(job, part=part), run.books.keyed_release(key.fingerprint)
+        claimed = book.frozen(*keyed_release)
         if claimed is None:
-            claimed = opened.book.claim(*keyed_release, run.driver.units(job))
-        files.write_anew(opened.part.frozen, claimed.units.to_bytes())
+            claimed = book.claim(*keyed_release, run.driver.units(job))
+        files.write_anew(part.frozen, claimed.units.to_bytes())
         self._n_left_out = claimed.n_left_out
         if claimed.n_left_out:
             _OPERATOR.info(
@@ -159,53 +169,12 @@ class WindowExtension(Extension):
 
     def finalize(self, run: Run) -> None:
         """Removes the copy of the units that the run read."""
-        if self._opened is not None:
-            files.remove_folder(self._opened.part.frozen)
+        if self._part is not None:
+            files.remove_folder(self._part.frozen)
 
     def tell(self, run: Run, outcome: Outcome) -> Outcome:
         """Says how many units are left out."""
         return replace(outcome, n_left_out=self._n_left_out)
-
-
-@dataclass(frozen=True)
-class ReleasedWindow:
-    """A window that is to be released.
-
-    Attributes:
-        charge: What the ledger is told of it.
-        part: Which cases count.
-        book: The counted units.
-    """
-
-    charge: WindowCharge
-    part: WindowPart
-    book: CaseRegistry
-
-
-def released_window(
-    plan: ReleasePlan, store: KeyStore, ledger: Ledger, place: str
-) -> ReleasedWindow:
-    """Returns the window that a plan is of.
-
-    Args:
-        plan: With a window.
-        store: The key store that releases it.
-        ledger: The ledger that pays for it.
-        place: Folder that the operator and the workers alone read: the size of a file of units
-            tells how many there are.
-
-    Raises:
-        UsageError: The key of the counted units is not there.
-    """
-    schedule, window, cap = plan.schedule, plan.window, plan.bounds.max_cases_per_individual
-    scoped = _scope_and_key(plan, store)
-    assert schedule is not None and window is not None and scoped is not None
-    scope, key = scoped
-    # Of each run its own, so that none reads what another one with other input left.
-    found = files.join(place, f"{_UNITS}-{uuid.uuid4().hex[:16]}")
-    part = WindowPart(schedule, window, key, cap is not None, found, files.join(place, _UNITS))
-    charge = WindowCharge(scope, window.label, plan.windows_add_up)
-    return ReleasedWindow(charge, part, CaseRegistry(key.resolve(), ledger, cap))
 
 
 def known_scope(plan: ReleasePlan, store: KeyStore) -> str | None:

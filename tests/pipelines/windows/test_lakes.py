@@ -69,7 +69,7 @@ class World:
 
     def __init__(self, folder: Path, method: Mapping[str, object], max_cases: int | None) -> None:
         self.folder, self._store = folder, KeyStore(folder / "keys")
-        self._store.touch("ledger.db")
+        self._store.write("ledger.db", "", replaces=False)
         self._ledger = Ledger(self._store.ledger_url, store=self._store, new=True)
         self._output = str(folder / "out")
         folder.mkdir(parents=True, exist_ok=True)
