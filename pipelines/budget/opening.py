@@ -15,17 +15,10 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.ledger import database
 from tracecloak.pipelines.ledger.cache import COPIES, not_migrated
 from tracecloak.pipelines.ledger.caps import Account, load_accounts
-from tracecloak.pipelines.ledger.database import (
-    TABLE,
-    TABLES,
-    UNITS,
-    WINDOWS,
-    Database,
-    LedgerError,
-    is_there,
-)
+from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import NO_COLUMNS, Entry, signed
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, problems
@@ -167,7 +160,7 @@ def ledger_url(named: str | None, store: KeyStore, makes: bool = False) -> str:
         makes: Whether to make the file of its ledger, where that is to be begun.
     """
     if named is None and makes:
-        store.write("ledger.db", "", replaces=False)
+        store.touch("ledger.db")
     return store.ledger_url if named is None else referred(named)
 
 
@@ -213,7 +206,7 @@ def officers_ledger(
 
 
 _WHAT = "ledger of tracecloak"
-_FIRST = sa.select(TABLE.c.seq).limit(1)
+_FIRST = sa.select(database.TABLE.c.seq).limit(1)
 
 
 def back_up(ledger: Ledger, path: str) -> Entry:
@@ -274,26 +267,30 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
     """
     details = signed(by, reason)
     entries, units = _parts_of(path)
-    database = Database(ledger_url(url, store, makes=True))
+    place = database.Database(ledger_url(url, store, makes=True))
     mark = Entry.after(entries[-1], "restore", NO_COLUMNS, details)
     rows = [asdict(entry) for entry in (*entries, mark)]
     windows = LedgerSnapshot.of(entries).rows
 
     def make(connection: sa.Connection) -> None:
-        if is_there(database, connection) and connection.execute(_FIRST).first() is not None:
+        if database.is_there(place, connection) and connection.execute(_FIRST).first() is not None:
             raise UsageError(
-                f"{database.place} has entries, which are not replaced: move that ledger away "
+                f"{place.place} has entries, which are not replaced: move that ledger away "
                 "first if it is damaged, or name another"
             )
-        for table in TABLES:
+        for table in database.TABLES:
             table.create(connection, checkfirst=True)
-        for table, some in (TABLE, rows), (UNITS, units), (WINDOWS, windows):
+        for table, some in (
+            (database.TABLE, rows),
+            (database.UNITS, units),
+            (database.WINDOWS, windows),
+        ):
             if some:
                 connection.execute(sa.insert(table), some)
 
-    database.make_file()
-    database.transact(make, writes=True)
-    return database.place, len(entries)
+    place.make_file()
+    place.transact(make, writes=True)
+    return place.place, len(entries)
 
 
 def _parts_of(path: str) -> tuple[list[Entry], list[dict[str, Any]]]:

@@ -169,6 +169,11 @@ class KeyStore:
                 "check its disk and its permissions, and run again"
             ) from error
 
+    def touch(self, name: str) -> None:
+        """Makes a file of this store, which only its owner reads, if it is not there."""
+        with self.in_use():
+            os.close(self.descriptor(name))
+
     def descriptor(self, name: str) -> int:
         """Opens a file of this store for reading and writing, and makes it if it is not there."""
         self.begin_to_write()

@@ -127,7 +127,7 @@ class LedgerCache:
             KeyStoreError: The key store cannot be used.
         """
         if not self._path.exists() and not self.has_lost_head(past):
-            self.store.write(f"{self.name}.head", "", replaces=False)
+            self.store.touch(f"{self.name}.head")
 
     def keep(self, past: LedgerSnapshot) -> None:
         """Takes in what a ledger says; if it is not sound, nothing is kept.

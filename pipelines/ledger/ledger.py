@@ -26,22 +26,13 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from tracecloak.pipelines.ledger import caps
 from tracecloak.pipelines.ledger.balance import (
     Balance,
     ChargeState,
     balance_of,
 )
 from tracecloak.pipelines.ledger.cache import Head, LedgerCache, lost_text
-from tracecloak.pipelines.ledger.caps import (
-    AWAITS,
-    Account,
-    both_bounds,
-    check_caps,
-    declared_accounts,
-    has_lost,
-    is_awaited,
-    is_charged,
-)
 from tracecloak.pipelines.ledger.database import (
     TABLE,
     TABLES,
@@ -104,7 +95,7 @@ class Ledger:
     def __init__(
         self,
         url: str,
-        accounts: Mapping[str, Account] | None = None,
+        accounts: Mapping[str, caps.Account] | None = None,
         patience_seconds: float = 30.0,
         new: bool = False,
         store: KeyStore | None = None,
@@ -207,15 +198,17 @@ class Ledger:
         columns = reservation.columns()
 
         def steps(past: LedgerSnapshot) -> list[Step]:
-            if is_charged(past.states(reservation.output, reservation.release_id), reservation):
+            if caps.is_charged(
+                past.states(reservation.output, reservation.release_id), reservation
+            ):
                 return []
-            if is_awaited(past.declared):
-                raise LedgerError(AWAITS.format(self.place))
+            if caps.is_awaited(past.declared):
+                raise LedgerError(caps.AWAITS.format(self.place))
             charged = reservation
-            if reservation.window is not None and has_lost(past.declared):
+            if reservation.window is not None and caps.has_lost(past.declared):
                 # Its units may be in a window that was lost, so it costs as if of none.
                 charged = replace(reservation, window=replace(reservation.window, adds_up=True))
-            check_caps(past, charged, self.accounts.get(reservation.account))
+            caps.check_caps(past, charged, self.accounts.get(reservation.account))
             details = charged.facts()
             if self.memory is not None:
                 store = self.memory.store
@@ -234,7 +227,7 @@ class Ledger:
 
         def steps(past: LedgerSnapshot) -> list[Step]:  # right whatever the ledger says
             states = past.states(output, release_id, key_fingerprint)
-            if not states and has_lost(past.declared):
+            if not states and caps.has_lost(past.declared):
                 return []  # what it cost is counted with what was lost
             if not states:
                 raise UsageError(
@@ -294,7 +287,7 @@ class Ledger:
         def steps(past: LedgerSnapshot) -> list[Step]:
             account = self.live(past, keyed_release)[-1].last.account
             noted = past.decided(keyed_release, step)
-            if noted is None and has_lost(past.declared) and self.memory is not None:
+            if noted is None and caps.has_lost(past.declared) and self.memory is not None:
                 last = self.memory.store.last_step(output, release_id)
                 noted = None if last is None or last < step else "lost"
             if noted not in (None, sha256):
@@ -469,7 +462,7 @@ class Ledger:
             )
         return balance_of(past.spent(account), account, self.account_in(past, account))
 
-    def account_in(self, past: LedgerSnapshot, account: str) -> Account | None:
+    def account_in(self, past: LedgerSnapshot, account: str) -> caps.Account | None:
         """Returns the caps of an account: the lower one where ledger and file have one each.
 
         Raises:
@@ -478,8 +471,8 @@ class Ledger:
         """
         if any(fault.endswith("is no decimal") for fault in past.faults):
             self.check_sound(past)
-        declared = declared_accounts(past.declared).get(account)
-        return both_bounds(declared, self.accounts.get(account))
+        declared = caps.declared_accounts(past.declared).get(account)
+        return caps.both_bounds(declared, self.accounts.get(account))
 
     def check_sound(self, past: LedgerSnapshot) -> None:
         """Makes sure that all that is known of the ledger is as a ledger wrote it.

@@ -12,22 +12,13 @@ from typing import Any, get_args
 
 import sqlalchemy as sa
 
+from tracecloak.pipelines.ledger import database
 from tracecloak.pipelines.ledger.balance import balance_of
 from tracecloak.pipelines.ledger.caps import (
     Account,
     check_declared,
     declared_accounts,
     is_awaited,
-)
-from tracecloak.pipelines.ledger.database import (
-    INDEX,
-    TABLE,
-    TABLES,
-    UNITS,
-    WINDOWS,
-    asks,
-    read_entries,
-    read_windows,
 )
 from tracecloak.pipelines.ledger.entries import (
     NO_COLUMNS,
@@ -63,19 +54,24 @@ class OfficersLedger(Ledger):
         """
 
         def make(connection: sa.Connection) -> list[str]:
-            whole, done = LedgerSnapshot.of(read_entries(asks(connection))), list[str]()
+            whole, done = (
+                LedgerSnapshot.of(database.read_entries(database.asks(connection))),
+                list[str](),
+            )
             self.check_sound(whole)
-            for table in TABLES:
+            for table in database.TABLES:
                 table.create(connection, checkfirst=True)
-            INDEX.create(connection, checkfirst=True)
-            if read_windows(asks(connection)) != whole.rows:
-                connection.execute(sa.delete(WINDOWS))
+            database.INDEX.create(connection, checkfirst=True)
+            if database.read_windows(database.asks(connection)) != whole.rows:
+                connection.execute(sa.delete(database.WINDOWS))
                 if whole.rows:
-                    connection.execute(sa.insert(WINDOWS), whole.rows)
-                done.append(f"table {WINDOWS.name} has the {len(whole.rows)} charges of windows")
+                    connection.execute(sa.insert(database.WINDOWS), whole.rows)
+                done.append(
+                    f"table {database.WINDOWS.name} has the {len(whole.rows)} charges of windows"
+                )
             if whole.head is not None and whole.seq == whole.n_since_checkpoint:
                 first = whole.checkpoint()
-                connection.execute(sa.insert(TABLE).values(asdict(first)))
+                connection.execute(sa.insert(database.TABLE).values(asdict(first)))
                 done.append(f"entry {first.seq} is the first checkpoint")
             if connection.dialect.name == "postgresql":
                 _let_write(connection)
@@ -283,11 +279,10 @@ def _let_write(connection: sa.Connection) -> None:
     asked = "SELECT unnest(roles)::text FROM pg_policies WHERE tablename = '{}' AND {}"
     quote = connection.dialect.identifier_preparer.quote
     for which in (pipeline, "policyname = 'officer_declares'"):
-        for (role,) in connection.exec_driver_sql(asked.format(TABLE.name, which)).all():
-            tables = f"{WINDOWS.name}, {UNITS.name}"
+        for (role,) in connection.exec_driver_sql(asked.format(database.TABLE.name, which)).all():
+            tables = f"{database.WINDOWS.name}, {database.UNITS.name}"
             connection.exec_driver_sql(f"GRANT SELECT, INSERT ON {tables} TO {quote(role)}")
             if which == pipeline:
                 actions = "'reserve', 'claim', 'draw', 'commit', 'void', 'step', 'checkpoint'"
-                connection.exec_driver_sql(
-                    f"ALTER POLICY pipeline_pays ON {TABLE.name} WITH CHECK (action IN ({actions}))"
-                )
+                policy = f"ALTER POLICY pipeline_pays ON {database.TABLE.name}"
+                connection.exec_driver_sql(f"{policy} WITH CHECK (action IN ({actions}))")

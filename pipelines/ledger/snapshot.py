@@ -282,10 +282,8 @@ class LedgerSnapshot:
         advance(states, entry)
         state = states[entry.charge]
         known, key = KnownCharge.of(state), str(state.reserved.seq)
-        kinds, kind = (
-            self._state["kinds"].setdefault(entry.account, {}),
-            f"{entry.unit} {entry.adjacency}",
-        )
+        kind, kinds = f"{entry.unit} {entry.adjacency}", self._state["kinds"]
+        kinds = kinds.setdefault(entry.account, {})
         kinds[kind] = kinds.get(kind, 0) + (entry.action != "void") - (was not in (None, "void"))
         try:
             self._charges(known.scope)

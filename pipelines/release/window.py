@@ -91,18 +91,9 @@ class WindowExtension(Extension):
         Raises:
             UsageError: Its key is not there.
         """
-        plan, place, self._plan = run.plan, run.operator_folder, run.plan
-        schedule, window, cap = plan.schedule, plan.window, plan.bounds.max_cases_per_individual
-        scoped = _scope_and_key(plan, run.books.store)
-        assert schedule is not None and window is not None and scoped is not None
-        scope, key = scoped
-        # Of each run its own, so that none reads what another one with other input left.
-        found = files.join(place, f"{_UNITS}-{uuid.uuid4().hex[:16]}")
-        # The operator and the workers alone read these files, whose sizes tell how many there are.
-        kept = files.join(place, _UNITS)
-        self._part = WindowPart(schedule, window, key, cap is not None, found, kept)
-        self._charge = WindowCharge(scope, window.label, plan.windows_add_up)
-        self._book = CaseRegistry(key.resolve(), run.books.ledger, cap)
+        self._plan, books = run.plan, run.books
+        opened = released_window(run.plan, books.store, books.ledger, run.operator_folder)
+        self._charge, self._part, self._book = opened
 
     def reserved(self, reservation: Reservation) -> Reservation:
         """Returns what is asked of the account, for this window.
@@ -175,6 +166,32 @@ class WindowExtension(Extension):
     def tell(self, run: Run, outcome: Outcome) -> Outcome:
         """Says how many units are left out."""
         return replace(outcome, n_left_out=self._n_left_out)
+
+
+def released_window(
+    plan: ReleasePlan, store: KeyStore, ledger: Ledger, place: str
+) -> tuple[WindowCharge, WindowPart, CaseRegistry]:
+    """Returns what the ledger is told of the window of a plan, which cases count, and their book.
+
+    Args:
+        plan: With a window.
+        store: The key store that releases it.
+        ledger: The ledger that pays for it.
+        place: Folder that the operator and the workers alone read: the size of a file of units
+            tells how many there are.
+
+    Raises:
+        UsageError: The key of the counted units is not there.
+    """
+    schedule, window, cap = plan.schedule, plan.window, plan.bounds.max_cases_per_individual
+    scoped = _scope_and_key(plan, store)
+    assert schedule is not None and window is not None and scoped is not None
+    scope, key = scoped
+    # Of each run its own, so that none reads what another one with other input left.
+    found = files.join(place, f"{_UNITS}-{uuid.uuid4().hex[:16]}")
+    part = WindowPart(schedule, window, key, cap is not None, found, files.join(place, _UNITS))
+    charge = WindowCharge(scope, window.label, plan.windows_add_up)
+    return charge, part, CaseRegistry(key.resolve(), ledger, cap)
 
 
 def known_scope(plan: ReleasePlan, store: KeyStore) -> str | None:

@@ -346,7 +346,7 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
     "clear": (_FOLDER, "ReleaseFolder.clear", _any),
     # In the same transaction as the entry.
     "units": ("tracecloak.pipelines.ledger.case_registry", "Claimed.rows", _any),
-    "claim": (_LEDGER, "Ledger.claim", _any),
+    "claim": ("tracecloak.pipelines.ledger.case_registry", "CaseRegistry.claim", _any),
     "draw": (_LEDGER, "Ledger.draw", _any),
     "append": ("tracecloak.transforms.lakes.delta", "append", _any),
     "statement": ("tracecloak.pipelines.release.run", "_write_statement", _any),

@@ -25,11 +25,13 @@ from tracecloak.pipelines.configuration.config import ReleaseConfig
 from tracecloak.pipelines.configuration.plan import resolve
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import case_registry
-from tracecloak.pipelines.ledger.entries import Reservation
+from tracecloak.pipelines.ledger.case_registry import CaseRegistry
+from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
-from tracecloak.pipelines.release.window import ReleasedWindow, released_window
+from tracecloak.pipelines.release.window import released_window
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
+from tracecloak.transforms.batch.window import WindowPart
 
 ORIGIN_US = 1_767_225_600_000_000  # 2026-01-01T00:00Z
 SCHEDULE = {
@@ -69,7 +71,7 @@ class World:
 
     def __init__(self, folder: Path, method: Mapping[str, object], max_cases: int | None) -> None:
         self.folder, self._store = folder, KeyStore(folder / "keys")
-        self._store.write("ledger.db", "", replaces=False)
+        self._store.touch("ledger.db")
         self._ledger = Ledger(self._store.ledger_url, store=self._store, new=True)
         self._output = str(folder / "out")
         folder.mkdir(parents=True, exist_ok=True)
@@ -86,7 +88,7 @@ class World:
         self._keys: dict[str, str] = {}
         self._n_keys = 0
 
-    def _window(self, number: int) -> ReleasedWindow:
+    def _window(self, number: int) -> tuple[WindowCharge, WindowPart, CaseRegistry]:
         schedule = self._plan.schedule
         assert schedule is not None
         plan = self._plan.of_window(schedule.numbered(number))
@@ -94,10 +96,9 @@ class World:
 
     def play(self, step: Step, lakes: Sequence[Lake]) -> Counted | None:
         """Tries a release; returns what COUNT was given by a run that was to draw, or None."""
-        window = self._window(step.window)
-        part = window.part
+        charge, part, book = self._window(step.window)
         release_id = f"{step.name}-{part.window.label}"
-        traces = traces_of(lakes[step.lake], window)
+        traces = traces_of(lakes[step.lake], part)
         if release_id not in self._keys:
             self._n_keys += 1
             self._keys[release_id] = f"{self._n_keys:016x}"
@@ -106,13 +107,11 @@ class World:
             account="default", release_id=release_id, output=self._output, epsilon=Fraction(1),
             delta=Fraction(1, 10**6), unit="individual" if part.by_individual else "case",
             adjacency="add_remove", method="m", spends=(), config_digest="d", key_fingerprint=key,
-            window=window.charge,
+            window=charge,
         ))  # fmt: skip
         Path(part.frozen).parent.mkdir(parents=True, exist_ok=True)
         keyed_release = self._output, release_id, key
-        claimed = window.book.frozen(*keyed_release) or window.book.claim(
-            *keyed_release, part.units(traces)
-        )
+        claimed = book.frozen(*keyed_release) or book.claim(*keyed_release, part.units(traces))
         Path(part.frozen).write_bytes(claimed.units.to_bytes())
         if step.ends == "claim":
             self._ledger.void(self._output, release_id, key)
@@ -134,9 +133,9 @@ class World:
         return found
 
 
-def traces_of(lake: Lake, window: ReleasedWindow) -> TraceBatch:
+def traces_of(lake: Lake, part: WindowPart) -> TraceBatch:
     """The events of a lake that a window reads, as traces."""
-    first, last = window.part.window.reads_from_us, window.part.window.reads_until_us
+    first, last = part.window.reads_from_us, part.window.reads_until_us
     kept: dict[tuple[str, str], list[int]] = {}
     for case, minutes in sorted(lake.items()):
         times = [ORIGIN_US + 60_000_000 * minute for minute in minutes]
@@ -150,9 +149,7 @@ def traces_of(lake: Lake, window: ReleasedWindow) -> TraceBatch:
         np.zeros(sum(lengths), np.int32),
         np.array([time for times in kept.values() for time in times], np.int64),
         ActivityVocabulary.of(["A"]),
-        pa.array([person for person, _ in kept], pa.string())
-        if window.part.by_individual
-        else None,
+        pa.array([person for person, _ in kept], pa.string()) if part.by_individual else None,
     )
 
 
@@ -307,9 +304,8 @@ def test_a_book_that_counts_individuals_by_window_is_caught(
 
 def test_a_claimed_case_that_moved_to_another_window_is_not_counted(tmp_path: Path) -> None:
     """As where a run is cut off after its claim, and the next one reads a corrected lake."""
-    window = World(tmp_path, CASES, None)._window(0)
-    part = window.part
-    before, after = (traces_of(lake, window) for lake in lakes_of(((5,), (52, 61))))
+    _, part, _ = World(tmp_path, CASES, None)._window(0)
+    before, after = (traces_of(lake, part) for lake in lakes_of(((5,), (52, 61))))
     Path(part.frozen).parent.mkdir(parents=True, exist_ok=True)
     Path(part.frozen).write_bytes(part.units(before).to_bytes())
     counted = [rows_of([part.counted(traces)]) for traces in (before, after)]
