@@ -78,7 +78,7 @@ COLUMNAR: Plugins[type[Any]] = Plugins(
         "pair-graph": "tracecloak.anonymizers.queries.pair_query:DfgDecision",
         "pair-times": "tracecloak.anonymizers.times.case_spans:PairTimesDecision",
         "pappi-aggregates": "tracecloak.anonymizers.indicators.pappi:AggregatesDecision",
-        "parts": "tracecloak.anonymizers.rigorous.parts_method:PartsDecision",
+        "parts": "tracecloak.anonymizers.contract.method:PartsDecision",
         "periods": "tracecloak.anonymizers.times.case_starts:Periods",
         "pretsa-merging": "tracecloak.anonymizers.pretsa.method:MergingDecision",
         "pretsa-places": "tracecloak.anonymizers.pretsa.method:PlacesDecision",

@@ -137,6 +137,19 @@ class Decision:
     wire_name: ClassVar[str] = "decision"
 
 
+@dataclass(frozen=True)
+class PartsDecision(Decision):
+    """What the parts of a round decided.
+
+    Attributes:
+        parts: By their names.
+    """
+
+    wire_name: ClassVar[str] = "parts"
+
+    parts: dict[str, Any]
+
+
 # What the rounds so far decided, by the name of the round.
 Decisions = Mapping[str, Any]
 
@@ -358,8 +371,14 @@ class Anonymizer(Protocol):
         return ()
 
     def known(self, decisions: Decisions) -> Mapping[str, Any]:
-        """Returns what was decided in the rounds before as counters and parts look for it."""
-        return decisions
+        """Returns what was decided in the rounds before as counters and parts look for it.
+
+        By the names of rounds, or where a round decided all parts by those of its parts.
+        """
+        known: dict[str, Any] = {}
+        for name, one in decisions.items():
+            known |= one.parts if isinstance(one, PartsDecision) else {name: one}
+        return known
 
     def parts(self, params: Any) -> tuple[Part, ...]:
         """Returns the parts in the order in which they are decided; by default the parameters'.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from decimal import Decimal
 from statistics import median
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,7 +19,6 @@ from tracecloak.anonymizers.indicators.terms import BinsOf, EventsOf, SumOf
 from tracecloak.anonymizers.rigorous.parts_method import (
     Given,
     Part,
-    PartsDecision,
     PartsMethod,
     budget_of_parts,
 )
@@ -261,19 +259,15 @@ class PrivateIndicators(PartsMethod):
         least = least_epsilon(params, n_cases)
         return sentences(self.name, "targets", params, missed=missed, least=least)
 
-    def known(self, decisions: contract.Decisions) -> Mapping[str, Any]:
-        """Returns what the parts of the rounds before decided, by their names."""
-        return figures.unfold_decisions(decisions)
-
     def combined(
         self, round_name: str, decided: dict[str, Any], given: Given, params: IndicatorParams
-    ) -> PartsDecision:
+    ) -> contract.PartsDecision:
         """Returns what the parts of a round decided."""
-        return PartsDecision(decided)
+        return contract.PartsDecision(decided)
 
     def products(self, decisions: contract.Decisions, params: IndicatorParams) -> contract.Products:
         """Returns the indicators."""
-        decided = figures.unfold_decisions(decisions)
+        decided = self.known(decisions)
         measured = figures.measurements_of(params, decided, self.budget(params).means)
         released = figures.released_indicators(Known(params, decided), measured)
         return contract.Products({"indicators": released})

@@ -265,11 +265,6 @@ class NoisySums(contract.Decision):
     values: np.ndarray
 
 
-def unfold_decisions(decisions: contract.Decisions) -> dict[str, Any]:
-    """Returns what the parts decided, by their names."""
-    return {name: part for one in decisions.values() for name, part in one.parts.items()}
-
-
 def noise_of(term: terms.Term, means: Allowances, params: RequestedParams) -> SumNoise:
     """Returns the noise of a term's sums.
 

@@ -32,7 +32,7 @@ from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
 from tracecloak.anonymizers.noise.sums import MeasureRecorder
 from tracecloak.anonymizers.rigorous.bought import vocabulary_in_effect
 from tracecloak.anonymizers.rigorous.params import Exact
-from tracecloak.anonymizers.rigorous.parts_method import Given, PartsDecision, PartsMethod
+from tracecloak.anonymizers.rigorous.parts_method import Given, PartsMethod
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_starts import periods_of
 from tracecloak.anonymizers.times.fitted_times import fitted, timed
@@ -52,16 +52,6 @@ if TYPE_CHECKING:
 
 MEASURES = "measures"
 """Among what a round decided: the noisy sums of its parts that are published."""
-
-
-def unfold_decisions(decisions: contract.Decisions) -> dict[str, Any]:
-    """Returns what the parts decided, by their names, as the counters and later parts look for."""
-    return {
-        name: part
-        for decided in decisions.values()
-        for name, part in decided.parts.items()
-        if name != MEASURES
-    }
 
 
 @contract.declared("private-log")
@@ -128,17 +118,13 @@ class PrivateLog(PartsMethod):
             short,
         )
 
-    def known(self, decisions: contract.Decisions) -> Mapping[str, Any]:
-        """Returns what the parts of the rounds before decided, by their names."""
-        return unfold_decisions(decisions)
-
     def notes(self, round_name: str, params: PrivateLogParams) -> bool:
         """Returns whether noisy sums are published."""
         return params.shows_sums
 
     def combined(
         self, round_name: str, decided: dict[str, Any], given: Given, params: PrivateLogParams
-    ) -> PartsDecision:
+    ) -> contract.PartsDecision:
         """Returns what the parts of a round decided, and what follows from it for later ones."""
         parts, known = dict(decided), given.decisions
         if round_name == KNOWN and params.is_timed:
@@ -164,7 +150,7 @@ class PrivateLog(PartsMethod):
                 parts |= fitted(together, vocabulary, given.randomness)
         if isinstance(noting := given.randomness.noise, MeasureRecorder):
             parts[MEASURES] = noting.measures
-        return PartsDecision(parts)
+        return contract.PartsDecision(parts)
 
     def writes(self, params: PrivateLogParams) -> tuple[str, ...]:
         """Returns the names of the products."""
@@ -183,9 +169,9 @@ class PrivateLog(PartsMethod):
             noted = (decided.parts[MEASURES] for decided in decisions.values())
             sums[MEASURES] = ReleasedMeasures.joined(noted)
         if params.is_timed:
-            came_out = Yield(case_share=unfold_decisions(decisions)["case_share"])
+            came_out = Yield(case_share=self.known(decisions)["case_share"])
             return contract.Products(sums, came_out)
-        return contract.Products({"variants": unfold_decisions(decisions)["variants"], **sums})
+        return contract.Products({"variants": self.known(decisions)["variants"], **sums})
 
     def generate(
         self,
@@ -196,7 +182,7 @@ class PrivateLog(PartsMethod):
         randomness: Randomness,
     ) -> TraceBatch:
         """Returns every `n_pieces`-th of the released cases."""
-        drawn = unfold_decisions(decisions)
+        drawn = self.known(decisions)
         variants: ReleasedVariants = drawn["variants"]
         traces = log_of(variants, piece, n_pieces, randomness)
         if not params.is_timed:
@@ -313,13 +299,13 @@ class PripelRigorous(PrivateLog):
 
     def combined(
         self, round_name: str, decided: dict[str, Any], given: Given, params: Any
-    ) -> PartsDecision:
+    ) -> contract.PartsDecision:
         """Returns what `private-log` decides, without what is pruned of it."""
         parts = super().combined(round_name, decided, given, params).parts
         if "variants" not in parts:
-            return PartsDecision(parts)
+            return contract.PartsDecision(parts)
         variants = pruned(parts["variants"], params.p_harmful)
-        return PartsDecision({**parts, "variants": variants})
+        return contract.PartsDecision({**parts, "variants": variants})
 
 
 def pruned(variants: ReleasedVariants, least: int) -> ReleasedVariants:

@@ -61,19 +61,6 @@ class Part:
     keep: Callable[[Given], Mapping[str, Any]] | None = None
 
 
-@dataclass(frozen=True)
-class PartsDecision(contract.Decision):
-    """What the parts of a round decided.
-
-    Attributes:
-        parts: By their names.
-    """
-
-    wire_name: ClassVar[str] = "parts"
-
-    parts: dict[str, Any]
-
-
 def budget_of_parts(parts: Iterable[Part], epsilon: Fraction, delta: Fraction) -> Budget:
     """Returns what the parts may spend of epsilon and delta.
 

@@ -88,9 +88,7 @@ def bought(cases: list[Case], *indicators: str, number: int = 0, **others: Any) 
     params = METHOD.Params(
         **{"epsilon": "20", "delta": "1e-5", **others, "indicators": list(indicators)}
     )
-    return figures.unfold_decisions(
-        run_rounds([log_of(cases)], METHOD, params, release_key(number)).decisions
-    )
+    return METHOD.known(run_rounds([log_of(cases)], METHOD, params, release_key(number)).decisions)
 
 
 MANY = [

@@ -10,10 +10,10 @@ from tests.support.logs import histogram
 from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.counters import CountVariants
-from tracecloak.anonymizers.contract.method import Decision
+from tracecloak.anonymizers.contract.method import Decision, PartsDecision
 from tracecloak.anonymizers.rigorous.budget import Choice, Sums
 from tracecloak.anonymizers.rigorous.params import DECLARED, RigorousParams
-from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsDecision, PartsMethod
+from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMethod
 
 
 class Twice(PartsMethod):
