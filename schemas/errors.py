@@ -51,9 +51,16 @@ class OtherFormat(InputSchemaError):  # noqa: N818 - what is wrong with it
 
 
 class LacksColumn(InputSchemaError):  # noqa: N818 - what the source does
-    """The source is there, and does not have the columns that are mapped."""
+    """The source is there, and does not have the columns that are mapped.
+
+    Attributes:
+        columns: Those that it does not have.
+        names: Those that it has, as far as they are known.
+    """
 
     section = "A column is missing"
+    columns: frozenset[str] = frozenset()
+    names: tuple[str, ...] = ()
 
 
 class SchemaChanged(LacksColumn):

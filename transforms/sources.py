@@ -32,9 +32,11 @@ from tracecloak.schemas.events.events import (
 )
 from tracecloak.schemas.events.tally import FileTally, Noted, ReadTally, TraceNames
 from tracecloak.transforms.formats.base import (
+    SHOWN_COLUMNS,
     DeclaringReader,
-    Reader,
+    RawBatch,
     TypedReader,
+    missing_columns,
     require_columns,
 )
 from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, unpacked
@@ -43,7 +45,7 @@ from tracecloak.transforms.inputs.source_files import SourceFile, open_source, p
 
 if TYPE_CHECKING:
     from tracecloak.schemas.events.traces import TraceBatch
-    from tracecloak.transforms.formats.pieces import Divider, MissingColumns, Piece
+    from tracecloak.transforms.formats.pieces import Divider, Piece
 
 _OPERATOR = logging.getLogger("tracecloak.operator")
 
@@ -334,7 +336,7 @@ class EventSource:
         self,
         file: SourceFile,
         tally: FileTally | None = None,
-        lacking: list[tuple[SourceFile, MissingColumns]] | None = None,
+        lacking: list[tuple[SourceFile, LacksColumn]] | None = None,
         batch_rows: int = _BATCH_ROWS,
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Yields (canonical events, rejects) of a file in document order, either may be empty.
@@ -349,7 +351,9 @@ class EventSource:
             InputSchemaError: The file cannot be read; names the file and columns, never values.
             RetryLater: A file was changed since it was divided.
         """
-        reader = self._reader_of(file, lacking)
+        divider = None if file.piece is None else self.divider(file)
+        whole = self.format.reader_of(file.path, file.seen)
+        reader = whole if divider is None else divider.piece_reader(file.piece)
         with named(file, self.format), contextlib.ExitStack() as opened:
             stream = opened.enter_context(open_source(file))
             if file.piece is not None:
@@ -364,7 +368,10 @@ class EventSource:
             reported_at_s = time.monotonic()
             stream = _from_its_begin(stream, file, opened)
             wanted, required = _own(columns.wanted, file), _own(columns.required, file)
-            for raw in reader.read(stream, wanted, required, batch_rows):
+            batches = reader.read(stream, wanted, required, batch_rows)
+            if declared is None:
+                batches = self._unless_lacking(batches, file, lacking)
+            for raw in batches:
                 if tally is not None and raw.traces is not None and has_names:
                     repeated = names.repeated(raw.traces, raw.columns.column(case_id))
                     tally.add(Noted.SAME_NAME, raw.records[repeated])
@@ -411,14 +418,20 @@ class EventSource:
             return f"the values of column {self.mapping.order!r}"
         return "the names of activities" if self.is_unordered else "the rows of the source"
 
-    def _reader_of(
-        self, file: SourceFile, lacking: list[tuple[SourceFile, MissingColumns]] | None
-    ) -> Reader:
-        if file.piece is None:
-            return self.format.reader_of(file.path, file.seen)
-        divider = self.divider(file)
-        assert divider is not None and lacking is not None
-        return divider.piece_reader(file.piece, lambda lacks: lacking.append((file, lacks)))
+    def _unless_lacking(
+        self,
+        batches: Iterator[RawBatch],
+        file: SourceFile,
+        lacking: list[tuple[SourceFile, LacksColumn]] | None,
+    ) -> Iterator[RawBatch]:
+        """Yields batches of a file of which only records tell the columns."""
+        try:
+            yield from batches
+        except LacksColumn as error:
+            if file.piece is None:
+                _refuse(error, self.format.goes_on)
+            elif lacking is not None:  # no piece knows what others have
+                lacking.append((file, error))
 
     def _report_progress(self, file: SourceFile, stream: BinaryIO) -> None:
         """Logs how far the reading of a long file is, if it is read from its begin to its end."""
@@ -540,7 +553,7 @@ def pieces_from_looks(
     return [replace(file, piece=one) for one in divided] if len(divided) > 1 else [file]
 
 
-def check_pieces(source: EventSource, lacking: Iterable[tuple[SourceFile, MissingColumns]]) -> None:
+def check_pieces(source: EventSource, lacking: Iterable[tuple[SourceFile, LacksColumn]]) -> None:
     """Makes sure that no file lacks a required column, once all of its pieces are read.
 
     Args:
@@ -550,9 +563,7 @@ def check_pieces(source: EventSource, lacking: Iterable[tuple[SourceFile, Missin
     Raises:
         InputSchemaError: One does, and reading does not go on; else there is a warning.
     """
-    from tracecloak.transforms.formats.pieces import MissingColumns
-
-    by_rank: dict[int, list[tuple[SourceFile, MissingColumns]]] = {}
+    by_rank: dict[int, list[tuple[SourceFile, LacksColumn]]] = {}
     for file, lacks in lacking:
         by_rank.setdefault(file.rank, []).append((file, lacks))
     for _, places in sorted(by_rank.items()):
@@ -560,9 +571,14 @@ def check_pieces(source: EventSource, lacking: Iterable[tuple[SourceFile, Missin
         if len(places) < file.piece.n_pieces:  # the others have all columns
             continue
         places.sort(key=lambda one: one[0].piece.begin)
-        error = MissingColumns.merge([lacks for _, lacks in places]).error()
-        if error is not None and source.format.goes_on:
-            _OPERATOR.warning("%s", error)
-        elif error is not None:
+        columns = frozenset.intersection(*(lacks.columns for _, lacks in places))
+        names = dict.fromkeys(name for _, lacks in places for name in lacks.names)
+        if columns:
             with named(file, source.format):
-                raise error
+                _refuse(missing_columns([*names][:SHOWN_COLUMNS], columns), source.format.goes_on)
+
+
+def _refuse(error: LacksColumn, goes_on: bool) -> None:
+    if not goes_on:
+        raise error
+    _OPERATOR.warning("%s", error)

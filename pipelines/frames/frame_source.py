@@ -7,7 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import narwhals as nw
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.pipelines.configuration.config import FRAME
-from tracecloak.schemas.errors import InputSchemaError, OtherFormat
+from tracecloak.schemas.errors import InputSchemaError, LacksColumn, OtherFormat
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import in_order, without_numbers
 from tracecloak.schemas.events.tally import FileTally, ReadTally, Reject
@@ -24,10 +24,6 @@ from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.python_rows import column_of_objects, column_of_order
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.sources import EventSource, FirstRecords
-
-if TYPE_CHECKING:
-    from tracecloak.transforms.formats.pieces import MissingColumns
-
 
 # --- Frames of any library as columns of Arrow, and tables of Arrow as frames of that library. ----
 # A frame is what narwhals takes: of pandas, polars, Arrow, DuckDB and others; or a log of pm4py.
@@ -292,7 +288,7 @@ class FrameSource(EventSource):
         self,
         file: SourceFile,
         tally: FileTally | None = None,
-        lacking: list[tuple[SourceFile, MissingColumns]] | None = None,
+        lacking: list[tuple[SourceFile, LacksColumn]] | None = None,
         batch_rows: int = 0,
     ) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch]]:
         """Yields all events and all rejects at once; see `EventSource`."""

@@ -103,7 +103,7 @@ def records_of_pieces(
     assert [p.n_pieces for p in pieces] == [len(pieces)] * len(pieces)
     records: Records = {}
     for piece in pieces:
-        read = records_of(divider.piece_reader(piece, lambda _: None), data, wanted)
+        read = records_of(divider.piece_reader(piece), data, wanted)
         if isinstance(read, str):
             return read
         records |= read

@@ -12,10 +12,10 @@ from apache_beam import pvalue
 
 import tracecloak.transforms.arrow_coder  # noqa: F401  # registers the coders
 from tracecloak.schemas.arrays.merging import Statistics
+from tracecloak.schemas.errors import LacksColumn
 from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.transforms.batch.job import DeadLetter
 from tracecloak.transforms.batch.traces import CountStatistics, once, total
-from tracecloak.transforms.formats.pieces import MissingColumns
 from tracecloak.transforms.inputs.source_files import SourceFile
 from tracecloak.transforms.operator_log import kept_on_worker
 from tracecloak.transforms.sources import (
@@ -131,7 +131,7 @@ def _pieces(
 def _check_pieces(
     source: EventSource,
     operator_folder: str | None,
-    lacking: Iterable[tuple[SourceFile, MissingColumns]],
+    lacking: Iterable[tuple[SourceFile, LacksColumn]],
 ) -> Iterator[ReadTally]:
     with kept_on_worker(operator_folder):
         check_pieces(source, lacking)
@@ -167,7 +167,7 @@ class _ReadFiles(beam.DoFn):
         n_rows = 0
         for file in files:
             tally = FileTally(file.rank)
-            lacking: list[tuple[SourceFile, MissingColumns]] = []
+            lacking: list[tuple[SourceFile, LacksColumn]] = []
             for events, rejects in self.source.read(file, tally, lacking):
                 if events.num_rows:
                     small.append(events)

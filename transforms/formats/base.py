@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Protocol, TypeVar, cast, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from tracecloak.schemas.errors import InputSchemaError, LacksColumn
+from tracecloak.schemas.errors import LacksColumn
 from tracecloak.schemas.events.events import EVENT_PREFIX
 from tracecloak.schemas.events.tally import Reject, Unread
 
@@ -102,7 +102,7 @@ class Reader(Protocol):
             wanted: Source columns to hand over; the others are never materialised.
             required: Those of `wanted` without which the file cannot be read; one that the file
                 does not have is an error. For XES and JSON lines it is one that no record has, and
-                a warning where reading goes on whatever records are like.
+                the error, a LacksColumn, comes behind all records.
             batch_rows: Upper bound of the rows in a batch.
 
         Raises:
@@ -234,7 +234,7 @@ def require_columns(found: Sequence[str], required: Collection[str]) -> None:
         raise missing_columns(found, required)
 
 
-def missing_columns(found: Sequence[str] | None, required: Collection[str]) -> InputSchemaError:
+def missing_columns(found: Sequence[str] | None, required: Collection[str]) -> LacksColumn:
     """Returns the error of a file that lacks required columns, ready to raise.
 
     Args:
@@ -250,14 +250,15 @@ def missing_columns(found: Sequence[str] | None, required: Collection[str]) -> I
     if found is not None:
         message += f"; its columns are {_listed(found)}" if found else "; it has no columns"
     moved = [EVENT_PREFIX + name for name in missing if EVENT_PREFIX + name in (found or ())]
+    remedy = "Name the right column in case_id, activity, timestamp, order or where"
     if moved:
-        return LacksColumn(
-            f"{message}. Events have the key, and traces do not: map {_listed(moved)} in its "
-            f"place, as {moved[0]} for case_id if it is the case id"
+        remedy = (
+            f"Events have the key, and traces do not: map {_listed(moved)} in its place, as "
+            f"{moved[0]} for case_id if it is the case id"
         )
-    return LacksColumn(
-        f"{message}. Name the right column in case_id, activity, timestamp, order or where"
-    )
+    error = LacksColumn(f"{message}. {remedy}")
+    error.columns, error.names = frozenset(missing), tuple(found or ())
+    return error
 
 
 def _listed(names: Sequence[str]) -> str:

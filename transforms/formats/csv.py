@@ -161,24 +161,6 @@ class CsvReader(SourceFormat):
 
         return TextDivider(self, scanners, codec == "utf-8", int(self.header is None), _SEP_LINE)
 
-    def of_piece(
-        self, names: Sequence[str] | None, required: Collection[str], tell: Callable[[Any], None]
-    ) -> CsvReader:
-        """Returns what reads a part of a file: its begin, or a blank line and some of its records.
-
-        Args:
-            names: The columns that the file declares; None: the part is its begin.
-            required: See `Reader.read`.
-            tell: Of no use where files declare their columns.
-
-        Raises:
-            InputSchemaError: As of `check`.
-        """
-        if names is None:
-            return self
-        self.check(names, required)
-        return replace(self, header=tuple(names))
-
     def check(self, found: Sequence[str], required: Collection[str]) -> None:
         """Makes sure that the header line has each required column once; see `DeclaringReader`."""
         counts = Counter(found)

@@ -20,8 +20,8 @@ from __future__ import annotations
 import json
 import logging
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO, cast
@@ -39,6 +39,7 @@ from tracecloak.transforms.formats.base import (
     Field,
     RawBatch,
     field_at,
+    missing_columns,
     paths_of,
     sound_batch,
 )
@@ -48,7 +49,6 @@ from tracecloak.transforms.formats.pieces import (
     BOM,
     Divider,
     LineScanner,
-    MissingColumns,
     TextDivider,
 )
 from tracecloak.transforms.formats.registry import SourceFormat
@@ -83,18 +83,15 @@ class JsonLinesReader:
     is not finite in a wanted column makes the record malformed.
 
     Attributes:
-        goes_on: See `SourceFormat`: whether it is a warning that no record has a column, or that a
-            document ends within an object or array.
+        goes_on: See `SourceFormat`: whether it is a warning that a document ends within an object
+            or array.
         order: See `SourceFormat`.
         is_document: Whether an object can have several lines, or a line several.
-        tell: Takes, in the place of an error, which required columns no record has; None: of a
-            part of a file nobody asks.
     """
 
     goes_on: bool = False
     order: str | None = None
     is_document: bool = False
-    tell: Callable[[MissingColumns], None] | None = None
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         """Returns None: each record has its own keys."""
@@ -122,31 +119,19 @@ class JsonLinesReader:
         lines = _Lines(wanted, required, self.order)
         for block in _blocks(text, batch_rows):
             yield from lines.batches(block)
-        lacks = MissingColumns(frozenset(lines.unseen), tuple(lines.keys), lines.n_records > 0)
-        if self.tell is not None:
-            if lines.unseen:
-                self.tell(lacks)
-            return
-        error = lacks.error()
         if objects.is_open:
             error = InputSchemaError("the JSON is damaged or cut off: an object or array is open")
-        if error is None:
-            return
-        if not self.goes_on:
-            raise error
-        _OPERATOR.warning("%s", error)
+            if not self.goes_on:
+                raise error
+            _OPERATOR.warning("%s", error)
+        elif lines.unseen and lines.n_records:
+            raise missing_columns(list(lines.keys), lines.unseen)
 
     def divider(self) -> Divider | None:
         """Returns what divides a file between its lines; None for a document."""
         if self.is_document:
             return None
         return TextDivider(self, lambda: [LineScanner(LINE_BYTES)], has_bom=True)
-
-    def of_piece(
-        self, names: object, required: object, tell: Callable[[MissingColumns], None]
-    ) -> JsonLinesReader:
-        """Returns what reads a part of a file; see `TextDivider.piece_reader`."""
-        return replace(self, tell=tell)
 
 
 class _ObjectsAsLines:

@@ -24,7 +24,7 @@ from tracecloak.transforms.formats.base import (
     paths_of,
     valid_rows,
 )
-from tracecloak.transforms.formats.pieces import Divider, MissingColumns, Piece
+from tracecloak.transforms.formats.pieces import Divider, Piece
 from tracecloak.transforms.formats.registry import SourceFormat
 
 # --- Parquet of released rows; equal rows give equal bytes. ---------------------------------------
@@ -254,7 +254,7 @@ class RowGroups:
         """Returns the pieces."""
         return looks[0]
 
-    def piece_reader(self, piece: Piece, tell: Callable[[MissingColumns], None]) -> Reader:
+    def piece_reader(self, piece: Piece) -> Reader:
         """Returns what reads a piece."""
         return self.reader_of(piece)
 

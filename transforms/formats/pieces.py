@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
 
 import numpy as np
 
-from tracecloak.schemas.errors import InputSchemaError, RetryLater
-from tracecloak.transforms.formats.base import SHOWN_COLUMNS, RawBatch, Reader, missing_columns
+from tracecloak.schemas.errors import RetryLater
+from tracecloak.transforms.formats.base import RawBatch, Reader
 
 if TYPE_CHECKING:
     from tracecloak.transforms.formats.csv import CsvReader
@@ -55,41 +55,6 @@ class Piece:
     first_record: int
     n_bytes: int
     n_pieces: int
-
-
-@dataclass(frozen=True)
-class MissingColumns:
-    """Which required columns no record has, of a file or a piece of which only records tell them.
-
-    Attributes:
-        columns: The required columns that no record has.
-        names: Columns that records have, up to the number that an error shows.
-        has_records: Whether there is a record at all; a file without any lacks no column.
-    """
-
-    columns: frozenset[str]
-    names: tuple[str, ...]
-    has_records: bool
-
-    @classmethod
-    def merge(cls, pieces: Sequence[MissingColumns]) -> MissingColumns:
-        """Returns what a file lacks by all of its pieces, in their order."""
-        with_records = [piece for piece in pieces if piece.has_records]
-        columns = [piece.columns for piece in with_records]
-        names = dict.fromkeys(name for piece in with_records for name in piece.names)
-        return cls(
-            frozenset.intersection(*columns) if columns else frozenset(),
-            tuple(names)[:SHOWN_COLUMNS],
-            bool(with_records),
-        )
-
-    def error(self) -> InputSchemaError | None:
-        """Returns the error of the file that lacks them, ready to raise; None: there is none."""
-        if not self.has_records or not self.columns:
-            return None
-        if not self.names:
-            return InputSchemaError("no record of the input is a JSON object with a plain value")
-        return missing_columns(self.names, self.columns)
 
 
 def check_size(stream: BinaryIO, n_bytes: int) -> None:
@@ -211,13 +176,12 @@ class TextDivider:
             for (begin, first), end in zip(begins, ends, strict=True)
         ]
 
-    def piece_reader(self, piece: Piece, tell: Callable[[MissingColumns], None]) -> Reader:
+    def piece_reader(self, piece: Piece) -> Reader:
         """Returns what reads a piece of a file, whose bytes it is given as a whole.
 
-        Records have their numbers in the file. Where only records tell the columns, `tell` is
-        called at the end unless each required column is there: no piece knows what others have.
+        Records have their numbers in the file.
         """
-        return _PieceReader(self.reader, piece, tell)
+        return _PieceReader(self.reader, piece)
 
 
 Divider: TypeAlias = "TextDivider | RowGroups"
@@ -228,7 +192,6 @@ Divider: TypeAlias = "TextDivider | RowGroups"
 class _PieceReader:
     inner: CsvReader | JsonLinesReader
     piece: Piece
-    tell: Callable[[MissingColumns], None]
 
     def column_names(self, stream: BinaryIO) -> list[str] | None:
         return self.inner.column_names(stream)
@@ -236,8 +199,9 @@ class _PieceReader:
     def read(
         self, stream: BinaryIO, wanted: Sequence[str], required: Collection[str], batch_rows: int
     ) -> Iterator[RawBatch]:
-        names = (self.column_names(stream) or ()) if self.piece.begin else None
-        reader = self.inner.of_piece(names, required, self.tell)
+        reader = self.inner
+        if self.piece.begin and (names := self.column_names(stream)) is not None:
+            reader = replace(cast("CsvReader", reader), header=tuple(names))
         first, text = self.piece.first_record, cast(BinaryIO, _Window(stream, self.piece))
         batches = reader.read(text, wanted, required, batch_rows)
         for batch in batches:

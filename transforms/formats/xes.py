@@ -101,7 +101,7 @@ class XesReader:
 
     Attributes:
         goes_on: See `SourceFormat`. A trace with a fault is left out then and counts as one
-            malformed record, and a column that no event has is told as a warning.
+            malformed record.
         unnamed: The column of the names of traces, where traces without one get one, and the path
             of the file; None: they have none.
     """
@@ -154,9 +154,9 @@ class XesReader:
                 has fewer.
 
         Raises:
-            InputSchemaError: The stream is empty, or is no XES log or has a DOCTYPE; and, unless
-                reading goes on, it is not well-formed XML, exceeds a bound of this module, or no
-                event has a required column.
+            InputSchemaError: The stream is empty, or is no XES log or has a DOCTYPE; no event has a
+                required column; and, unless reading goes on, it is not well-formed XML, or exceeds
+                a bound of this module.
         """
         names = None if self.unnamed is None else Names(*self.unnamed)
         source = Source(stream)
@@ -194,10 +194,7 @@ class XesReader:
                 is_end = not piece
                 traces.begin_anew()
         if traces.emitted and not traces.present.issuperset(required):
-            error = missing_columns(traces.found(), required)
-            if not self.goes_on:
-                raise error
-            _OPERATOR.warning("%s", error)
+            raise missing_columns(traces.found(), required)
 
 
 class _Fault(Exception):  # noqa: N818 - becomes an InputSchemaError, or a malformed record

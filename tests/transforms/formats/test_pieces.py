@@ -20,14 +20,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.format_streams import records_of, records_of_pieces
-from tracecloak.schemas.errors import InputSchemaError, RetryLater
+from tracecloak.schemas.errors import InputSchemaError, LacksColumn, RetryLater
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.transforms.batch.read import ReadFiles
 from tracecloak.transforms.formats import csv, jsonl, pieces
 from tracecloak.transforms.formats.csv import CsvReader
 from tracecloak.transforms.formats.jsonl import JsonLinesReader
-from tracecloak.transforms.formats.pieces import MissingColumns, QuotedScanner
+from tracecloak.transforms.formats.pieces import QuotedScanner
 from tracecloak.transforms.formats.registry import SourceFormat
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource, check_pieces
@@ -191,7 +191,7 @@ def test_a_column_that_no_piece_has_is_missed_once(
     (file,) = source.files
 
     def in_pieces() -> None:
-        lacking: list[tuple[SourceFile, MissingColumns]] = []
+        lacking: list[tuple[SourceFile, LacksColumn]] = []
         for piece in pieces_of(source, file, 20):
             list(source.read(piece, None, lacking))
         check_pieces(source, reversed(lacking))
