@@ -30,7 +30,7 @@ from tracecloak.schemas.published.figures import (
 )
 from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedGroups
 from tracecloak.schemas.published.variants import LogCounts
-from tracecloak.schemas.statistics.log_times import LogTimes, middles_us
+from tracecloak.schemas.statistics.log_times import LogTimes, middles
 from tracecloak.schemas.statistics.variant_flows import (
     PARTS,
     FlowCells,
@@ -550,12 +550,12 @@ def time_figures(measures: ReleasedMeasures, times: LogTimes) -> Iterator[Figure
     """
     if measures.rows(sums.DURATION) and len(times.spans):
         durations = _Durations(measures)
-        middles = middles_us(times.spans)
+        durations_us = middles(times.spans)
         reached = np.cumsum(times.span_counts)
-        mean = float((middles * times.span_counts).sum()) / float(reached[-1])
+        mean = float((durations_us * times.span_counts).sum()) / float(reached[-1])
         yield figure_within("mean_duration_us", (), mean, durations.mean(), DERIVED)
         for quantile in _QUANTILES:
-            value = float(middles[np.searchsorted(reached, quantile * float(reached[-1]))])
+            value = float(durations_us[np.searchsorted(reached, quantile * float(reached[-1]))])
             is_median = quantile == 0.5
             name = "median_duration_us" if is_median else "quantile_duration_us"
             of = () if is_median else (f"{quantile:g}",)
@@ -601,7 +601,7 @@ def _means(times: LogTimes, names: ActivityVocabulary) -> Mapping[tuple[str, ...
     sources, targets, bins = times.split_steps()
     pairs = sources * len(names) + targets
     distinct, place = np.unique(pairs, return_inverse=True)
-    spent = np.bincount(place, middles_us(bins) * times.step_counts, len(distinct))
+    spent = np.bincount(place, middles(bins) * times.step_counts, len(distinct))
     steps = np.bincount(place, times.step_counts, len(distinct))
     labels = names.names.to_pylist()
     ends = (divmod(pair, len(names)) for pair in distinct.tolist())

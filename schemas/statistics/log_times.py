@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -96,8 +95,8 @@ def _values(traces: TraceBatch) -> pa.Array:
     return pa.nulls(traces.n_events, pa.int64()) if starts is None else starts.cast(pa.int64())
 
 
-_SECOND_US = 1_000_000
-_HOUR_US = 3600 * _SECOND_US
+SECOND_US = 1_000_000
+_HOUR_US = 3600 * SECOND_US
 _DAY_US = 24 * _HOUR_US
 _BINS_PER_OCTAVE = 8
 _N_OCTAVES = 32  # from a second to 136 years
@@ -110,7 +109,7 @@ def _bin_edges() -> np.ndarray:
     # Twice each edge is the eighth root of a whole number, rounded down, which arithmetic of whole
     # numbers computes exactly.
     roots = (
-        math.isqrt(math.isqrt(math.isqrt((2 * _SECOND_US) ** _BINS_PER_OCTAVE << step)))
+        math.isqrt(math.isqrt(math.isqrt((2 * SECOND_US) ** _BINS_PER_OCTAVE << step)))
         for step in range(_BINS_PER_OCTAVE * _N_OCTAVES + 1)
     )
     return np.array([(root + 1) // 2 for root in roots], np.int64)
@@ -179,42 +178,36 @@ class LogTimes(CountsByKey):
 
     def medians_s(self) -> dict[tuple[int, int], float]:
         """Returns about the median time in seconds of each (source, target) that occurs."""
-        sources, targets, bins = self.split_steps()
-        begins = np.flatnonzero(np.diff(self.steps >> _BIN_BITS, prepend=-1))
-        ends = pairwise(np.append(begins, len(bins)).tolist())
-        return {
-            (int(sources[a]), int(targets[a])): middle_of(bins[a:b], self.step_counts[a:b])
-            for a, b in ends
-        }
+        rows = median_rows(self.steps >> _BIN_BITS, self.step_counts)
+        sources, targets, bins = (of[rows] for of in self.split_steps())
+        pairs = zip(sources.tolist(), targets.tolist(), strict=True)
+        return dict(zip(pairs, middles(bins, SECOND_US).tolist(), strict=True))
 
 
-def middle_of(bins: np.ndarray, counts: np.ndarray) -> float:
-    """Returns about the median in seconds of durations by bin.
-
-    That is the geometric middle of the bin in which it lies, and 0 of the first, below a second.
+def median_rows(groups: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Returns int64[n_groups], the row of each group up to which half of its count lies.
 
     Args:
-        bins: int64[n], ascending; at least one.
+        groups: int64[n], ascending, or equal numbers side by side.
         counts: int64[n], all positive.
     """
-    below = np.cumsum(counts)
-    bin_ = int(bins[np.searchsorted(2 * below, below[-1])])
-    if bin_ == 0:
-        return 0.0
-    edges = BIN_EDGES_US[bin_ - 1 : bin_ + 1].astype(np.float64) / _SECOND_US
-    return float(np.sqrt(edges[0] * edges[-1]))
+    begins = np.flatnonzero(np.diff(groups, prepend=groups[:1] - 1))
+    ends = np.append(np.int64(0), np.cumsum(counts))
+    halves = ends[begins] + ends[np.append(begins[1:], len(counts))[: len(begins)]]
+    return np.searchsorted(2 * ends[1:], halves)
 
 
-def middles_us(bins: np.ndarray) -> np.ndarray:
-    """Returns float64[n], about the durations of some bins in microseconds.
+def middles(bins: np.ndarray, unit_us: int = 1) -> np.ndarray:
+    """Returns float64[n], about the durations of some bins.
 
     That is the geometric middle of each, off by less than 5 %, and 0 of the first, below a second.
 
     Args:
         bins: int64[n].
+        unit_us: In which they are, in microseconds.
     """
     low, high = (
-        BIN_EDGES_US[np.clip(edges, 0, len(BIN_EDGES_US) - 1)].astype(np.float64)
+        BIN_EDGES_US[np.clip(edges, 0, len(BIN_EDGES_US) - 1)].astype(np.float64) / unit_us
         for edges in (bins - 1, bins)
     )
     return np.where(bins == 0, 0.0, np.sqrt(low * high))

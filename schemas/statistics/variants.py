@@ -19,6 +19,7 @@ from tracecloak.schemas.arrays.merging import (
     offsets_of,
     order_of_small,
     ranges,
+    stable_order,
     sum_groups,
 )
 from tracecloak.schemas.arrays.sequences import (
@@ -338,9 +339,10 @@ class Dafsa:
         trie = Trie.from_variants(variants)
         n_children = np.bincount(trie.parents[1:], minlength=len(trie.parents)).astype(np.int32)
         child_offsets = offsets_of(n_children).astype(np.int32)
-        rank = _ranks_among_siblings(trie)
-        children = np.empty(len(trie.parents) - 1, np.int32)
-        children[child_offsets[trie.parents[1:]] + rank[1:]] = np.arange(1, len(trie.parents))
+        # By parent, in the order of their activities; and how many siblings come before each.
+        children = (stable_order(trie.parents[1:]) + 1).astype(np.int32)
+        rank = np.zeros(len(trie.parents), np.int32)
+        rank[children] = np.arange(len(children)) - child_offsets[trie.parents[children]]
         merged = _merge_subtrees(trie, child_offsets, children)
 
         is_kept = merged == np.arange(len(merged), dtype=np.int32)
@@ -405,19 +407,6 @@ class Dafsa:
         if (variant < 0).any():
             raise ValueError("a case's variant is not accepted by the automaton")
         return variant, self.path[ranges(self.variants.offsets[variant], traces.lengths)]
-
-
-def _ranks_among_siblings(trie: Trie) -> np.ndarray:
-    """int32[n_nodes], how many children of its parent come before each node."""
-    # Along one depth the numbers of nodes and of their parents both grow, so siblings, in the order
-    # of their activities, are neighbours.
-    order = order_of_small(trie.depths, int(trie.heights[0]))
-    parents, position = trie.parents[order], np.arange(len(order), dtype=np.int32)
-    is_first = np.ones(len(order), bool)
-    is_first[1:] = parents[1:] != parents[:-1]
-    rank = np.empty(len(order), np.int32)
-    rank[order] = position - np.maximum.accumulate(np.where(is_first, position, 0))
-    return rank
 
 
 def _merge_subtrees(trie: Trie, child_offsets: np.ndarray, children: np.ndarray) -> np.ndarray:

@@ -139,6 +139,7 @@ class Panel:
         form: How they are drawn.
         rows: The numbers, in the order of the release.
         labels: Of each.
+        edges: Where the columns of a histogram begin, and the last one ends, in few letters.
     """
 
     indicator: str
@@ -146,14 +147,7 @@ class Panel:
     form: Form
     rows: tuple[IndicatorRow, ...]
     labels: tuple[str, ...]
-
-    @property
-    def edges(self) -> tuple[str, ...]:
-        """Where the columns of a histogram begin, and the last one ends, in few letters."""
-        if self.form != "histogram":
-            return ()
-        ends = [pair for pair in map(_ends, self.labels) if pair is not None]
-        return tuple(map(_short, [first for first, _ in ends] + [ends[-1][1]]))
+    edges: tuple[str, ...] = ()
 
 
 def split(rows: Sequence[IndicatorRow]) -> tuple[list[IndicatorRow], list[Panel]]:
@@ -179,11 +173,10 @@ def _panels_of(rows: list[IndicatorRow]) -> list[Panel]:
         # Each quantile of all groups is comparable, and no two quantiles of one group are.
         by_quantile = _by(rows, [(tail, head) for head, tail in parts])
         return [_panel(*panel, _form_of(panel[2])) for panel in by_quantile]
-    if all(_ends(tail) for _, tail in parts) and rows[0].unit == "cases":
-        by_head = _by(rows, parts)
-        ends = ([label.split(" to ", 1) for label in bins] for _, _, bins in by_head)
-        if all(len(of) > 1 and all(a[1] == b[0] for a, b in pairwise(of)) for of in ends):
-            return [_panel(*panel, "histogram") for panel in by_head]
+    if rows[0].unit == "cases":
+        by_head = [_panel(*panel, "histogram", _edges(panel[2])) for panel in _by(rows, parts)]
+        if all(panel.edges for panel in by_head):
+            return by_head
     return [_panel(rows, "", labels, _form_of(labels))]
 
 
@@ -199,8 +192,14 @@ def _by(
     return [(group, name, labels) for name, (group, labels) in found.items()]
 
 
-def _panel(rows: Sequence[IndicatorRow], of: str, labels: Sequence[str], form: Form) -> Panel:
-    return Panel(rows[0].indicator, of, form, tuple(rows), tuple(labels))
+def _panel(
+    rows: Sequence[IndicatorRow],
+    of: str,
+    labels: Sequence[str],
+    form: Form,
+    edges: tuple[str, ...] = (),
+) -> Panel:
+    return Panel(rows[0].indicator, of, form, tuple(rows), tuple(labels), edges)
 
 
 def _form_of(labels: Sequence[str]) -> Form:
@@ -208,10 +207,13 @@ def _form_of(labels: Sequence[str]) -> Form:
     return "time" if is_time and all(a < b for a, b in pairwise(labels)) else "rows"
 
 
-def _ends(label: str) -> tuple[str, str] | None:
-    """From where to where a column of a histogram goes, in words."""
-    first, to, last = label.partition(" to ")
-    return (first, last) if to and first and last else None
+def _edges(labels: Sequence[str]) -> tuple[str, ...]:
+    """Where columns of a histogram begin, and the last one ends, in few letters; empty: of none."""
+    ends = [label.partition(" to ")[::2] for label in labels]
+    is_chain = len(ends) > 1 and all(a[1] == b[0] for a, b in pairwise(ends))
+    if not is_chain or not all(first and last for first, last in ends):
+        return ()
+    return tuple(map(_short, [*(first for first, _ in ends), ends[-1][1]]))
 
 
 def _short(text: str) -> str:

@@ -20,7 +20,13 @@ from tracecloak.schemas.published.figures import (
 )
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.statistics.log_times import BIN_EDGES_US, LogTimes, middle_of
+from tracecloak.schemas.statistics.log_times import (
+    BIN_EDGES_US,
+    SECOND_US,
+    LogTimes,
+    median_rows,
+    middles,
+)
 from tracecloak.schemas.statistics.variants import DirectlyFollows
 from tracecloak.transforms.models.dfg_svg import plain_name
 
@@ -159,17 +165,13 @@ def medians_of(durations: ReleasedDurations, graph: ReleasedGraph) -> dict[tuple
     # An activity that is called as the start or the end is comes before these.
     place = {name: code for code, name in reversed([*enumerate(graph.labels)])}
     edges = np.concatenate([[0], durations.edges_us, durations.edges_us[-1:]]) * _MICROSECONDS
-    middles = np.sqrt(np.maximum(edges[:-1], 1e-3) * np.maximum(edges[1:], 1e-3))
+    seconds = np.sqrt(np.maximum(edges[:-1], 1e-3) * np.maximum(edges[1:], 1e-3))
     pairs = durations.sources.astype(np.int64) << 32 | durations.targets
-    medians = {}
-    for pair in np.unique(pairs).tolist():
-        rows = np.flatnonzero(pairs == pair)
-        rows = rows[np.argsort(durations.bins[rows], kind="stable")]
-        below = np.cumsum(durations.counts[rows])
-        middle = rows[np.searchsorted(2 * below, below[-1])]
-        source, target = (place[names[code]] for code in (pair >> 32, pair & 0xFFFFFFFF))
-        medians[source, target] = float(middles[durations.bins[middle]])
-    return medians
+    rows = np.lexsort((durations.bins, pairs))
+    rows = rows[median_rows(pairs[rows], durations.counts[rows])]
+    ends = (of[rows].tolist() for of in (durations.sources, durations.targets))
+    paths = ((place[names[a]], place[names[b]]) for a, b in zip(*ends, strict=True))
+    return dict(zip(paths, seconds[durations.bins[rows]].tolist(), strict=True))
 
 
 _DURATION = "_duration_us"
@@ -282,6 +284,7 @@ def times_data(
             other numbers stand there.
     """
     both = times if original is None else LogTimes.merge([times, original])
+    median = median_rows(np.zeros_like(times.spans), times.span_counts)
     period, starts = _by_period(times, original, both)
     week = np.zeros(168, np.int64)
     week[times.hours] = times.hour_counts
@@ -291,7 +294,7 @@ def times_data(
         "period": period,
         "starts": starts if has_starts else [],
         "week": week.tolist() if has_hours else None,
-        "median_s": middle_of(times.spans, times.span_counts) if len(times.spans) else None,
+        "median_s": next(iter(middles(times.spans[median], SECOND_US).tolist()), None),
     }
 
 
@@ -304,10 +307,8 @@ def _spans(times: LogTimes, original: LogTimes | None, both: LogTimes) -> list[d
     # The first bin, below a second, stays by itself.
     width = max(1, -(-int(bins[-1] - max(bins[0], 1) + 1) // _MAX_BARS))
 
-    def grouped(of: LogTimes) -> dict[int, int]:
-        bins = np.where(of.spans == 0, -1, (of.spans - 1) // width)
-        groups, sums = sum_by_key(bins, of.span_counts)
-        return dict(zip(groups.tolist(), sums.tolist(), strict=True))
+    def grouped(of: LogTimes) -> tuple[np.ndarray, np.ndarray]:
+        return np.where(of.spans == 0, -1, (of.spans - 1) // width), of.span_counts
 
     rows = []
     for group, counts in _side_by_side(grouped, times, original):
@@ -333,10 +334,8 @@ def _by_period(
     periods = {day: _period(day, period) for day in all_days.tolist()}
     named = {first: (last, name) for first, last, name in periods.values()}
 
-    def grouped(of: LogTimes) -> dict[int, int]:
-        firsts = np.array([periods[day][0] for day in of.days.tolist()], np.int64)
-        days, sums = sum_by_key(firsts, of.day_counts)
-        return dict(zip(days.tolist(), sums.tolist(), strict=True))
+    def grouped(of: LogTimes) -> tuple[np.ndarray, np.ndarray]:
+        return np.array([periods[day][0] for day in of.days.tolist()], np.int64), of.day_counts
 
     return period, [
         {"first_day": first, "last_day": named[first][0], "name": named[first][1], **counts}
@@ -344,18 +343,20 @@ def _by_period(
     ]
 
 
+_Groups = Callable[[LogTimes], tuple[np.ndarray, np.ndarray]]
+
+
 def _side_by_side(
-    grouped: Callable[[LogTimes], dict[int, int]], times: LogTimes, original: LogTimes | None
+    grouped: _Groups, times: LogTimes, original: LogTimes | None
 ) -> list[tuple[int, dict[str, int]]]:
     """The groups in order, each with its count and, where there is an original, that one's."""
-    counts = grouped(times)
-    if original is None:
-        return [(group, {"count": counts[group]}) for group in sorted(counts)]
-    others = grouped(original)
-    return [
-        (group, {"count": counts.get(group, 0), "original": others.get(group, 0)})
-        for group in sorted(counts.keys() | others.keys())
-    ]
+    counts = {
+        name: dict(zip(*map(np.ndarray.tolist, sum_by_key(*grouped(of))), strict=True))
+        for name, of in (("count", times), ("original", original))
+        if of is not None
+    }
+    groups: list[int] = sorted(set().union(*counts.values()))
+    return [(g, {name: of.get(g, 0) for name, of in counts.items()}) for g in groups]
 
 
 def _period(day: int, period: str) -> tuple[int, int, str]:

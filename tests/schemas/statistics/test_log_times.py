@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.logs import trace_batch
-from tracecloak.schemas.statistics.log_times import BIN_EDGES_US, LogTimes, middle_of
+from tracecloak.schemas.statistics.log_times import BIN_EDGES_US, LogTimes, middles
 
 SECOND, HOUR, DAY = 1_000_000, 3_600_000_000, 86_400_000_000
 
@@ -48,5 +48,5 @@ def test_bins_have_one_ratio_and_their_middles_lie_in_them() -> None:
     ratios = BIN_EDGES_US[1:] / BIN_EDGES_US[:-1]
     assert np.allclose(ratios, 2 ** (1 / 8), rtol=1e-6)
     for duration_bin in (1, 7, len(BIN_EDGES_US) - 1):
-        middle = middle_of(np.array([duration_bin]), np.array([3]))
+        [middle] = middles(np.array([duration_bin]), SECOND)
         assert BIN_EDGES_US[duration_bin - 1] <= middle * SECOND < BIN_EDGES_US[duration_bin]
