@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.schemas.arrays.merging import ranks_within
 from tracecloak.schemas.errors import UsageError, check_least
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
@@ -150,8 +151,4 @@ def _sample_cases(traces: TraceBatch, max_cases: int, randomness: Randomness) ->
 
 def _rank_within(groups: np.ndarray, words: np.ndarray) -> np.ndarray:
     """int64[n]: each row's place in the order of the words of its group, from 0."""
-    order = np.lexsort((words[:, 1], words[:, 0], groups))
-    ordered = groups[order]
-    rank = np.empty(len(groups), np.int64)
-    rank[order] = np.arange(len(groups)) - np.searchsorted(ordered, ordered)
-    return rank
+    return ranks_within(groups, np.lexsort((words[:, 1], words[:, 0], groups)))

@@ -8,7 +8,7 @@ import numpy as np
 
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.variants.distance import Targets, VariantDistance
-from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
+from tracecloak.schemas.arrays.merging import offsets_of, ranges, ranks_within, sum_groups
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.declarations import Attribute
 from tracecloak.schemas.statistics.durations import DurationTable
@@ -162,15 +162,9 @@ def _draw(
         return drawn
     node = nodes[filled]
     # One share of each of n equal slices for the n events of a node, dealt out by sorted words.
-    order = np.argsort(node, kind="stable")
-    sizes = np.bincount(node)
-    offsets = offsets_of(sizes)
-    number = np.empty(len(node), np.int64)
-    number[order] = np.arange(len(node)) - offsets[node[order]]
+    sizes, number = np.bincount(node), ranks_within(node)
     words = randomness.words("pretsa/duration", cell_numbers(node.astype(np.uint64)), number)
-    dealt = np.lexsort((words[:, 0], node))
-    piece = np.empty(len(node), np.int64)
-    piece[dealt] = np.arange(len(node)) - offsets[node[dealt]]
+    piece = ranks_within(node, np.lexsort((words[:, 0], node)))
     # Rounding up to 1 would leave the slice.
     shares = np.minimum((piece + uniform(words[:, 1])) / sizes[node], 1 - 2.0**-53)
     quantiles = pools.quantiles(pool_of[node], shares)

@@ -40,7 +40,7 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, below, hex_ids, uniform
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.merging import offsets_of, ranges
+from tracecloak.schemas.arrays.merging import offsets_of, ranges, ranks_within
 from tracecloak.schemas.arrays.sequences import CaseRanks, case_bytes
 from tracecloak.schemas.events.declarations import Attribute
 from tracecloak.schemas.events.events import MAX_TIME_US
@@ -121,7 +121,7 @@ def assigned(
         query: What is to be made from them.
     """
     raw = np.repeat(query.raw, query.cases)
-    place = np.arange(len(raw)) - np.searchsorted(raw, raw)
+    place = ranks_within(raw)
     first = np.searchsorted(ranks.groups, raw)
     n_cases = np.searchsorted(ranks.groups, raw, side="right") - first
     replica, rank = np.divmod(place, np.maximum(n_cases, 1))
@@ -156,10 +156,7 @@ def _numbered(traces: TraceBatch) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     case = np.repeat(np.arange(traces.n_cases), traces.lengths)
     key = case * len(traces.vocabulary) + traces.activities
     order = np.argsort(key, kind="stable")
-    in_order = key[order]
-    number = np.empty(len(key), np.int64)
-    number[order] = np.arange(len(key)) - np.searchsorted(in_order, in_order)
-    return key, number, order
+    return key, ranks_within(key, order), order
 
 
 class Enriched:

@@ -451,6 +451,20 @@ def offsets_of(lengths: np.ndarray) -> np.ndarray:
     return offsets
 
 
+def ranks_within(groups: np.ndarray, order: np.ndarray | None = None) -> np.ndarray:
+    """Returns int64[n], how many of its group come before each.
+
+    Args:
+        groups: int[n].
+        order: int64[n], in which they come, by ascending groups; None: those of a group as they are.
+    """
+    order = stable_order(groups) if order is None else order
+    ordered = groups[order]
+    ranks = np.empty(len(groups), np.int64)
+    ranks[order] = np.arange(len(groups)) - np.searchsorted(ordered, ordered)
+    return ranks
+
+
 def order_of_small(values: np.ndarray, largest: int) -> np.ndarray:
     """Returns int64[n], the stable order of numbers from 0; linear if `largest` fits 16 bits."""
     return np.argsort(values.astype(np.uint16) if largest < 1 << 16 else values, kind="stable")

@@ -16,8 +16,10 @@ from tracecloak.schemas.arrays.merging import (
     OfArrays,
     joined,
     offsets_of,
+    pair_keys,
     places_of,
     ranges,
+    ranks_within,
     stable_order,
     sum_by_key,
     sum_by_pair,
@@ -323,7 +325,10 @@ class Knowledge:
         words = codes << TIME_BITS
         if self.kind == "relative":
             return words + relative_units(traces, self.unit)
-        return words + _equal_before(traces.offsets, codes) if self.kind == "multiset" else words
+        if self.kind != "multiset":
+            return words
+        case = np.repeat(np.arange(traces.n_cases), traces.lengths)
+        return words + ranks_within(pair_keys(case, codes)[0])
 
 
 def cells_of(traces: TraceBatch, attribute: Attribute) -> np.ndarray:
@@ -339,18 +344,6 @@ def relative_units(traces: TraceBatch, unit: TimeUnit) -> np.ndarray:
     """
     units = traces.times // UNIT_US[unit]
     return units - np.repeat(units[traces.offsets[:-1]], traces.lengths)
-
-
-def _equal_before(offsets: np.ndarray, codes: np.ndarray) -> np.ndarray:
-    """int64[n_events], how many earlier events of the same case have the same code."""
-    case = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    order = np.lexsort((codes, case))
-    is_first = np.ones(len(codes), bool)
-    is_first[1:] = (case[order[1:]] != case[order[:-1]]) | (codes[order[1:]] != codes[order[:-1]])
-    heads = np.flatnonzero(is_first)
-    numbers = np.empty(len(codes), np.int64)
-    numbers[order] = np.arange(len(codes)) - np.repeat(heads, np.diff(heads, append=len(codes)))
-    return numbers
 
 
 def times_of_words(words: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.merging import joined, ranges, sum_groups
+from tracecloak.schemas.arrays.merging import joined, ranges, ranks_within, sum_groups
 from tracecloak.schemas.arrays.sequences import arcs_of
 from tracecloak.schemas.statistics.clipped_flows import CaseCells
 from tracecloak.schemas.statistics.variants import VariantHistogram
@@ -413,7 +413,8 @@ class MarginalCells:
             counts = np.bincount(keys, minlength=len(pairs))
         else:
             pairs, first, counts = np.unique(keys, return_index=True, return_counts=True)
-            is_counted = _ranks(pairs // n, first) < self.n_of_case - len(columns)
+            order = np.lexsort((first, pairs // n))
+            is_counted = ranks_within(pairs // n, order) < self.n_of_case - len(columns)
             pairs, counts = pairs[is_counted], counts[is_counted]
         row, activity = np.divmod(pairs, n)
         rows = np.concatenate([np.tile(variant_numbers, len(columns)), row])
@@ -425,16 +426,3 @@ def _bins(counts: np.ndarray) -> np.ndarray:
     most = int(_OCCURRENCES[-1])
     bins = np.searchsorted(_OCCURRENCES, np.arange(most + 1), side="right")
     return np.take(bins, counts, mode="clip")
-
-
-def _ranks(rows: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """int64[n], how many entries of the same row have a smaller place.
-
-    Args:
-        rows: int64[n], ascending.
-        places: int64[n], distinct within a row.
-    """
-    order = np.lexsort((places, rows))
-    ranks = np.empty(len(rows), np.int64)
-    ranks[order] = np.arange(len(rows)) - np.searchsorted(rows, rows)
-    return ranks
