@@ -456,7 +456,7 @@ def ranks_within(groups: np.ndarray, order: np.ndarray | None = None) -> np.ndar
 
     Args:
         groups: int[n].
-        order: int64[n], in which they come, by ascending groups; None: those of a group as they are.
+        order: int64[n], in which they come, by ascending groups; None: as they are.
     """
     order = stable_order(groups) if order is None else order
     ordered = groups[order]
