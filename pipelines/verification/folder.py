@@ -507,37 +507,22 @@ def _join(folder: str, name: str) -> str:
 
 
 def _listed_here(folder: str) -> tuple[dict[str, int], list[str]]:
+    """Lists plain files with their sizes; all else, empty folders and those that cannot be read."""
     sizes: dict[str, int] = {}
     odd: list[str] = []
-    for name, entry in _entries(folder):
-        if entry is not None and entry.is_file(follow_symlinks=False):
-            sizes[name] = entry.stat(follow_symlinks=False).st_size
-        else:
-            odd.append(name)
+    for under, folders, names in os.walk(folder, onerror=lambda e: odd.append(str(e.filename))):
+        if not folders and not names and under != folder:
+            odd.append(f"{under}/")
+        links = [name for name in folders if os.path.islink(os.path.join(under, name))]
+        for path in (os.path.join(under, name) for name in (*names, *links)):
+            status = os.lstat(path)
+            if stat.S_ISREG(status.st_mode):
+                sizes[os.path.relpath(path, folder)] = status.st_size
+            else:
+                odd.append(path)
         if len(sizes) + len(odd) > _MOST_FILES:
             raise Wrong(f"The folder holds more than {_MOST_FILES:,} files.")
-    return sizes, sorted(odd)
-
-
-def _entries(folder: str) -> Iterator[tuple[str, os.DirEntry[str] | None]]:
-    """Yields (path, entry) of each file; with None, folders that are empty or cannot be read."""
-    left = [""]
-    while left:
-        under = left.pop()
-        try:
-            with os.scandir(os.path.join(folder, under)) as scanned:
-                entries = list(scanned)
-        except OSError:
-            yield under, None
-            continue
-        if under and not entries:
-            yield f"{under}/", None
-        for entry in entries:
-            name = f"{under}/{entry.name}" if under else entry.name
-            if entry.is_dir(follow_symlinks=False):
-                left.append(name)
-            else:
-                yield name, entry
+    return sizes, sorted(path.removeprefix(folder).lstrip("/") for path in odd)
 
 
 def _listed_elsewhere(pattern: str) -> list[tuple[str, int]]:

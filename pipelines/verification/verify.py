@@ -311,30 +311,31 @@ def check_signature(folder: ReceivedFolder, trusted: PublicKey | None) -> str:
     pem = folder.read(_PUBLIC, _LARGEST_KEY) if has_key else None
     if len(signature) != SIGNATURE_BYTES:
         raise Wrong(f"{_SIGNATURE} is no signature of ed25519, which has {SIGNATURE_BYTES} bytes.")
-    manifest = folder.manifest
+    public, whose = trusted, "the key that you trust"
+    if public is None:
+        public, whose = _sent_key(pem), f"the key in {_PUBLIC}"
+    if not public.signed(folder.manifest, signature):
+        raise Wrong(
+            f"{_SIGNATURE} is not by {whose}, with fingerprint {public.fingerprint}, or "
+            f"{MANIFEST_NAME} was changed."
+        )
+    if pem not in (None, public.pem):
+        raise Wrong(f"{_PUBLIC} is not {whose}, in PEM and nothing else.")
     if trusted is not None:
-        if not trusted.signed(manifest, signature):
-            raise Wrong(
-                f"{_SIGNATURE} is not by the key that you trust, with fingerprint "
-                f"{trusted.fingerprint}, or {MANIFEST_NAME} was changed."
-            )
-        if pem not in (None, trusted.pem):
-            raise Wrong(f"{_PUBLIC} is not the key that you trust, in PEM and nothing else.")
-        return f"Signed by the key that you trust, with fingerprint {trusted.fingerprint}."
-    if pem is None:
-        raise Wrong(f"There is a {_SIGNATURE} but no {_PUBLIC}: name the public key as key.")
-    try:
-        public = PublicKey.from_text(pem, _PUBLIC)
-    except UsageError:
-        raise Wrong(f"{_PUBLIC} is no public key of ed25519 in PEM.") from None
-    if public.pem != pem:
-        raise Wrong(f"{_PUBLIC} holds more than a public key in PEM.")
-    if not public.signed(manifest, signature):
-        raise Wrong(f"{_SIGNATURE} is not by the key in {_PUBLIC}, or {MANIFEST_NAME} was changed.")
+        return f"Signed by {whose}, with fingerprint {public.fingerprint}."
     return (
         f"Signed by the key with fingerprint {public.fingerprint}, which you have not said you "
         "trust. Compare the fingerprint with the publisher's, or name theirs as key."
     )
+
+
+def _sent_key(pem: bytes | None) -> PublicKey:
+    if pem is None:
+        raise Wrong(f"There is a {_SIGNATURE} but no {_PUBLIC}: name the public key as key.")
+    try:
+        return PublicKey.from_text(pem, _PUBLIC)
+    except UsageError:
+        raise Wrong(f"{_PUBLIC} is no public key of ed25519 in PEM.") from None
 
 
 def check_leftovers(received: Received) -> str:
