@@ -22,9 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecloak.schemas.arrays.sequences import PrefixLevels
 from tracecloak.schemas.models import ProcessTree, normalise
-from tracecloak.schemas.statistics.variants import VariantHistogram
+from tracecloak.schemas.statistics.variants import PrefixLevels, VariantHistogram
 
 # A case that fits counts so much: shares are rounded down to this lattice, so that sums are exact.
 UNITS = 1 << 20

@@ -111,50 +111,6 @@ def _binary(offsets: np.ndarray, data: np.ndarray) -> pa.LargeBinaryArray:
 # --- The distinct prefixes of sorted sequences, without a loop over the sequences. ----------------
 
 
-@dataclass(frozen=True, eq=False)
-class PrefixLevels:
-    """Distinct prefixes of sequences: those of one length are neighbours, the empty one is first.
-
-    Attributes:
-        parents: int64[n_nodes], ascending; the root's is 0.
-        codes: int64[n_nodes], last code of the prefix; the root's is -1.
-        offsets: list of n_levels + 1 numbers, where the nodes of each length begin.
-        ends: int64[n_sequences], the node at which each sequence ends.
-    """
-
-    parents: np.ndarray
-    codes: np.ndarray
-    offsets: list[int]
-    ends: np.ndarray
-
-    @classmethod
-    def of(cls, offsets: np.ndarray, codes: np.ndarray) -> PrefixLevels:
-        """Builds the levels of sequences that are sorted and distinct; the first may be empty.
-
-        Args:
-            offsets: int64[n_sequences+1], CSR offsets into `codes`.
-            codes: int32[n_positions], from 0.
-        """
-        lengths = np.diff(offsets)
-        n_empty = int((lengths == 0).sum())  # those are first
-        ends = np.zeros(len(lengths), np.int64)
-        offsets, lengths = offsets[n_empty:], lengths[n_empty:]
-        if not len(lengths):
-            return cls(np.zeros(1, np.int64), np.full(1, -1), [0, 1], ends)
-        depth, node, inner = number_prefixes(offsets, codes)
-        n_nodes = len(inner) + 1
-        order = order_of_small(depth[inner], int(lengths.max()))
-        level_of = np.zeros(n_nodes, np.int64)
-        level_of[1 + order] = np.arange(1, n_nodes)
-        inner = inner[order]
-        parents, last = np.zeros(n_nodes, np.int64), np.full(n_nodes, -1)
-        parents[1:] = np.where(depth[inner] == 0, 0, level_of[node[inner - 1]])
-        last[1:] = codes[inner]
-        ends[n_empty:] = level_of[node[offsets[1:] - 1]]
-        sizes = np.bincount(depth[inner])
-        return cls(parents, last, [0, *np.cumsum([1, *sizes]).tolist()], ends)
-
-
 def number_prefixes(
     offsets: np.ndarray, codes: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

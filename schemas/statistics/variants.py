@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,10 +31,6 @@ from tracecloak.schemas.arrays.sequences import (
 )
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-
-if TYPE_CHECKING:
-    from tracecloak.schemas.arrays.sequences import PrefixLevels
-
 
 # --- Variants and how many cases follow each: exact counts of distinct activity sequences. --------
 # Does not look at times or at who the cases are. Other statistics of the control flow (trie,
@@ -142,9 +138,7 @@ class VariantHistogram(CountsByKey):
     @cached_property
     def levels(self) -> PrefixLevels:
         """The prefixes of the variants, level by level."""
-        from tracecloak.schemas.arrays.sequences import PrefixLevels  # which few releases need
-
-        return PrefixLevels.of(self.offsets, self.codes)
+        return PrefixLevels.of(self)
 
     def named(self, vocabulary: ActivityVocabulary) -> dict[tuple[str, ...], int]:
         """Returns the cases of each variant by its names."""
@@ -285,14 +279,16 @@ class Trie:
             empty = np.zeros(0, np.int32)
             return cls(none, none, np.zeros(1, np.int64), np.zeros(1, bool), zero, zero, empty)
         row = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)
-        depth, node, inner = number_prefixes(offsets, codes)
+        n_empty = int(lengths[0] == 0)  # which is first
+        depth, node, inner = number_prefixes(offsets[n_empty:], codes)
         n_nodes = len(inner) + 1
         parents = np.full(n_nodes, -1, np.int32)
         activities = np.full(n_nodes, -1, np.int32)
         parents[1:] = np.where(depth[inner] == 0, 0, node[inner - 1])
         activities[1:] = codes[inner]
         is_end = np.zeros(n_nodes, bool)
-        is_end[node[offsets[1:] - 1]] = True
+        is_end[0] = n_empty
+        is_end[node[offsets[n_empty + 1 :] - 1]] = True
         counts = sum_groups(node, variants.counts[row], n_nodes)
         counts[0] = variants.n_cases
         heights = np.zeros(n_nodes, np.int32)
@@ -301,6 +297,37 @@ class Trie:
         depths = np.zeros(n_nodes, np.int32)
         depths[1:] = depth[inner] + 1
         return cls(parents, activities, counts, is_end, depths, heights, node)
+
+
+@dataclass(frozen=True, eq=False)
+class PrefixLevels:
+    """The same prefixes by their lengths: those of one are neighbours, the empty one is first.
+
+    Attributes:
+        parents: int64[n_nodes], ascending; the root's is 0.
+        codes: int64[n_nodes], last code of the prefix; the root's is -1.
+        offsets: list of n_levels + 1 numbers, where the nodes of each length begin.
+        ends: int64[n_variants], the node at which each variant ends.
+    """
+
+    parents: np.ndarray
+    codes: np.ndarray
+    offsets: list[int]
+    ends: np.ndarray
+
+    @classmethod
+    def of(cls, variants: VariantHistogram) -> PrefixLevels:
+        """Builds the levels of variants."""
+        trie = Trie.from_variants(variants)
+        order = order_of_small(trie.depths, int(trie.heights[0]))
+        place = np.empty(len(order), np.int64)
+        place[order] = np.arange(len(order))
+        parents, codes = place[np.maximum(trie.parents[order], 0)], trie.activities[order]
+        filled = np.flatnonzero(np.diff(variants.offsets))
+        ends = np.zeros(variants.n_variants, np.int64)
+        ends[filled] = place[trie.nodes[variants.offsets[1:][filled] - 1]]
+        sizes = np.bincount(trie.depths)
+        return cls(parents, codes.astype(np.int64), [0, *np.cumsum(sizes).tolist()], ends)
 
 
 @dataclass(frozen=True, eq=False)
