@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from tracecloak.anonymizers.indicators import declared
 from tracecloak.anonymizers.indicators.declare_rules import cases_that_keep
-from tracecloak.schemas.arrays.merging import OfArrays
+from tracecloak.schemas.arrays.merging import OfArrays, sum_groups
 from tracecloak.schemas.calendar.local_time import day_start_us, period_around, zone_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.declarations import numbers_of
@@ -189,9 +189,9 @@ def _work(traces: TraceBatch, activities: Sequence[str]) -> Numbers:
     places = np.where(times.is_known, _places_of(traces, activities)[traces.activities], -1)
     is_meant = places >= 0
     keys = cases_of_events(traces)[is_meant] * len(activities) + places[is_meant]
-    values = np.zeros((traces.n_cases, len(activities)), np.int64)
-    np.add.at(values.reshape(-1), keys, times.service_us[is_meant])
-    return Numbers(values, _by_case(traces, places, len(activities)) > 0)
+    values = sum_groups(keys, times.service_us[is_meant], traces.n_cases * len(activities))
+    is_there = _by_case(traces, places, len(activities)) > 0
+    return Numbers(values.reshape(is_there.shape), is_there)
 
 
 def _amounts(traces: TraceBatch, attribute: str) -> Numbers:

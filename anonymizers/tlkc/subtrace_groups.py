@@ -21,6 +21,8 @@ from itertools import accumulate
 
 import numpy as np
 
+from tracecloak.schemas.arrays.merging import sum_groups
+
 # How many texts are compared at once with how many targets.
 BLOCK = 1024
 _MANY = 16  # blocks; if there were more, each is a quarter as large, which is four times faster
@@ -240,9 +242,7 @@ class _Improving:
 
     def _weights(self) -> np.ndarray:
         """int64[n_homes], cases of each group."""
-        totals = np.zeros(len(self._texts), np.int64)
-        np.add.at(totals, self._home, self._unit_weight)
-        return totals
+        return sum_groups(self._home, self._unit_weight, len(self._texts))
 
     def _is_closed(self) -> np.ndarray:
         closed = self._weights() >= self._k

@@ -44,6 +44,7 @@ from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.examination.attack.releases import Releases, fresh_keys
 from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.measure.intervals import noise_half_width, variants_of_records
+from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedTree
@@ -115,8 +116,7 @@ class PrivatePgm:
             cells = np.zeros(len(records), np.int64)
             for position in positions:
                 cells = cells * width + records[:, position]
-            counts = np.zeros(width ** len(positions), np.int64)
-            np.add.at(counts, cells, self.cut.counts)
+            counts = sum_groups(cells, self.cut.counts, width ** len(positions))
             stream = CellStream(randomness, f"pgm {number}", cell_numbers(np.arange(len(counts))))
             noisy_counts.append(counts + draw_gaussian(stream, *self.scale))
         return noisy_counts

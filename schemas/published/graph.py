@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.models import ProcessTree, parse_tree
 from tracecloak.schemas.published import figures
@@ -114,10 +115,8 @@ class ReleasedGraph(figures.ReleasedProduct):
         That is what flows in, or what flows out where that is more: the two differ by what the
         pairs have that are not shown, and `start` has an outflow only.
         """
-        inflow = np.zeros(self.end + 1, np.int64)
-        outflow = np.zeros_like(inflow)
-        np.add.at(inflow, self.targets, self.counts)
-        np.add.at(outflow, self.sources, self.counts)
+        ends = (self.targets, self.sources)
+        inflow, outflow = (sum_groups(of, self.counts, self.end + 1) for of in ends)
         return np.maximum(inflow, outflow)
 
     def to_table(self) -> pa.Table:

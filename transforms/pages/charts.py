@@ -170,17 +170,11 @@ def time_words(seconds: float, in_days_from: float = _IN_DAYS) -> str:
         number = f"{seconds / _DAY:,.{0 if seconds >= _WHOLE_DAYS else 1}f}"
         number = number.removesuffix(".0")
         return f"{number} {'day' if number == '1' else 'days'}"
-    if seconds >= _HOUR - _MINUTE / 2:
-        return _two_units(round(seconds / _MINUTE), "h", "min")
-    if seconds >= _MINUTE - 1 / 2:
-        return _two_units(round(seconds), "min", "s")
+    for unit, large, small in ((_MINUTE, "h", "min"), (1, "min", "s")):
+        n_large, rest = divmod(round(seconds / unit), 60)
+        if n_large:
+            return f"{n_large} {large} {rest} {small}" if rest else f"{n_large} {large}"
     return f"{seconds:.2g} s" if seconds < 1 else f"{seconds:.3g} s"
-
-
-def _two_units(n_small: int, large: str, small: str) -> str:
-    """Sixty small ones are a large one."""
-    n_large, rest = divmod(n_small, 60)
-    return f"{n_large} {large} {rest} {small}" if rest else f"{n_large} {large}"
 
 
 _FONT_SIZE = 12.0
