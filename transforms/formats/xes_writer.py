@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO, Literal
 
 import numpy as np
@@ -63,12 +64,6 @@ _REFERENCES = str.maketrans(
 )
 
 _END_TRACE = "\t</trace>\n"
-_BEGIN_TRACE = '\t<trace>\n\t\t<string key="concept:name" value="'
-_END_VALUE = '"/>\n'
-_BEGIN_EVENT = '\t\t<event>\n\t\t\t<string key="concept:name" value="'
-_BEGIN_TIME = '"/>\n\t\t\t<date key="time:timestamp" value="'
-_END_TIME = '+00:00"/>\n'
-_END_EVENT = "\t\t</event>\n"
 
 _ROWS = 1 << 16  # rows made into text at once: a few MB, and far from Arrow's 2 GiB to an array
 
@@ -96,15 +91,13 @@ class XesWriter:
         self._stream = stream
         self._schema = schema
         self._case_id: str | None = None  # of the open trace
-        self._has_times = TIMESTAMP in schema.names
-        fields = [field for field in schema if field.name not in RELEASED_SCHEMA.names]
-        names = xes_columns([field.name for field in fields])
-        self._attributes = [_Element.of(field, names[field.name]) for field in fields]
-        keys = ["concept:name", *["time:timestamp"] * self._has_times]
-        keys += [element.key for element in self._attributes]
+        names = xes_columns([name for name in schema.names if name not in RELEASED_SCHEMA.names])
+        names |= {CASE_ID: "case:concept:name", ACTIVITY: "concept:name"}
+        names |= {TIMESTAMP: "time:timestamp"}
+        self._elements = [_Element.of(field, names[field.name]) for field in schema]
         head = _TEMPLATES.get_template("head.xes.j2").render(
-            prefixes={key.partition(":")[0] for key in keys if ":" in key},
-            has_times=self._has_times,
+            prefixes={one.key.partition(":")[0] for one in self._elements if ":" in one.key},
+            has_times=TIMESTAMP in schema.names,
             about=about,
         )
         stream.write(head.encode())
@@ -124,7 +117,7 @@ class XesWriter:
         rows = rows.select(self._schema.names)
         if any(rows.column(name).null_count for name in self._schema.names[:3]):
             raise ValueError("a released row must have a case id, an activity and a timestamp")
-        at_once = max(_ROWS // (1 + len(self._attributes)), 1)
+        at_once = max(_ROWS // (len(self._elements) - 2), 1)
         for start in range(0, rows.num_rows, at_once):
             self._write(rows.slice(start, at_once))
 
@@ -139,32 +132,18 @@ class XesWriter:
         begins = np.ones(n, bool)
         begins[0] = cases[0].as_py() != self._case_id
         begins[1:] = pc.not_equal(cases.slice(1), cases.slice(0, n - 1))
-        ids = cases.filter(pa.array(begins)).to_pylist()
-        traces = [f"{_END_TRACE}{_BEGIN_TRACE}{_escape(i)}{_END_VALUE}" for i in ids]
-        if self._case_id is None:
-            traces[0] = traces[0].removeprefix(_END_TRACE)
-        self._case_id = cases[n - 1].as_py()
-
-        coded = rows.column(ACTIVITY).dictionary_encode()
-        names = coded.dictionary.to_pylist()
-        after = _BEGIN_TIME if self._has_times else _END_VALUE
-        heads = pa.array([f"{_BEGIN_EVENT}{_escape(a)}{after}" for a in names], pa.string())
-        which = pa.array(np.cumsum(begins) - 1, mask=~begins)
-        case_lines = [a.lines(rows) for a in self._attributes if a.is_of_case]
-        event_lines = [a.lines(rows) for a in self._attributes if not a.is_of_case]
-        stamps = (_stamps(rows.column(TIMESTAMP)), _END_TIME) if self._has_times else ()
-        text = pc.binary_join_element_wise(
-            pa.array(traces, pa.string()).take(which),  # null, hence nothing, within a trace
-            *(pc.if_else(pa.array(begins), lines, None) for lines in case_lines),
-            heads.take(coded.indices),
-            *stamps,
-            *event_lines,
-            _END_EVENT,
-            "",
-            null_handling="replace",
-        )
+        joined = partial(pc.binary_join_element_wise, null_handling="replace")
+        firsts = rows.filter(pa.array(begins))
+        case_lines = [one.lines(firsts) for one in self._elements if one.is_of_case]
+        event_lines = [one.lines(rows) for one in self._elements if not one.is_of_case]
+        traces = joined(f"{_END_TRACE}\t<trace>\n", *case_lines, "")
+        which = pa.array(np.cumsum(begins) - 1, mask=~begins)  # null, hence nothing, within a trace
+        text = joined(traces.take(which), "\t\t<event>\n", *event_lines, "\t\t</event>\n", "")
         whole = pc.binary_join(pa.ListArray.from_arrays([0, n], text), "")
-        self._stream.write(memoryview(whole[0].as_buffer()))
+        # No trace ends in front of the first one.
+        skipped = len(_END_TRACE) if self._case_id is None else 0
+        self._stream.write(memoryview(whole[0].as_buffer())[skipped:])
+        self._case_id = cases[n - 1].as_py()
 
 
 @dataclass(frozen=True)
@@ -191,9 +170,10 @@ class _Element:
         begin, end = f'{indent}<{self.kind} key="{_escape(self.key)}" value="', '"/>\n'
         if self.kind == "date":
             stamps = _stamps(values.drop_null())
-            places = np.cumsum(values.is_valid()) - 1
-            values = stamps.take(pa.array(places, mask=np.asarray(values.is_null())))
-            return pc.binary_join_element_wise(begin, values, f"+00:00{end}", "")
+            if values.null_count:
+                places = np.cumsum(values.is_valid()) - 1
+                stamps = stamps.take(pa.array(places, mask=np.asarray(values.is_null())))
+            return pc.binary_join_element_wise(begin, stamps, f"+00:00{end}", "")
         if self.kind != "string":
             return pc.binary_join_element_wise(begin, values.cast(pa.string()), end, "")
         coded = values.dictionary_encode()
