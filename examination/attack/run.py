@@ -99,9 +99,7 @@ def crowd_sizes(counts: np.ndarray) -> dict[str, int]:
 
 
 _ROOM = "tracecloak.examination.attack"
-NO_BOUND = "the attack proved no epsilon above 0"
 _CLAIMED = ("kind", "epsilon", "delta", "unit", "adjacency", "claim")
-_ADJACENCY = {"add_remove": "added or removed", "replace_one": "replaced by another"}
 
 
 @dataclass(frozen=True)
@@ -130,21 +128,6 @@ class PairFinding:
     is_reached: bool
 
 
-def _claim(claimed: Mapping[str, Any]) -> str:
-    """What is claimed, in short."""
-    if claimed["epsilon"] is None:
-        return f"{claimed['kind']}, no finite epsilon per {claimed['unit']}"
-    return (
-        f"{claimed['kind']}, epsilon {claimed['epsilon']:g}, delta {claimed['delta'] or 0:g}, per "
-        f"{claimed['unit']} {_ADJACENCY[claimed['adjacency']]}"
-    )
-
-
-def _proved(bound: float) -> str:
-    """What the largest lower bound is, in words."""
-    return f"the attack proved at least {bound:.3f}" if bound > 0 else NO_BOUND
-
-
 def texts_of(body: Mapping[str, Any]) -> tuple[list[str], list[Chart], list[str]]:
     """Returns a report as Markdown, its picture, and the outcome in a few lines.
 
@@ -153,10 +136,7 @@ def texts_of(body: Mapping[str, Any]) -> tuple[list[str], list[Chart], list[str]
     """
     given = {
         "report": body,
-        "claim": _claim(body["claimed"]),
-        "proved": _proved(body["audited"]["epsilon"]),
         "internal": INTERNAL,
-        "no_bound": NO_BOUND,
         "joint_sentence": joint_sentence,
     }
     rows, title = epsilons_of(body), "What is claimed, accounted for and measured"
@@ -330,7 +310,7 @@ def _body(
         "spends": [spend.to_json() for spend in spends],
         "choices_paid_for": list(_chosen(spends, last)),
     }
-    words = from_template(_ROOM, "verdict.txt.j2", report=body, proved=_proved(audited))
+    words = from_template(_ROOM, "verdict.txt.j2", report=body)
     return {**body, "verdict": " ".join(words)}
 
 
