@@ -23,7 +23,6 @@ from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.schemas.calendar.working_time import GRID_US, Granularity
 from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.schemas.events import tally as reasons
-from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import CASE_PREFIX
 from tracecloak.schemas.events.tally import Finding, Noted, ReadTally, Reject, SetAside
 from tracecloak.schemas.events.traces import DROPPED, TraceBatch, is_duplicate
@@ -128,32 +127,17 @@ _WORDS: Mapping[str, Sequence[str]] = json.loads(
 def _words(finding: Finding, by_what: dict[str, Finding], source: EventSource) -> tuple[str, str]:
     """Returns what is wrong with the records, and the remedy."""
     mapping, file = source.mapping, source.files[finding.file]
-    if finding.what == Reject.NO_TIME:
-        return _time(mapping)
-    what, remedy = _WORDS[finding.what]
+    given = {name: getattr(mapping, name) for name in ("timestamp_format", "timestamp_unit")}
+    key: str = finding.what
+    if key == Reject.NO_TIME:
+        key = next((name for name, value in given.items() if value is not None), key)
+    what, remedy = _WORDS[key]
     is_trace = (mapping.case_id or CASE_PREFIX).startswith(CASE_PREFIX) and file.seen is None
     if finding.what == Reject.NO_CASE and is_trace and source.format.has_xes_names(file.path):
         remedy = f"{remedy}, or set unnamed_traces to digest if traces have no name"
     whole = by_what.get(Noted.WHOLE_KEY)
     n_whole = 0 if whole is None else whole.n_records
-    return what.format(zone=mapping.time_zone, n_whole=n_whole), remedy
-
-
-def _time(mapping: ColumnMapping) -> tuple[str, str]:
-    if mapping.timestamp_format is not None:
-        return (
-            f"timestamp not readable as timestamp_format {mapping.timestamp_format!r} says",
-            "correct timestamp_format",
-        )
-    if mapping.timestamp_unit is not None:
-        return (
-            f"timestamp not readable as {mapping.timestamp_unit} since 1970 nor as ISO 8601",
-            "correct timestamp_unit, or set timestamp_format",
-        )
-    return (
-        "timestamp not readable as ISO 8601",
-        "set timestamp_format, or timestamp_unit if it is a number since 1970",
-    )
+    return what.format(zone=mapping.time_zone, n_whole=n_whole, **given), remedy
 
 
 # --- What the operator is told of the records that were read: counts, first places, remedies. ----
