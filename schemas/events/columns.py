@@ -39,7 +39,7 @@ from tracecloak.schemas.events.events import (
 )
 from tracecloak.schemas.events.row_masks import RowFilter
 from tracecloak.schemas.events.source_column import SourceColumn, joined_times
-from tracecloak.schemas.events.tally import REJECT_REASONS, FileTally, Noted, Reject, SetAside
+from tracecloak.schemas.events.tally import FileTally, Noted, Reject, SetAside
 from tracecloak.schemas.events.timestamps import UNITS_US, from_period
 
 # Where a rejected record stands and why; `file` is the file's rank in the sorted list of inputs.
@@ -369,7 +369,7 @@ class ResolvedColumns:
                 exclusive, since 1970 UTC; None: all. Others are dropped as by a filter.
             fractional: For columns of text, bool[n_rows]: which values are numbers that can name
                 nobody, see `schemas.events.source_column.fractions`; a column may be missing.
-            malformed_as: Why `malformed` could not be parsed, one of REJECT_REASONS.
+            malformed_as: Why `malformed` could not be parsed, a `Reject`.
 
         Returns:
             The events (EVENT_SCHEMA, the mapped optional columns and the attributes, in the order
@@ -387,7 +387,6 @@ class ResolvedColumns:
             if (joined := self.mapping.time_column(columns, name)) is not None:
                 read[name] = joined
         n, of = columns.num_rows, np.asarray(records, np.int64)
-        counted = FileTally(file_rank) if tally is None else tally
         stamps = read.get(self.names[TIMESTAMP])
         hours = np.zeros(n, np.int8)
         time = _time_of(stamps, n, self.mapping, None if tally is None else hours)
@@ -403,7 +402,6 @@ class ResolvedColumns:
             source = self.filtered[row_filter.column]
             is_time = source == self.names[TIMESTAMP]
             keep &= self.mapping._mask(row_filter, read.get(source), time if is_time else None)
-        counted.add(SetAside.FILTERED, of[~keep])
 
         text = {
             c: _text_of(read.get(s), n, c)
@@ -413,30 +411,26 @@ class ResolvedColumns:
         if self.mapping.renames:
             text[ACTIVITY] = renamed(text[ACTIVITY], self.mapping.renames)
 
-        reason = self._reasons(read, text, time, fractional or {})
+        found = self._reasons(read, text, time, fractional or {})
         marked = None
         if self.mapping.has_starts:
             kinds = None
             if self.mapping.has_records_of_ends:
                 declared = self.mapping.start_transitions, self.mapping.complete_transitions
                 kinds = reasons.kinds_of_transitions(text["lifecycle"], *declared)
-                for kind, what in reasons.LEFT_OUT.items():
-                    counted.add(what, of[keep & (kinds == kind)])
-                    keep &= kinds != kind
-            marked = reasons.marked_starts(time, starts, lacks_end, lacks_start, kinds, reason)
-        if counted.transitions is not None and "lifecycle" in text:
-            counted.transitions.update(text["lifecycle"].to_pylist())
-        good = keep & (reason < 0)
-        bad = keep & (reason >= 0)
+            marked = reasons.marked_starts(time, starts, lacks_end, lacks_start, kinds, found)
+        found[~keep] = reasons.CODES[SetAside.FILTERED]
         if span_us is not None:
             inside = pc.and_(pc.greater_equal(time, span_us[0]), pc.less(time, span_us[1]))
-            is_within = np.asarray(pc.fill_null(inside, False))
-            counted.add(SetAside.OUTSIDE, of[good & ~is_within])
-            good &= is_within
+            is_outside = ~np.asarray(pc.fill_null(inside, False))
+            found[is_outside & (found < 0)] = reasons.CODES[SetAside.OUTSIDE]
+        good, bad = found < 0, (found >= 0) & (found < len(Reject))
         if tally is not None:
+            if tally.transitions is not None and "lifecycle" in text:
+                tally.transitions.update(text["lifecycle"].to_pylist())
             tally.add_events(int(good.sum()))
             tally.add(malformed_as, malformed)
-            _count_rejects(tally, of, np.where(bad, reason, -1), stamps)
+            _count_found(tally, of, found, stamps)
             tally.add(Noted.SKIPPED_HOUR, of[good & (hours < 0)])
             tally.add(Noted.REPEATED_HOUR, of[good & (hours > 0)])
         rows = pa.array(np.flatnonzero(good))
@@ -456,7 +450,7 @@ class ResolvedColumns:
         events = pa.RecordBatch.from_arrays([arrays[f.name] for f in schema], schema=schema)
 
         numbers = np.concatenate([of[bad], malformed]).astype(np.int64)
-        whys = [REJECT_REASONS[code] for code in reason[bad]] + [malformed_as] * len(malformed)
+        whys = [reasons.FINDINGS[code] for code in found[bad]] + [malformed_as] * len(malformed)
         ranks = np.full(len(numbers), file_rank, np.int64)
         columns_ = [pa.array(ranks), pa.array(numbers), pa.array(whys, pa.string())]
         return events, pa.RecordBatch.from_arrays(columns_, schema=REJECT_SCHEMA)
@@ -468,7 +462,7 @@ class ResolvedColumns:
         time: pa.Array,
         fractional: Mapping[str, np.ndarray],
     ) -> np.ndarray:
-        """int8[n]: the place in REJECT_REASONS of why a record is none; -1 where nothing is wrong.
+        """int8[n]: the place in FINDINGS of why a record is none; -1 where nothing is wrong.
 
         A record with several reasons gets the one that is assigned last, such as the lack of a case
         id before any other.
@@ -476,13 +470,13 @@ class ResolvedColumns:
         reason = np.full(len(time), -1, np.int8)
         if self.mapping.activities is not None:
             known = pc.is_in(text[ACTIVITY], value_set=pa.array(self.mapping.activities))
-            reason[~np.asarray(known)] = REJECT_REASONS.index(Reject.OTHER_ACTIVITY)
+            reason[~np.asarray(known)] = reasons.CODES[Reject.OTHER_ACTIVITY]
         for name, why in _IDENTITIES.items():
             column = read.get(self.names.get(name, ""))
             if column is not None:
                 marked = fractional.get(column.name)
                 unfit = column.fractions() if marked is None else marked
-                reason[unfit] = REJECT_REASONS.index(why)
+                reason[unfit] = reasons.CODES[why]
         required = {
             Reject.NO_TIME: time,
             Reject.NO_ACTIVITY: text[ACTIVITY],
@@ -491,7 +485,7 @@ class ResolvedColumns:
         if self.mapping.needs_individual:
             required = {Reject.NO_INDIVIDUAL: text["individual_id"], **required}
         for why, values in required.items():
-            reason[np.asarray(pc.is_null(values))] = REJECT_REASONS.index(why)
+            reason[np.asarray(pc.is_null(values))] = reasons.CODES[why]
         return reason
 
     @cached_property
@@ -515,17 +509,16 @@ class ResolvedColumns:
         return [f"{c.name}: {_reading(c, self.mapping)}" for c in read if c is not None]
 
 
-def _count_rejects(
-    tally: FileTally, records: np.ndarray, reason: np.ndarray, stamps: SourceColumn | None
+def _count_found(
+    tally: FileTally, records: np.ndarray, found: np.ndarray, stamps: SourceColumn | None
 ) -> None:
-    """Counts rejects by reason; a missing time counts apart from a text that is no time."""
-    for code, name in enumerate(REJECT_REASONS):
-        has_reason = reason == code
-        if name == Reject.NO_TIME and has_reason.any():
-            empty = has_reason if stamps is None else has_reason & stamps.is_empty()
-            tally.add(reasons.EMPTY_TIME, records[empty])
-            has_reason &= ~empty
-        tally.add(name, records[has_reason])
+    """Counts records by what is found; a missing time counts apart from a text that is no time."""
+    has_none = found == reasons.CODES[Reject.NO_TIME]
+    if has_none.any():
+        has_none &= True if stamps is None else stamps.is_empty()
+        found = np.where(has_none, reasons.CODES[reasons.EMPTY_TIME], found)
+    for code in np.unique(found[found >= 0]).tolist():
+        tally.add(reasons.FINDINGS[code], records[found == code])
 
 
 def _count_keys(tally: FileTally, case_ids: pa.DictionaryArray, records: np.ndarray) -> None:

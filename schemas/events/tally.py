@@ -67,10 +67,10 @@ class SetAside(StrEnum):
 # A tally splits one reason into two, because each of them has another remedy.
 EMPTY_TIME = "no time"
 UNKNOWN_TRANSITION = "transition that is not known"
-REJECT_REASONS = tuple(Reject)
 _MALFORMED = (*Reject, EMPTY_TIME)
 _LOST = (*_MALFORMED, UNKNOWN_TRANSITION)
 FINDINGS: tuple[str, ...] = (*_LOST, *Noted, *SetAside)
+CODES = {what: code for code, what in enumerate(FINDINGS)}
 CAUSES = {
     UNKNOWN_TRANSITION: "of an unknown lifecycle transition",
     Reject.OTHER_ACTIVITY: "of an activity that is not declared",
@@ -111,13 +111,13 @@ class ReadTally:
     def with_duplicates(self, n: int) -> ReadTally:
         """Returns the tally with the number of events that were dropped as duplicates."""
         counts, first = self.counts.copy(), self.first.copy()
-        i = FINDINGS.index(SetAside.DUPLICATE)
+        i = CODES[SetAside.DUPLICATE]
         counts[i], first[i] = n, 0 if n else _NOWHERE  # where is not known
         return replace(self, counts=counts, first=first)
 
     def n_of(self, *findings: str) -> int:
         """Returns how many records there are of some findings."""
-        return int(sum(self.counts[FINDINGS.index(what)] for what in findings))
+        return int(sum(self.counts[CODES[what]] for what in findings))
 
     @property
     def n_rejects(self) -> int:
@@ -202,7 +202,7 @@ class ReadTally:
         """Returns the tally that `to_json` wrote, as far as it was found."""
         tally = cls.merge(())
         for one in body["findings"]:
-            i = FINDINGS.index(one["what"])
+            i = CODES[one["what"]]
             tally.counts[i] = one["records"]
             tally.first[i] = one["file"] * FILE_STRIDE + one["record"] - 1
         n_events = body["records"] - tally.n_lost + tally.n_of(SetAside.DUPLICATE)
@@ -252,7 +252,7 @@ class FileTally:
     def add(self, what: str, records: np.ndarray) -> None:
         """Takes in the numbers of records of which something was found, int64[n]."""
         if len(records):
-            i = FINDINGS.index(what)
+            i = CODES[what]
             self._read.counts[i] += len(records)
             self._read.first[i] = min(self._read.first[i], self._base + records.min())
 
@@ -421,7 +421,7 @@ def marked_starts(
     kinds: np.ndarray | None,
     reason: np.ndarray,
 ) -> pa.Array:
-    """Returns int64[n], the starts, and writes of records that are malformed for theirs why.
+    """Returns int64[n], the starts; writes why records are malformed for theirs, or left out.
 
     A record of a start is IS_START, and one without a completion IS_OPEN.
 
@@ -432,14 +432,16 @@ def marked_starts(
         lacks_end: bool[n], whether no completion is written.
         lacks_start: bool[n], whether no start is.
         kinds: int8[n], places in TRANSITIONS; None: no record is one of a start.
-        reason: int8[n], places in REJECT_REASONS, or -1 for none so far.
+        reason: int8[n], places in FINDINGS, or -1 for none so far.
     """
-    has_none = (reason < 0) | (lacks_end & (reason == REJECT_REASONS.index(Reject.NO_TIME)))
+    has_none = (reason < 0) | (lacks_end & (reason == CODES[Reject.NO_TIME]))
     is_unreadable = np.asarray(starts.is_null()) & ~lacks_start
-    reason[is_unreadable & has_none] = REJECT_REASONS.index(Reject.NO_START)
+    reason[is_unreadable & has_none] = CODES[Reject.NO_START]
     late = np.asarray(pc.fill_null(pc.greater(starts, time), False))
-    reason[late & (reason < 0)] = REJECT_REASONS.index(Reject.LATE_START)
+    reason[late & (reason < 0)] = CODES[Reject.LATE_START]
     starts = pc.if_else(pa.array(lacks_end), pa.scalar(IS_OPEN, pa.int64()), starts)
     if kinds is None:
         return starts
+    for kind, what in LEFT_OUT.items():
+        reason[kinds == kind] = CODES[what]
     return pc.if_else(pa.array(kinds == START), pa.scalar(IS_START, pa.int64()), starts)

@@ -67,7 +67,7 @@ class RowReader:
             tally: Is told what was found. Rows have no place, so the places in it mean nothing.
 
         Returns:
-            The events, all with an EVENT_INDEX of 0, and reasons (`tally.REJECT_REASONS`), one a
+            The events, all with an EVENT_INDEX of 0, and reasons (`tally.Reject`), one a
             malformed row. A row that a filter drops is in neither.
 
         Raises:

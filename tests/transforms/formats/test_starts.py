@@ -108,8 +108,11 @@ def test_filters_and_windows_go_by_the_time_that_an_event_has(tmp_path: Path, en
             traces, tally = read(tmp_path, ending, rows, late, start_timestamp="begun")
             assert tally.n_of(SetAside.FILTERED) == 1 and traces.n_events == len(rows) - 1
         span_us = (day_us + 9 * 3_600_000_000, day_us + 24 * 3_600_000_000)
-        traces, tally = read(tmp_path, ending, rows, span_us=span_us, start_timestamp="begun")
-        assert tally.n_of(SetAside.OUTSIDE) == 1 and traces.n_events == len(rows) - 1
+        timeless = ("c1", "B", None, None, None)  # malformed, whatever window is read
+        read_rows = [*rows, timeless]
+        traces, tally = read(tmp_path, ending, read_rows, span_us=span_us, start_timestamp="begun")
+        assert tally.n_of(SetAside.OUTSIDE) == tally.n_rejects == 1
+        assert traces.n_events == len(rows) - 1
 
 
 @pytest.mark.parametrize("ending", WRITERS)
