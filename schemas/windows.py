@@ -342,10 +342,6 @@ class Schedule:
         """Returns all windows of the horizon."""
         return tuple(map(self.numbered, range(self.horizon)))
 
-    def number_of(self, times_us: np.ndarray) -> np.ndarray:
-        """Returns int64[n], the window with each moment; -1 before all of them, `horizon` after."""
-        return np.searchsorted(self._bounds_us, times_us, side="right").astype(np.int64) - 1
-
     def to_json(self) -> dict[str, Any]:
         """Returns the numbers, each written in one way only; durations in microseconds."""
         calendar = self.length

@@ -125,23 +125,16 @@ def texts_of_scalars(values: Sequence[Any]) -> tuple[pa.Array, np.ndarray]:
     kinds = set(map(type, values)) - {type(None)}
     if not kinds <= _TYPES.keys():
         raise TypeError("a value is no scalar")
-    none = np.zeros(len(values), bool)
     if kinds <= {str}:
-        return pa.array(values, pa.string()), none
-    if kinds == {int}:
+        return pa.array(values, pa.string()), np.zeros(len(values), bool)
+    parts = []
+    for kind in kinds:
+        part = values if len(kinds) < 2 else [v if type(v) is kind else None for v in values]
         try:
-            return texts(pa.array(values, pa.int64())), none
-        except OverflowError:
-            return pa.array(list(map(text_of, values)), pa.string()), none
-    parts = [[v if type(v) is kind else None for v in values] for kind in kinds]
-    return joined(
-        [
-            pa.array(list(map(text_of, part)), pa.string())
-            if kind is int  # of any size
-            else pa.array(part, _TYPES[kind])
-            for kind, part in zip(kinds, parts, strict=True)
-        ]
-    )
+            parts.append(pa.array(part, _TYPES[kind]))
+        except OverflowError:  # integers of any size
+            parts.append(pa.array(list(map(text_of, part)), pa.string()))
+    return joined(parts)
 
 
 def joined(parts: Sequence[pa.Array]) -> tuple[pa.Array, np.ndarray]:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.schemas.arrays.hashing import hash_text
-from tracecloak.schemas.arrays.merging import ranges
+from tracecloak.schemas.arrays.merging import ranges, stable_order
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.events import FILE_STRIDE, IS_OPEN, IS_START
 
@@ -345,20 +345,17 @@ def pairs_of_records(groups: np.ndarray, is_start: np.ndarray) -> tuple[np.ndarr
     Returns:
         Two int64[m]: places of starts, and of the completions that take them.
     """
-    order = np.argsort(groups, kind="stable")
+    order = stable_order(groups)
     grouped, starts = groups[order], is_start[order]
-    number = np.cumsum(np.diff(grouped, prepend=grouped[:1]) != 0)
-    # Each group counts its open starts from a level below all that was reached before.
-    level = -number * (2 * len(groups) + 2)
+    is_head = np.diff(grouped, prepend=grouped[:1] - 1) != 0
+    number = np.cumsum(is_head) - 1
     change = np.where(starts, 1, -1)
-    reached = np.cumsum(change)
-    heads = np.flatnonzero(np.diff(number, prepend=-1))
-    reached = reached - np.repeat(reached[heads] - change[heads], np.diff(heads, append=len(order)))
-    lowest = np.minimum(np.minimum.accumulate(reached + level), level) - level
-    before = np.append(0, lowest[:-1])
-    before[heads] = 0
-    is_paired = ~starts & (lowest == before)  # a completion that finds none reaches a new low
-    n_groups = len(heads)
+    # Each group counts its open starts from a level below all that was reached before.
+    reached = np.cumsum(change) - number * (2 * len(groups) + 2)
+    level = (reached - change)[is_head][number]
+    lowest = np.minimum(np.append(level[:1], np.minimum.accumulate(reached)[:-1]), level)
+    is_paired = ~starts & (reached >= lowest)  # a completion that finds none reaches a new low
+    n_groups = int(is_head.sum())
     n_pairs = np.bincount(number[is_paired], minlength=n_groups)
     n_starts = np.bincount(number[starts], minlength=n_groups)
     is_taken = ranges(0, n_starts) < np.repeat(n_pairs, n_starts)

@@ -236,15 +236,10 @@ class ClosedCases:
     traces: TraceBatch
 
     @classmethod
-    def of(cls, *batches: TraceBatch) -> ClosedCases:
-        """Returns the cases of batches of one vocabulary, in which each id is once."""
-        filled = [traces for traces in batches if traces.n_cases]
+    def merge(cls, pieces: Sequence[ClosedCases]) -> ClosedCases:
+        """Returns the cases of pieces of one vocabulary, in which each id is once."""
+        filled = [piece.traces for piece in pieces if piece.traces.n_cases]
         if not filled:
             return cls(TraceBatch.from_events([]))
         traces = TraceBatch.concat(filled)
         return cls(traces.take(np.asarray(pc.sort_indices(traces.case_ids)).astype(np.int64)))
-
-    @classmethod
-    def merge(cls, pieces: Sequence[ClosedCases]) -> ClosedCases:
-        """Returns the cases of all pieces."""
-        return cls.of(*(piece.traces for piece in pieces))

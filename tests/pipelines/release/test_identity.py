@@ -427,7 +427,7 @@ def test_the_version_of_a_generator_reaches_every_noise_that_it_is_part_of(
         raise InterruptedError
 
     monkeypatch.setattr(log_steps, "anonymise", anonymised)
-    counted = Statistics({"cases": ClosedCases.of(trace_batch({"c": "A B"}))})
+    counted = Statistics({"cases": ClosedCases(trace_batch({"c": "A B"}))})
     origins = []
     for version in (1, 2):
         monkeypatch.setattr(mine, "version", version, raising=False)

@@ -103,7 +103,7 @@ COUNTS: dict[type, Callable[[TraceBatch], Any]] = {
     CaseRanks: _ranks,
     ClippedCells: _cells,
     ClippedFlows: lambda traces: ClippedFlows.from_traces(traces, 20, 10, np.array([2])),
-    ClosedCases: ClosedCases.of,
+    ClosedCases: lambda traces: ClosedCases.merge([ClosedCases(traces)]),
     DirectlyFollows: DirectlyFollows.from_traces,
     DurationTable: lambda traces: DurationTable.from_events(traces.activities, traces.durations),
     KFollows: KFollows.from_traces,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import itertools
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -68,20 +67,6 @@ schedules = st.builds(
     time_zone=st.sampled_from(["UTC", "Europe/Amsterdam", "America/New_York", "Africa/Cairo"]),
     horizon=st.integers(1, 40),
 )
-
-
-@given(schedules, st.lists(st.integers(-(10**15), 3 * 10**15), max_size=20))
-def test_every_moment_is_in_the_one_window_that_holds_it(found: Schedule, times: list[int]):
-    windows = found.windows()
-    edges = [edge for window in windows for edge in (window.begin_us, window.end_us - 1)]
-    moments = np.array([*times, *edges, windows[-1].end_us], np.int64)
-    numbers = found.number_of(moments)
-    assert numbers.dtype == np.int64
-    for moment, number in zip(moments, numbers, strict=True):
-        held = [w.number for w in windows if w.begin_us <= moment < w.end_us]
-        outside = -1 if moment < windows[0].begin_us else found.horizon
-        assert held == ([number] if 0 <= number < found.horizon else [])
-        assert held or number == outside
 
 
 @given(schedules)
