@@ -222,7 +222,6 @@ def pairs_and_names() -> dict[str, contract.Counter]:
     return {"pairs": from_traces(DirectlyFollows), "names": CollectNames()}
 
 
-@dataclass(frozen=True)
 class PairCounts:
     """Counts of all possible pairs.
 
@@ -230,38 +229,25 @@ class PairCounts:
         vocabulary: The activities.
         domain: int64[n_pairs], ascending, `source * (end + 1) + target`.
         counts: int64[n_pairs], exact.
+        sources: int64[n_pairs], codes of the earlier activities, or START.
+        targets: int64[n_pairs], codes of the later activities, or END.
     """
 
-    vocabulary: ActivityVocabulary
-    domain: np.ndarray
-    counts: np.ndarray
-
-    @classmethod
-    def of(
-        cls, counted: DirectlyFollows, names: ActivityVocabulary, params: PairQueryParams
-    ) -> PairCounts:
+    def __init__(
+        self, counted: DirectlyFollows, names: ActivityVocabulary, params: PairQueryParams
+    ) -> None:
         """Puts counts into the domain of a public vocabulary, or of the log's names.
 
         Raises:
             UsageError: The log has so many names that noise on every pair cannot be drawn.
         """
         # Where names are public, the log has the same ones unless it is empty.
-        vocabulary = params.names_in_effect(names)
-        domain = possible_pairs(vocabulary, 1)
-        keys = counted.sources.astype(np.int64) * (vocabulary.end + 1) + counted.targets
-        counts = np.zeros(len(domain), np.int64)
-        counts[np.searchsorted(domain, keys)] = counted.counts
-        return cls(vocabulary, domain, counts)
-
-    @property
-    def sources(self) -> np.ndarray:
-        """int64[n_pairs], codes of the earlier activities, or START."""
-        return self.domain // (self.vocabulary.end + 1)
-
-    @property
-    def targets(self) -> np.ndarray:
-        """int64[n_pairs], codes of the later activities, or END."""
-        return self.domain % (self.vocabulary.end + 1)
+        self.vocabulary = params.names_in_effect(names)
+        self.domain, side = possible_pairs(self.vocabulary, 1), self.vocabulary.end + 1
+        self.sources, self.targets = np.divmod(self.domain, side)
+        self.counts = np.zeros(len(self.domain), np.int64)
+        keys = counted.sources.astype(np.int64) * side + counted.targets
+        self.counts[np.searchsorted(self.domain, keys)] = counted.counts
 
 
 def laplace_query(
@@ -337,7 +323,7 @@ class LaplaceDfg(PairQueryMethod):
         """Returns the one part, the counts of pairs."""
 
         def decide(given: Given) -> DfgDecision:
-            pairs = PairCounts.of(given.statistics["pairs"], given.statistics["names"], params)
+            pairs = PairCounts(given.statistics["pairs"], given.statistics["names"], params)
             noisy = laplace_query(pairs, params, given.randomness, self.name)
             positive, half_width = noisy > 0, noise_of(params).half_width
             counts = noisy[positive]

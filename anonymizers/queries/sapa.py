@@ -297,7 +297,7 @@ class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
 
         def decide(given: Given) -> VariantsDecision:
             counted, randomness = given.statistics, given.randomness
-            pairs = pair_query.PairCounts.of(counted["pairs"], counted["names"], params)
+            pairs = pair_query.PairCounts(counted["pairs"], counted["names"], params)
             if params.query == "laplace":
                 noisy = pair_query.laplace_query(pairs, params, randomness, self.name)
             else:

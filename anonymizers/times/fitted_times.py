@@ -268,7 +268,7 @@ def timed(
     """
     times, spans, kept = known["case times"], known["spans"], known["step sums"]
     classes = case_classes.of_cases(traces)
-    steps = Steps.of(traces, case_numbers, case_classes, classes)
+    steps = Steps(traces, case_numbers, case_classes, classes)
     taken = sample_durations(known["durations"], steps, randomness)
     is_single = traces.lengths == 1
     periods = case_times.sample_periods(times, classes, is_single, case_numbers, randomness)
@@ -326,7 +326,7 @@ def fitted(
     some = some_of(variants, randomness).recode(vocabulary)
     numbers = np.arange(some.n_cases)
     case_classes, is_single = classes.of_cases(some), some.lengths == 1
-    steps = Steps.of(some, numbers, classes, case_classes)
+    steps = Steps(some, numbers, classes, case_classes)
     taken = sample_durations(durations, steps, randomness)
     fit = _Fit(
         decisions["pair times"], durations.is_idle, steps, taken, is_single,
@@ -518,7 +518,7 @@ def fitted_of_all(
     classes = detail.classes(variants, vocabulary)
     some = detail.cases(some_of(variants, randomness).recode(vocabulary))
     numbers, alike = np.arange(some.n_cases), np.zeros(some.n_cases, np.int64)
-    steps = Steps.of(some, numbers, classes, alike)
+    steps = Steps(some, numbers, classes, alike)
     factors = PairFactors(np.zeros(1), durations.is_idle)
     taken = sample_durations(durations, steps, randomness)
     sums = sums_of_steps(weights_of(taken, steps, factors), steps, some.n_cases)

@@ -289,7 +289,6 @@ def _shares_of_log(targets: np.ndarray, deviation: float, is_large: np.ndarray) 
     return total / total.sum()
 
 
-@dataclass(frozen=True, eq=False)
 class Steps:
     """The steps of some cases, in their order.
 
@@ -301,38 +300,28 @@ class Steps:
             drawn.
         pairs: int64[m], n times the activity before, plus that of the event, of n activities.
         places: int64[m], the event's place in the variants that are classes, or -1.
+
+    Args:
+        traces: Complete cases over the vocabulary of the release.
+        case_numbers: int64[n_cases].
+        classes: The classes of cases.
+        own_classes: int64[n_cases], the class of each.
     """
 
-    events: np.ndarray
-    own: np.ndarray
-    cases: np.ndarray
-    positions: np.ndarray
-    pairs: np.ndarray
-    places: np.ndarray
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         traces: TraceBatch,
         case_numbers: np.ndarray,
         classes: case_classes.CaseClasses,
         own_classes: np.ndarray,
-    ) -> Steps:
-        """Finds them.
-
-        Args:
-            traces: Complete cases over the vocabulary of the release.
-            case_numbers: int64[n_cases].
-            classes: The classes of cases.
-            own_classes: int64[n_cases], the class of each.
-        """
-        events = np.flatnonzero(~traces.is_first)
-        case_of = np.repeat(np.arange(traces.n_cases), traces.lengths)[events]
-        positions = events - traces.offsets[case_of]
-        sources = traces.activities[events - 1].astype(np.int64)
-        pairs = sources * len(traces.vocabulary) + traces.activities[events]
-        places = classes.places(own_classes[case_of], positions)
-        return cls(events, case_of, case_numbers[case_of], positions, pairs, places)
+    ) -> None:
+        self.events = np.flatnonzero(~traces.is_first)
+        self.own = np.repeat(np.arange(traces.n_cases), traces.lengths)[self.events]
+        self.cases = case_numbers[self.own]
+        self.positions = self.events - traces.offsets[self.own]
+        sources = traces.activities[self.events - 1].astype(np.int64)
+        self.pairs = sources * len(traces.vocabulary) + traces.activities[self.events]
+        self.places = classes.places(own_classes[self.own], self.positions)
 
 
 def sample_durations(

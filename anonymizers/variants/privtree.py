@@ -34,7 +34,6 @@ from tracecloak.schemas.statistics.variants import Trie, VariantHistogram
 MAX_NODES = 1 << 21
 
 
-@dataclass(frozen=True)
 class SplitRule:
     """When a prefix is split; public.
 
@@ -77,12 +76,8 @@ class SplitRule:
         decay: By how much the bar rises with every level, in cases.
     """
 
-    scale: tuple[int, int]
-    decay: int
-
-    @classmethod
-    def of(cls, epsilon: Fraction, n_children: int, max_units: int) -> SplitRule:
-        """Returns the rule of the paper for a tree with so many children a split.
+    def __init__(self, epsilon: Fraction, n_children: int, max_units: int) -> None:
+        """Takes the numbers of the paper for a tree with so many children a split.
 
         Below the root an empty node is then split with probability less than 1 / (2 n_children), so
         the tree ends by itself: a split empty node has less than one split descendant on average.
@@ -92,11 +87,11 @@ class SplitRule:
         """
         # (2 beta - 1) / (beta - 1) for each of the cases of a unit.
         per_case = epsilon * (n_children - 1) / (2 * n_children - 1)
-        scale = drawable(laplace_scale(per_case, of_one_cell(max_units)))
+        self.scale = drawable(laplace_scale(per_case, of_one_cell(max_units)))
         # The upper end of the logarithm is used, since the decay may be too large and never too
         # small.
         log = Interval.of(n_children).log().high
-        return cls(scale, max(1, math.ceil(Fraction(log) * Fraction(*scale))))
+        self.decay = max(1, math.ceil(Fraction(log) * Fraction(*self.scale)))
 
     def biased(self, counts: np.ndarray, depth: int) -> np.ndarray:
         """Returns int64[n], the counts that are compared with noise: never below -decay."""
@@ -302,7 +297,7 @@ class PrivTree(VariantGenerator):
 
     def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what is done and the error to expect."""
-        rule = SplitRule.of(means["prefixes"].epsilon, 21, max_units)
+        rule = SplitRule(means["prefixes"].epsilon, 21, max_units)
         scale = Fraction(*means["leaves"].noise(of_one_cell(max_units)).scale)
         return (
             "follows a prefix of variants as long as about "
@@ -317,7 +312,7 @@ class PrivTree(VariantGenerator):
     ) -> ReleasedVariants:
         """Returns the variants of the tree; their counts have no intervals, as walks were drawn."""
         n_children = len(domain.vocabulary) + 1
-        rule = SplitRule.of(means["prefixes"].epsilon, n_children, domain.max_units)
+        rule = SplitRule(means["prefixes"].epsilon, n_children, domain.max_units)
         scale = means["leaves"].noise(of_one_cell(domain.max_units)).scale
         tree = grow(counted, domain, rule, scale, randomness)
         pieces = list(complete(tree, domain, randomness))

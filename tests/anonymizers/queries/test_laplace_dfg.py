@@ -32,7 +32,7 @@ def params_of(epsilon: str = "1", **given: Any) -> PairQueryParams:
 def exact_counts(log: Log, params: PairQueryParams) -> PairCounts:
     """What noise is added to."""
     [bounded] = bound([trace_batch(log)], METHOD, params, randomness())
-    return PairCounts.of(DirectlyFollows.from_traces(bounded), bounded.vocabulary, params)
+    return PairCounts(DirectlyFollows.from_traces(bounded), bounded.vocabulary, params)
 
 
 LOG = {"1": "A B", "2": "A", "3": "B B B B", "4": "X A"}

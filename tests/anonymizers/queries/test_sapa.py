@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,8 @@ def played(arcs: Mapping[Arc, int], number: int = 0, names: str = "ABCDEF") -> l
     domain, counts = (
         np.array(rows, np.int64) for rows in zip(*sorted(places.items()), strict=True)
     )
-    pairs = PairCounts(vocabulary, domain, counts)
+    ends = dict(zip(("sources", "targets"), np.divmod(domain, len(code)), strict=True))
+    pairs: Any = SimpleNamespace(vocabulary=vocabulary, domain=domain, **ends)
     offsets, codes = play_out(pairs, counts, randomness(), f"play {number}")
     assert offsets.dtype == np.int64 and codes.dtype == np.int32
     assert offsets[0] == 0 and offsets[-1] == len(codes)
@@ -169,7 +171,7 @@ def params_of(epsilon: str = "1", **given: Any) -> SapaParams:
 
 def counted(log: Log, params: SapaParams) -> tuple[PairCounts, KFollows]:
     [bounded] = bound([trace_batch(log)], METHOD, params, randomness())
-    pairs = PairCounts.of(DirectlyFollows.from_traces(bounded), bounded.vocabulary, params)
+    pairs = PairCounts(DirectlyFollows.from_traces(bounded), bounded.vocabulary, params)
     return pairs, KFollows.from_traces(bounded, params.k_follows)
 
 

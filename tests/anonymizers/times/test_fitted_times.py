@@ -11,6 +11,7 @@ Lengths of cases that agree with counts by bin and with the sum of all.
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from tests.support.timed_logs import decided_on, timing_from, variants_of
 from tracecloak.anonymizers.noise.sums import MeasureRecorder
 from tracecloak.anonymizers.times import fitted_times
 from tracecloak.anonymizers.times.case_spans import PairTimesDecision, SpansDecision, spans_at
-from tracecloak.anonymizers.times.step_durations import Steps
 from tracecloak.anonymizers.times.time_range import LogTime, TimeRange
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.calendar.working_time import WorkingCalendar
@@ -78,12 +78,12 @@ some_logs = st.lists(
 )
 
 
-def steps_of(pairs: list[list[int]]) -> Steps:
+def steps_of(pairs: list[list[int]]) -> Any:
     """The steps of cases, by the pairs of each."""
     own = np.repeat(np.arange(len(pairs)), [len(case) for case in pairs]).astype(np.int64)
     n = len(own)
     flat = np.array([pair for case in pairs for pair in case], np.int64)
-    return Steps(np.arange(n), own, own, np.arange(n), flat, np.full(n, -1))
+    return SimpleNamespace(events=np.arange(n), own=own, pairs=flat)
 
 
 @given(some_cases, some_logs)

@@ -187,7 +187,7 @@ def test_stamps_are_those_of_a_loop(name):
     for i in range(traces.n_cases):
         case, own = traces.take(np.array([i])), numbers[i : i + 1]
         classes = NO_CLASSES.of_cases(case)
-        steps = Steps.of(case, own, NO_CLASSES, classes)
+        steps = Steps(case, own, NO_CLASSES, classes)
         taken = sample_durations(durations, steps, randomness())
         weights = fitted_times.weights_of(taken, steps, timing[2]["pair factors"])
         ranks = ranks_by(sums, spans, weights.sum(keepdims=True), classes, own)

@@ -238,7 +238,7 @@ def test_steps_are_those_of_a_loop():
     traces = public(log)
     classes = CaseClasses.of(released(["AB", "ABA"])["variants"], traces.vocabulary)
     numbers = np.array([7, 9, 4, 30])
-    found = Steps.of(traces, numbers, classes, classes.of_cases(traces))
+    found = Steps(traces, numbers, classes, classes.of_cases(traces))
     assert found.events.tolist() == [1, 2, 5, 7, 8]
     assert found.own.tolist() == [0, 0, 2, 3, 3] and found.cases.tolist() == [7, 7, 4, 30, 30]
     assert found.positions.tolist() == [1, 2, 1, 1, 2]

@@ -71,7 +71,7 @@ RULES = [
 @pytest.mark.parametrize(("epsilon", "n_children", "max_units"), RULES)
 def test_the_rule_is_that_of_the_paper(epsilon: Fraction, n_children: int, max_units: int) -> None:
     """A scale of (2 beta - 1) / ((beta - 1) epsilon) a case, a decay of ceil(scale ln beta)."""
-    rule = SplitRule.of(epsilon, n_children, max_units)
+    rule = SplitRule(epsilon, n_children, max_units)
     scale = Fraction(*rule.scale)
     assert scale == max_units * Fraction(2 * n_children - 1, n_children - 1) / epsilon
     with mpmath.workdps(40):
@@ -86,7 +86,7 @@ def test_a_path_of_200_decisions_loses_no_more_than_epsilon(
     epsilon: Fraction, n_children: int, max_units: int
 ) -> None:
     """The sum over depths of ln(P(split | c) / P(split | c - 1)), in enclosures, for every c."""
-    rule = SplitRule.of(epsilon, n_children, max_units)
+    rule = SplitRule(epsilon, n_children, max_units)
     scale, decay = Fraction(*rule.scale), rule.decay
     per_case = epsilon / max_units
 
@@ -164,7 +164,7 @@ def test_no_tree_is_likelier_by_more_than_epsilon_with_one_case_more(
 ) -> None:
     """All 26 trees over two names up to length 3, in enclosures, both directions."""
     names, epsilon = ("A", "B"), Fraction(2)
-    rule = SplitRule.of(epsilon, len(names) + 1, 1)
+    rule = SplitRule(epsilon, len(names) + 1, 1)
     more = {**counts, case: counts.get(case, 0) + 1}
     laws = [tree_law(log, names, 3, rule) for log in (counts, more)]
     assert len(laws[0]) == 26
@@ -193,7 +193,7 @@ def test_trees_are_as_likely_as_enumerated() -> None:
     domain = Domain(ActivityVocabulary.of([OTHER, "A"]), 3, 1)
     names = (OTHER, "A")
     counts: dict[Variant, int] = {("A", "A", "A"): 3, (OTHER, "A"): 1}
-    rule = SplitRule.of(Fraction(2), 3, 1)
+    rule = SplitRule(Fraction(2), 3, 1)
     log = counted(counts, domain)
     sample: Counter[frozenset[Variant]] = Counter()
     for number in range(N_TREES):
