@@ -330,8 +330,8 @@ def _estimates_by_occurrence(
 ) -> dict[str, Estimate]:
     """How often each activity occurs, by the cases that have it so and so often.
 
-    Where a bin has several numbers of occurrences, the mean is that of the released cases in it,
-    and as uncertain as `_place_in_bin` says.
+    Where a bin has several numbers of occurrences, the mean is that of the released cases in it. It
+    is off by a share of the width of the bin, or of how far it is from where the last begins.
     """
     n = len(names)
     row_of = np.repeat(np.arange(variants.n_variants), np.diff(variants.offsets))
@@ -346,32 +346,24 @@ def _estimates_by_occurrence(
         rows_of.setdefault(row.of[0], []).append(row)
     estimates = {}
     for name, rows in rows_of.items():
-        bins = [_mean_of_bin(row, *own.get(name, np.zeros((2, 0)))) for row in rows]
-        total = sum(mean * row.value for mean, row in zip(bins, rows, strict=True))
+        cases, times = own.get(name, np.zeros((2, 0)))
+        total = by_noise = by_place = 0.0
+        for row in rows:
+            low, high = int(row.of[1]), float(row.of[2] or math.inf)
+            is_here = (times >= low) & (times <= high)
+            n_here = float(cases[is_here].sum())
+            mean = (low + min(high, 2 * low)) / 2
+            if n_here:
+                mean = float((cases * times)[is_here].sum()) / n_here
+            place = OF_WIDTH * (high - low) if row.of[2] else OF_CORRECTION * (mean - low)
+            total += mean * row.value
+            by_noise += (mean * row.deviation) ** 2
+            by_place += (place * row.value) ** 2
         # The bin after the last that was counted may have cases that its noise would have hidden.
         last = max(rows, key=lambda row: int(row.of[1]))
-        bins.append(int(last.of[2]) + 1.0 if last.of[2] else 0.0)
-        variance = sum((mean * last.deviation) ** 2 for mean in bins)
-        places = zip(bins, rows, strict=False)
-        variance += sum((_place_in_bin(row, mean) * row.value) ** 2 for mean, row in places)
-        estimates[name] = Estimate(total, variance)
+        by_noise += ((float(last.of[2]) + 1.0 if last.of[2] else 0.0) * last.deviation) ** 2
+        estimates[name] = Estimate(total, by_noise + by_place)
     return estimates
-
-
-def _mean_of_bin(row: Measure, cases: np.ndarray, times: np.ndarray) -> float:
-    """How often cases of a bin have the activity on average, by the released ones."""
-    low = int(row.of[1])
-    high = int(row.of[2]) if row.of[2] else math.inf
-    is_here = (times >= low) & (times <= high)
-    total = float(cases[is_here].sum())
-    middle = (low + min(high, 2 * low)) / 2
-    return float((cases * times)[is_here].sum()) / total if total else middle
-
-
-def _place_in_bin(row: Measure, mean: float) -> float:
-    """The standard deviation of the mean number of occurrences of the cases of a bin."""
-    low = int(row.of[1])
-    return OF_WIDTH * (int(row.of[2]) - low) if row.of[2] else OF_CORRECTION * (mean - low)
 
 
 def _paths(measures: ReleasedMeasures, released: _Arcs) -> Iterator[Figure]:
