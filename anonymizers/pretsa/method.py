@@ -413,7 +413,7 @@ def _decide_merging(given: Given, params: PretsaCaseParams) -> MergingDecision:
     tree.merge()
     attribute = params.duration_attribute
     t_of_drawn = None if _is_of_input(params) else t
-    drawn = draw_durations(tree, durations, params.k, t_of_drawn, randomness, attribute)
+    drawn = draw_durations(tree, t_of_drawn, randomness, attribute)
     lengths = np.diff(variants.offsets)
     if attribute is None:
         first_events = offsets_of(np.repeat(lengths, tree.n_cases))[:-1]

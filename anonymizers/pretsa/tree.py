@@ -87,19 +87,12 @@ class Pools:
 
 
 def draw_durations(
-    tree: MergedTree,
-    durations: DurationTable,
-    k: int,
-    t: float | None,
-    randomness: Randomness,
-    attribute: Attribute | None = None,
+    tree: MergedTree, t: float | None, randomness: Randomness, attribute: Attribute | None = None
 ) -> np.ndarray:
     """Draws the durations of all released events, and cuts nodes where they cannot be close.
 
     Args:
         tree: After `merge`; merged further where a node's draws cannot be brought below t.
-        durations: Durations of the events by their positions in `tree.variants.codes`.
-        k: Fewest durations that are drawn from.
         t: As for the tree.
         randomness: Where the draws come from.
         attribute: Whose bins the durations are; None: they are microseconds.
@@ -115,7 +108,7 @@ def draw_durations(
     widened = np.zeros(len(tree.trie.parents), bool)
     while True:
         nodes = released_nodes(tree)
-        drawn = _draw(tree, durations, nodes, k, widened, randomness, attribute)
+        drawn = _draw(tree, nodes, widened, randomness, attribute)
         if t is None:
             return drawn
         has_one = ~np.isnan(drawn)
@@ -146,15 +139,13 @@ def released_nodes(tree: MergedTree) -> np.ndarray:
 
 def _draw(
     tree: MergedTree,
-    durations: DurationTable,
     nodes: np.ndarray,
-    k: int,
     widened: np.ndarray,
     randomness: Randomness,
     attribute: Attribute | None,
 ) -> np.ndarray:
     shallowest = 1 if attribute else 2  # a first event has no predecessor
-    pools, pool_of = _pools(tree, durations, k, widened, shallowest)
+    pools, pool_of = _pools(tree, widened, shallowest)
     drawn = np.zeros(len(nodes), np.int64) if attribute is None else np.full(len(nodes), np.nan)
     has_one = (tree.trie.depths[nodes] >= shallowest) & (pool_of[nodes] >= 0)
     filled = np.flatnonzero(has_one)
@@ -178,37 +169,29 @@ def _draw(
     return drawn
 
 
-def _pools(
-    tree: MergedTree, durations: DurationTable, k: int, widened: np.ndarray, shallowest: int
-) -> tuple[Pools, np.ndarray]:
+def _pools(tree: MergedTree, widened: np.ndarray, shallowest: int) -> tuple[Pools, np.ndarray]:
     """The durations to draw from, and int64[n_nodes], the pool of each node; -1: it has none.
 
     The pool of a node has its number; those of activities follow, and the one of all events.
     """
-    trie, variants = tree.trie, tree.variants
+    trie, variants, durations = tree.trie, tree.variants, tree.durations
     n_nodes, n_codes = len(trie.parents), int(variants.codes.max()) + 1
-    common = [tree.n_common(v, goal) for v, goal in enumerate(tree.target.tolist())]
-    positions = ranges(variants.offsets[:-1], np.array(common, np.int64))
     is_own = np.zeros(len(variants.codes), bool)
-    is_own[positions] = True
+    is_own[ranges(variants.offsets[:-1], np.array(tree.common, np.int64))] = True
 
     rows = np.flatnonzero(trie.depths[trie.nodes[durations.groups]] >= shallowest)
     position = durations.groups[rows]
-    on_own_path = is_own[position]
+    own = is_own[position]
+    rows = np.concatenate([rows[own], rows, rows])
+    of_all = np.full(len(position), n_nodes + n_codes)
     pools = Pools(
-        np.concatenate(
-            [
-                trie.nodes[position[on_own_path]],
-                n_nodes + variants.codes[position],
-                np.full(len(rows), n_nodes + n_codes),
-            ]
-        ),
-        np.concatenate([durations.values[rows[on_own_path]], *[durations.values[rows]] * 2]),
-        np.concatenate([durations.counts[rows[on_own_path]], *[durations.counts[rows]] * 2]),
+        np.concatenate([trie.nodes[position[own]], n_nodes + variants.codes[position], of_all]),
+        durations.values[rows],
+        durations.counts[rows],
         n_nodes + n_codes + 1,
     )
     sizes = pools.sizes
-    enough = sizes >= max(k, 2)
+    enough = sizes >= max(tree.k, 2)
     activity = np.where(enough[n_nodes:-1], n_nodes + np.arange(n_codes), n_nodes + n_codes)
     activity[(sizes[n_nodes:-1] == 0) | ~enough[-1]] = -1
     pool_of = np.arange(n_nodes)
@@ -350,6 +333,9 @@ class MergedTree:
         trie: Their prefix tree.
         target: int64[n_variants], the variant that the cases of each variant have now.
         n_cases: int64[n_variants], the cases that have each variant now.
+        common: For each variant, how many of its events are its target's too.
+        durations: As given.
+        k: As given.
 
     Args:
         variants: At least one.
@@ -373,14 +359,13 @@ class MergedTree:
         self.trie = Trie.from_variants(variants)
         self.target = np.arange(variants.n_variants)
         self.n_cases = variants.counts.copy()
-        self._targets, self._k = Targets(distance, variants.n_variants), k
+        self._targets, self.k = Targets(distance, variants.n_variants), k
         self._t = None if t is None else t * (1 - ROUNDING)
         self._is_live = np.ones(variants.n_variants, bool)
         self._n_live = variants.n_variants
         self._members = [[variant] for variant in range(variants.n_variants)]
         self._begins = variants.offsets.tolist()
-        # Events of each variant that are its target's too.
-        self._common = np.diff(variants.offsets).tolist()
+        self.common = np.diff(variants.offsets).tolist()
         # The variants below a node are neighbours in the order of the histogram.
         row = np.repeat(np.arange(variants.n_variants), np.diff(variants.offsets))
         n_nodes = len(self.trie.parents)
@@ -391,15 +376,15 @@ class MergedTree:
 
         self._passing = self.trie.counts.copy()  # cases by node
         self._staying = self.trie.counts.copy()  # of these, those with their own duration there
-        self._durations = durations
+        self.durations = durations
         self._rows = durations.offsets(len(variants.codes))
         activities = variants.codes[durations.groups]
         self._reference = ActivityDurations(activities, durations.values, durations.counts)
-        self._places = self._reference.places
         # An upper bound of the distance of each node, which is computed again only when it could
         # matter.
         nodes = self.trie.nodes[durations.groups]
-        self._at_most = self._reference.distances(nodes, self._places, durations.counts, n_nodes)
+        places = self._reference.places
+        self._at_most = self._reference.distances(nodes, places, durations.counts, n_nodes)
         self._protect_ends = protect_ends
         self._pending = list(range(1, n_nodes))  # nodes that may violate k or t, a heap
         # A heap of all live variants by their cases, and of numbers that are theirs no more.
@@ -431,7 +416,7 @@ class MergedTree:
             n_cases, smallest = self._by_cases[0]
             if not self._is_live[smallest] or self.n_cases[smallest] != n_cases:
                 heappop(self._by_cases)
-            elif n_cases >= self._k:
+            elif n_cases >= self.k:
                 return
             else:
                 self._merge_away(np.array([smallest]))
@@ -474,7 +459,7 @@ class MergedTree:
     def _move(self, variant: int, goal: int) -> np.ndarray:
         """Puts the cases of an input's variant on another path; returns the nodes that matter."""
         count = self.variants.counts[variant]
-        before, after = self._common[variant], self.n_common(variant, goal)
+        before, after = self.common[variant], self._n_common(variant, goal)
         nodes = self.path(variant)[min(before, after) : max(before, after)]
         # Taking r of m values away, or putting r of m values in, moves a distribution by at most
         # r / m of its range.
@@ -482,14 +467,14 @@ class MergedTree:
         with_these = self._staying[nodes] + (0 if is_lost else count)
         self._staying[nodes] = with_these - (count if is_lost else 0)
         self._at_most[nodes] += count / with_these
-        self.target[variant], self._common[variant] = goal, after
+        self.target[variant], self.common[variant] = goal, after
         self._members[goal].append(variant)
         self._passing[self.path(goal)] += count
         self.n_cases[goal] += count
         heappush(self._by_cases, (int(self.n_cases[goal]), goal))
         return nodes
 
-    def n_common(self, variant: int, other: int) -> int:
+    def _n_common(self, variant: int, other: int) -> int:
         """Returns the length of the longest common prefix of two variants."""
         a, b = self.path(variant), self.path(other)
         n = min(len(a), len(b))
@@ -500,7 +485,7 @@ class MergedTree:
     def _look_again(self, nodes: np.ndarray) -> None:
         """Notes the nodes in the tree that may violate k or t since they changed."""
         nodes = nodes[self._passing[nodes] > 0]
-        suspect = self._passing[nodes] < self._k
+        suspect = self._passing[nodes] < self.k
         if self._t is not None:
             suspect |= self._at_most[nodes] >= self._t
         for node in nodes[suspect].tolist():
@@ -508,14 +493,14 @@ class MergedTree:
 
     def _violates(self, node: int) -> bool:
         """Whether a node has too few cases, but some, or durations too far from its activity's."""
-        if self._passing[node] < self._k:
+        if self._passing[node] < self.k:
             return bool(self._passing[node])
         if self._t is None or self._at_most[node] < self._t:
             return False
         rows = self.own_durations(node)
         node_of_row = np.zeros(len(rows), np.int64)
-        counts = self._durations.counts[rows]
-        distances = self._reference.distances(node_of_row, self._places[rows], counts, 1)
+        counts = self.durations.counts[rows]
+        distances = self._reference.distances(node_of_row, self._reference.places[rows], counts, 1)
         self._at_most[node] = distances[0]
         return bool(distances[0] >= self._t)
 

@@ -47,13 +47,13 @@ def cases(log: dict[str, str]) -> list[Case]:
 
 def tree_of(
     log: dict[str, str], k: int, t: float | None = None, protect_ends: bool = True
-) -> tuple[MergedTree, DurationTable]:
+) -> MergedTree:
     traces = trace_batch(log, "ABC")
     variants = VariantHistogram.from_traces(traces)
     positions = ranges(variants.offsets[variants.find(traces)], traces.lengths)
     durations = DurationTable.from_events(positions, traces.durations)
     distance = LevenshteinDistance(variants)
-    return MergedTree(variants, durations, distance, k, t, protect_ends), durations
+    return MergedTree(variants, durations, distance, k, t, protect_ends)
 
 
 def closeness(own: Sequence[int], every: Sequence[int]) -> float:
@@ -129,7 +129,7 @@ def test_merging_is_that_of_the_definition(
     assume(len(log) >= k)
     known = cases(log)
     expected = naive_merge(known, k, t, protect_ends)
-    tree, _ = tree_of(log, k, t, protect_ends)
+    tree = tree_of(log, k, t, protect_ends)
     if expected is None:
         with pytest.raises(GuaranteeError, match="lower k or raise t"):
             tree.merge()
@@ -179,9 +179,9 @@ def test_distances_are_scipys(data: st.DataObject) -> None:
 def drawn_of(
     log: dict[str, str], k: int, t: float | None = None
 ) -> tuple[MergedTree, np.ndarray, np.ndarray]:
-    tree, durations = tree_of(log, k, t)
+    tree = tree_of(log, k, t)
     tree.merge()
-    drawn = draw_durations(tree, durations, k, t, randomness())
+    drawn = draw_durations(tree, t, randomness())
     return tree, released_nodes(tree), drawn
 
 
