@@ -18,7 +18,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, un
 from tracecloak.anonymizers.noise.sums import note
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.times import case_spans, case_times
-from tracecloak.anonymizers.times.case_classes import CaseClasses, Detail
+from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, CaseClasses, Detail
 from tracecloak.anonymizers.times.case_starts import sample_starts
 from tracecloak.anonymizers.times.case_times import CaseTimes, reached_of, wide_bins_at
 from tracecloak.anonymizers.times.step_durations import Steps, sample_durations
@@ -84,21 +84,6 @@ def decide_step_sums(sums: np.ndarray, classes: np.ndarray, n_classes: int) -> S
     # The middles of as many equal parts as are kept.
     place = begins[class_of] + (2 * rank + 1) * n_of_class[class_of] // (2 * n_kept[class_of])
     return StepSums(sums[order[place]], offsets)
-
-
-def sums_by_class_and_bin(
-    sums: np.ndarray, classes: np.ndarray, bins: np.ndarray, sizes: tuple[int, int]
-) -> StepSums:
-    """Keeps the sums of drawn cases by class, and once more by wide bin, numbered from there on.
-
-    Args:
-        sums: int64[n], of cases with a step.
-        classes: int64[n], from 0.
-        bins: int64[n], wide bins of the cases' times, from 0.
-        sizes: How many classes there are, and how many wide bins.
-    """
-    groups = np.concatenate([classes, sizes[0] + bins])
-    return decide_step_sums(np.tile(sums, 2), groups, sum(sizes))
 
 
 def ranks_of(
@@ -320,18 +305,8 @@ def fitted(
         vocabulary: The activities, public or bought.
         randomness: The release's.
     """
-    variants: ReleasedVariants = decisions["variants"]
-    spans, durations = decisions["spans"], decisions["durations"]
-    classes = CaseClasses.of(variants, vocabulary)
-    some = some_of(variants, randomness).recode(vocabulary)
-    numbers = np.arange(some.n_cases)
-    case_classes, is_single = classes.of_cases(some), some.lengths == 1
-    steps = Steps(some, numbers, classes, case_classes)
-    taken = sample_durations(durations, steps, randomness)
-    fit = _Fit(
-        decisions["pair times"], durations.is_idle, steps, taken, is_single,
-        variants.n_cases / max(some.n_cases, 1),
-    )  # fmt: skip
+    spans, fit = decisions["spans"], _Fit(decisions, vocabulary, randomness)
+    classes, case_classes, is_single = fit.classes, fit.case_classes, fit.is_single
 
     def overall_spans(sums: np.ndarray) -> np.ndarray:
         return case_spans.spans_at(spans, ranks_in(sums, is_single.astype(np.int64)))
@@ -341,6 +316,7 @@ def fitted(
     expected = np.where(is_single, spans.n_wide, bins)
     tables, periods = decisions["tables"], decisions["periods"]
     times = case_times.decide_times(tables, spans, periods, classes, (case_classes, expected))
+    numbers = np.arange(len(is_single))
     begun = case_times.sample_periods(times, case_classes, is_single, numbers, randomness)
 
     def bins_of(sums: np.ndarray) -> np.ndarray:
@@ -356,10 +332,7 @@ def fitted(
 
     fit.rake(spans_by_class)
     fit.note_kept(spans_by_class, vocabulary, randomness)
-    several, sums = np.flatnonzero(~is_single), fit.sums()
-    by_class = sums_by_class_and_bin(
-        sums[several], case_classes[several], bins_of(sums)[several], (classes.size, spans.n_wide)
-    )
+    by_class = fit.step_sums(bins_of(fit.sums()), spans.n_wide)
     return {"step sums": by_class, "case times": times, "pair factors": fit.factors}
 
 
@@ -375,33 +348,37 @@ def ranks_in(sums: np.ndarray, classes: np.ndarray) -> np.ndarray:
 class _Fit:
     """The factors of pairs by which made cases agree with the noisy sums, while they are found.
 
-    Args:
-        measured: Noisy sums of the time of each pair.
-        is_idle: bool[n n], pairs whose steps take no time by their counts; if the time of a pair is
-            clearly above the noise, it is none of these.
-        steps: Of the made cases.
-        taken: int64[m], drawn times of the steps.
-        is_single: bool[n_cases], which of these cases have one event.
-        share: Number of released cases by the number of these.
+    Attributes:
+        classes: The classes of cases.
+        case_classes: int64[n_cases], that of each made case.
+        is_single: bool[n_cases], which of them have one event.
+        factors: The factors. A pair whose steps take no time by their counts is idle, but if its
+            time is clearly above the noise.
     """
 
     def __init__(
         self,
-        measured: case_spans.PairTimesDecision,
-        is_idle: np.ndarray,
-        steps: Steps,
-        taken: np.ndarray,
-        is_single: np.ndarray,
-        share: float,
+        decisions: Mapping[str, Any],
+        vocabulary: ActivityVocabulary,
+        randomness: Randomness,
+        detail: Detail = BY_ACTIVITY,
     ) -> None:
-        self._measured, self._share = measured, share
-        self._steps, self._taken, self._is_single = steps, taken, is_single
+        variants, durations = decisions["variants"], decisions["durations"]
+        self.classes = detail.classes(variants, vocabulary)
+        some = detail.cases(some_of(variants, randomness).recode(vocabulary))
+        self.case_classes, self.is_single = self.classes.of_cases(some), some.lengths == 1
+        self._steps = Steps(some, np.arange(some.n_cases), self.classes, self.case_classes)
+        self._taken = sample_durations(durations, self._steps, randomness)
+        # Released cases for each of these.
+        self._share = variants.n_cases / max(some.n_cases, 1)
         # Most pairs of many activities never follow each other, and keep the factor of 1.
-        self._there, self._places = distinct_places(steps.pairs)
+        self._there, self._places = distinct_places(self._steps.pairs)
         self._pulls = np.zeros(len(self._there))
         self._stands_out: np.ndarray | None = None
-        is_idle = is_idle & (measured.sums < _LEAST_DEVIATIONS * measured.deviation)
-        self.factors = PairFactors(np.zeros(len(measured.sums)), is_idle)
+        self._measured: case_spans.PairTimesDecision = decisions["pair times"]
+        sums, deviation = self._measured.sums, self._measured.deviation
+        is_idle = durations.is_idle & (sums < _LEAST_DEVIATIONS * deviation)
+        self.factors = PairFactors(np.zeros(len(sums)), is_idle)
 
     def weights(self) -> np.ndarray:
         """Returns int64[m], the weights of the steps."""
@@ -409,7 +386,19 @@ class _Fit:
 
     def sums(self) -> np.ndarray:
         """Returns int64[n_cases], what the weights of each case's steps come to."""
-        return sums_of_steps(self.weights(), self._steps, len(self._is_single))
+        return sums_of_steps(self.weights(), self._steps, len(self.is_single))
+
+    def step_sums(self, bins: np.ndarray, n_wide: int) -> StepSums:
+        """Returns the sums of the cases of several events of each class, and then of each bin.
+
+        Args:
+            bins: int64[n_cases], the wide bin of each case.
+            n_wide: Number of wide bins.
+        """
+        several = ~self.is_single
+        groups = self.case_classes[several], self.classes.size + bins[several]
+        sums = np.tile(self.sums()[several], 2)
+        return decide_step_sums(sums, np.concatenate(groups), self.classes.size + n_wide)
 
     def rake(self, spans_of: SpansOf) -> None:
         """Moves the factors towards the noisy sums.
@@ -462,11 +451,11 @@ class _Fit:
 
     def _wanted(self, spans_of: SpansOf) -> np.ndarray:
         """int64[n_cases], how long the made cases take."""
-        return np.where(self._is_single, 0, spans_of(self.sums()))
+        return np.where(self.is_single, 0, spans_of(self.sums()))
 
     def _expected(self, times: np.ndarray) -> np.ndarray:
         """float64, the clipped sums of the pairs that there are, in clips, over released cases."""
-        measured, sizes = self._measured, (len(self._is_single), len(self._there))
+        measured, sizes = self._measured, (len(self.is_single), len(self._there))
         pairs, sums = case_spans.clipped_times(
             times, self._steps.own, self._places, sizes, measured.clip, is_pure=measured.is_pure
         )
@@ -514,26 +503,18 @@ def fitted_of_all(
         detail: By what times were counted: all cases alike.
     """
     variants: ReleasedVariants = decisions["variants"]
-    durations = decisions["durations"]
-    classes = detail.classes(variants, vocabulary)
-    some = detail.cases(some_of(variants, randomness).recode(vocabulary))
-    numbers, alike = np.arange(some.n_cases), np.zeros(some.n_cases, np.int64)
-    steps = Steps(some, numbers, classes, alike)
-    factors = PairFactors(np.zeros(1), durations.is_idle)
-    taken = sample_durations(durations, steps, randomness)
-    sums = sums_of_steps(weights_of(taken, steps, factors), steps, some.n_cases)
+    fit = _Fit(decisions, vocabulary, randomness, detail)
+    fit.factors = PairFactors(np.zeros(1), decisions["durations"].is_idle)
+    alike, ranks = fit.case_classes, ranks_in(fit.sums(), 1 - fit.is_single)
     n_several = int(variants.counts[np.diff(variants.offsets) > 1].sum())
     spans = agreeing_spans(decisions["spans"], decisions["pair times"], n_several)
-    is_several, reached = some.lengths > 1, reached_of(spans.wide_shares)
-    times = CaseTimes(np.ones((2, 1)), reached[None, None])
-    bins = wide_bins_at(times, alike, alike, ranks_in(sums, is_several.astype(np.int64)))
+    times = CaseTimes(np.ones((2, 1)), reached_of(spans.wide_shares)[None, None])
+    bins = wide_bins_at(times, alike, alike, ranks)
     return {
         "spans": spans,
-        "step sums": sums_by_class_and_bin(
-            sums[is_several], alike[is_several], bins[is_several], (classes.size, spans.n_wide)
-        ),
+        "step sums": fit.step_sums(bins, spans.n_wide),
         "case times": times,
-        "pair factors": factors,
+        "pair factors": fit.factors,
     }
 
 
