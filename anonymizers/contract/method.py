@@ -532,7 +532,8 @@ class Anonymizer(Protocol):
         By default what the last decision has under the names of the products.
         """
         *_, last = (None, *decisions.values())
-        return Products({name: getattr(last, name) for name in self.writes(params)})
+        found = {name: getattr(last, name) for name in self.writes(params)}
+        return Products({name: one for name, one in found.items() if one is not None})
 
 
 def declared(name: str) -> Callable[[type[T]], type[T]]:

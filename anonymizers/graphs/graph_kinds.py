@@ -195,6 +195,11 @@ class GraphDecision(contract.Decision):
     durations: ReleasedDurations | None
     figures: ReleasedFigures | None = None
 
+    @property
+    def dfg(self) -> ReleasedGraph:
+        """The graph, as the product is named."""
+        return self.graph
+
 
 @dataclass(frozen=True)
 class ClipsDecision(contract.Decision):

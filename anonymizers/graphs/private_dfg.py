@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pydantic
@@ -288,15 +288,6 @@ class PrivateDfg(PartsMethod):
     def writes(self, params: PrivateDfgParams) -> tuple[str, ...]:
         """Returns the names of the products."""
         return ("dfg", "durations", "figures") if params.durations else ("dfg", "figures")
-
-    def products(
-        self, decisions: contract.Decisions, params: PrivateDfgParams
-    ) -> contract.Products:
-        """Returns the graph, its figures, and the durations if they were asked for."""
-        released: graph_kinds.GraphDecision = decisions["edges"]
-        products: dict[str, Any] = {"dfg": released.graph, "figures": released.figures}
-        products["durations"] = released.durations
-        return contract.Products({n: one for n, one in products.items() if one is not None})
 
 
 def edges_part(params: PrivateDfgParams) -> Part:

@@ -129,12 +129,9 @@ class RequestedParams(RigorousParams):
         return None
 
     def periods(self, period: str, span: TimeRange) -> Groups:
-        """Returns the periods of a range of dates."""
-        raise NotImplementedError(f"{type(self).__name__} has no periods")
-
-    def column_of(self, attribute: str) -> str | None:
-        """Returns the source column of an attribute, if it is not its name."""
-        return None
+        """Returns the periods of a range of dates, of parameters that have a time zone."""
+        zone = getattr(self, "calendar_time_zone", "UTC")
+        return periods_of(period, span.first_us, span.last_us, zone)
 
     def steps_of(self, indicator: Indicator) -> tuple[Group, ...] | None:
         """Returns the activities, pairs or values that it is about; None: they are bought.
@@ -184,12 +181,12 @@ class RequestedParams(RigorousParams):
             if isinstance(indicator, Amount):
                 low, high = indicator.bounds
                 bounds[indicator.attribute] = float(low), float(high)
-        attributes = []
+        attributes, columns = [], getattr(self, "attribute_columns", {})
         for name, texts in values.items():
             domain: dict[str, Any] = {"values": tuple(dict.fromkeys(texts)) or (OTHER,)}
             if name in bounds:
                 domain = {"bounds": bounds[name]}
-            declaration = declarations.Declaration(**domain, column=self.column_of(name))
+            declaration = declarations.Declaration(**domain, column=columns.get(name))
             attributes.append(Attribute(name, declaration))
         return tuple(attributes)
 
@@ -268,14 +265,6 @@ class IndicatorParams(RequestedParams):
         if self.first_date is None or self.last_date is None:
             return None
         return TimeRange.from_dates(self.first_date, self.last_date, self.calendar_time_zone)
-
-    def periods(self, period: str, span: TimeRange) -> Groups:
-        """Returns the periods of a range of dates."""
-        return periods_of(period, span.first_us, span.last_us, self.calendar_time_zone)
-
-    def column_of(self, attribute: str) -> str | None:
-        """Returns the source column of an attribute, if it is not its name."""
-        return self.attribute_columns.get(attribute)
 
     @cached_property
     def selects_range(self) -> bool:

@@ -382,13 +382,9 @@ def windows_sentence(method: contract.Anonymizer, params: Any) -> str:
     if method.guarantee(params).epsilon is None:
         return ""
     max_cases = method.bounds(params).max_cases_per_individual
-    if max_cases is None:
-        return "A case counts in one window only, so all windows together cost " + _DEAREST
-    if max_cases == 1:
-        return (
-            "An individual counts with one case in one window only, so all windows together cost "
-            + _DEAREST
-        )
+    if max_cases in (None, 1):
+        unit = "A case counts" if max_cases is None else "An individual counts with one case"
+        return f"{unit} in one window only, so all windows together cost {_DEAREST}"
     counts = f"An individual counts with at most {max_cases:,} cases in all windows together"
     if windows_add_up(method, params):
         return (
