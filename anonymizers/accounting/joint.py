@@ -293,14 +293,7 @@ def gaussian_scale(
         UsageError: A parameter is out of range, or sigma would be 2^50 or more.
     """
     epsilon, delta = calibration.check_epsilon(epsilon), calibration.check_delta(delta)
-    deviation = joint_deviation(epsilon, delta)
-    try:
-        return block_scale(deviation, Fraction(1), sensitivity.l2)
-    except UsageError:
-        raise UsageError(
-            f"sensitivity {sensitivity.l2} needs noise of scale 2^50 or more at epsilon {epsilon}: "
-            "use a coarser lattice or raise epsilon"
-        ) from None
+    return block_scale(joint_deviation(epsilon, delta), Fraction(1), sensitivity.l2)
 
 
 Losses = list[tuple[Fraction, Interval]]
