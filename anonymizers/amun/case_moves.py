@@ -269,29 +269,8 @@ def moves_per_transition(params: AmunParams) -> float:
 _FEWEST_DRAWS, _MOST_DRAWS, _TRANSITIONS = 5, 100, 40_000
 
 
-@dataclass(frozen=True)
-class SizeForecast:
-    """The number of cases of a release, before it is made.
-
-    Attributes:
-        growth: Cases to be expected for one of the log.
-        most: What 19 of 20 releases stay below, likewise.
-    """
-
-    growth: float
-    most: float
-
-    @property
-    def sentence(self) -> str:
-        """What is said of it, without the number of cases: it goes to logs of workers, too."""
-        return (
-            f"A release would have about {self.growth:.3g} times the cases of the log; 19 of 20 "
-            f"releases have at most {self.most:.3g} times as many."
-        )
-
-
-def forecast_size(dafsa: Dafsa, params: AmunParams) -> SizeForecast:
-    """Returns how many cases a release by sampling or oversampling will have.
+def forecast_size(dafsa: Dafsa, params: AmunParams) -> tuple[float, float]:
+    """Returns the cases of a release for one of the log: to be expected, and of 19 in 20 at most.
 
     It depends on the variants of the log and on no time, and is the same for equal logs.
 
@@ -313,4 +292,4 @@ def forecast_size(dafsa: Dafsa, params: AmunParams) -> SizeForecast:
     mean, spread = float(np.mean(sizes)), float(np.std(sizes, ddof=1))
     # A further draw is below this in 95 % of the times: Student's quantile, within 2 % of it.
     deviations = 1.645 * (1 + 1.2 / (n_draws - 1)) * math.sqrt(1 + 1 / n_draws)
-    return SizeForecast(mean / n_cases, (mean + deviations * spread) / n_cases)
+    return mean / n_cases, (mean + deviations * spread) / n_cases

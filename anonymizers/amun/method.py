@@ -368,7 +368,11 @@ class Amun(contract.Anonymizer):
         """Returns how many cases a release will have."""
         if not variants.n_variants:
             return ()
-        return (forecast_size(Dafsa.from_variants(variants), params).sentence,)
+        growth, most = forecast_size(Dafsa.from_variants(variants), params)
+        return (  # without the number of cases: it goes to logs of workers, too
+            f"A release would have about {growth:.3g} times the cases of the log; 19 of 20 "
+            f"releases have at most {most:.3g} times as many.",
+        )
 
     def apply(
         self,
@@ -414,7 +418,7 @@ def _decide_dafsa(given: Given, params: AmunParams) -> DafsaDecision:
     if params.mode == "oversampling" and params.max_growth is not None:
         # The message does not say by how much: that is a number of the data, which `foretold` shows
         # to the operator alone.
-        if forecast_size(dafsa, params).growth > params.max_growth:
+        if forecast_size(dafsa, params)[0] > params.max_growth:
             raise UsageError(
                 f"max_growth={params.max_growth:g} is exceeded: the release would have more cases "
                 "for each one of the log. Use mode sampling, a larger guessing_advantage or "
