@@ -37,21 +37,33 @@ LAPLACE_QUANTILE = math.log(20) / math.sqrt(2)
 
 
 def figures_of_graph(
-    arcs: NoisyCells,
-    graph: ReleasedGraph,
-    vocabulary: ActivityVocabulary,
-    counts: np.ndarray | None = None,
+    arcs: NoisyCells, graph: ReleasedGraph, vocabulary: ActivityVocabulary
 ) -> list[Figure]:
-    """Returns the cases, events, occurrences of each activity, and the limit of a hidden path.
+    """Returns the figures of a graph that shows some pairs.
 
     Args:
         arcs: Of all possible pairs.
         graph: What is released of them.
         vocabulary: What their codes mean.
-        counts: float64[n], of all pairs, where those that are not shown are released as well.
+    """
+    is_shown, at = np.zeros(len(arcs.cells), bool), np.searchsorted(arcs.cells, graph.cells)
+    counts = trust_in_hidden(arcs.variances, arcs.least(len(arcs.cells))) * arcs.values
+    is_shown[at], counts[at] = True, graph.counts
+    return figures_of_pairs(arcs, is_shown, vocabulary, counts)
+
+
+def figures_of_pairs(
+    arcs: NoisyCells, is_shown: np.ndarray, vocabulary: ActivityVocabulary, counts: np.ndarray
+) -> list[Figure]:
+    """Returns the cases, events, occurrences of each activity, and the limit of a hidden path.
+
+    Args:
+        arcs: Of all possible pairs.
+        is_shown: bool[n], which of them are.
+        vocabulary: What their codes mean.
+        counts: float64[n], what all of them are said or expected to be.
     """
     names = vocabulary.names.to_pylist()
-    counts = _expected(arcs, graph) if counts is None else counts
     [cases, *activities] = _throughputs(arcs, counts, vocabulary)
     return [
         Figure("cases", (), *cases, DERIVED),
@@ -60,15 +72,8 @@ def figures_of_graph(
             Figure("activity", (name,), *numbers, DERIVED)
             for name, numbers in zip(names, activities, strict=True)
         ),
-        Figure("path_not_shown", (), 0, 0, _most_hidden(arcs, graph), DERIVED),
+        Figure("path_not_shown", (), 0, 0, _most_hidden(arcs, is_shown), DERIVED),
     ]
-
-
-def _expected(arcs: NoisyCells, graph: ReleasedGraph) -> np.ndarray:
-    """float64[n], the counts of the pairs: those that are shown, and what others may be."""
-    counts = trust_in_hidden(arcs.variances, arcs.least(len(arcs.cells))) * arcs.values
-    counts[np.searchsorted(arcs.cells, graph.cells)] = graph.counts
-    return counts
 
 
 def quantile_of(arcs: NoisyCells) -> float:
@@ -140,20 +145,18 @@ def _numbers(
     return [(value, low, high) for value, low, high in rows]
 
 
-def _most_hidden(arcs: NoisyCells, graph: ReleasedGraph) -> int:
+def _most_hidden(arcs: NoisyCells, is_shown: np.ndarray) -> int:
     """The largest count that any pair has which is not shown, with probability 0.95.
 
     A pair of a larger count is shown but for a noise below minus z scales. That happens to none of
     k such pairs with probability 0.95 if it does to one with 0.05 / k. There are hardly more such
     pairs than are shown, as each of them is shown almost surely.
     """
-    hidden = np.ones(len(arcs.cells), bool)
-    hidden[np.searchsorted(arcs.cells, graph.cells)] = False
-    if not hidden.any():
+    if is_shown.all():
         return 0
-    reached = np.maximum(arcs.values, arcs.least(len(arcs.cells)))[hidden]
-    scales = reach_of_noise(max(len(graph.counts), 1), is_laplace=arcs.noise.is_laplace)
-    limits = reached + scales * arcs.scales[hidden]
+    reached = np.maximum(arcs.values, arcs.least(len(arcs.cells)))[~is_shown]
+    scales = reach_of_noise(max(int(is_shown.sum()), 1), is_laplace=arcs.noise.is_laplace)
+    limits = reached + scales * arcs.scales[~is_shown]
     norm = math.sqrt(float((np.maximum(arcs.values, 0) ** 2).sum()))
     return math.ceil(float(limits.max()) * (1 + max(arcs.beyond, 0.0) / max(norm, 1.0)))
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.sensitivity import of_directly_follows
 from tracecloak.anonymizers.contract.sentences import sentences
-from tracecloak.anonymizers.graphs.graph_figures import figures_of_graph
+from tracecloak.anonymizers.graphs.graph_figures import figures_of_pairs
 from tracecloak.anonymizers.graphs.noisy_graph import NoisyCells, intervals_of_all
 from tracecloak.anonymizers.noise.randomness import ReleaseKey, cell_numbers
 from tracecloak.anonymizers.noise.sums import SumNoise
@@ -33,7 +33,6 @@ from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures, grades
-from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.step import StepRelease, is_noise_laplace, laplace_scales
 from tracecloak.schemas.statistics.clipped_flows import ClippedFlows
 
@@ -61,7 +60,8 @@ def with_intervals(release: StepRelease) -> StepRelease:
         release: Of possible pairs of activities.
     """
     is_laplace = is_noise_laplace(release)
-    scales = _scales(release.standard_errors, is_laplace)
+    errors = release.standard_errors
+    scales = laplace_scales(errors) if is_laplace else errors
     lows, highs = intervals_of_all(release.counts, scales, is_laplace=is_laplace)
     figures = figures_within(release, grades(release.counts, lows, highs) != "noise")
     return replace(release, lows=lows, highs=highs, figures=ReleasedFigures.of(figures))
@@ -81,24 +81,12 @@ def figures_within(release: StepRelease, is_shown: np.ndarray) -> list[Figure]:
     ends = np.array([[codes[a], codes[b]] for a, b in release.cells], np.int64).reshape(-1, 2)
     pairs = ends[:, 0] * (vocabulary.end + 1) + ends[:, 1]
     order = np.argsort(pairs)
-    shown = order[is_shown[order]]
-    sources, targets = ends[shown].astype(np.int32).T
-    counts = release.counts[shown]
-    graph = ReleasedGraph(vocabulary.names, sources, targets, counts, counts, counts)
-    is_laplace = is_noise_laplace(release)
-    errors = release.standard_errors[order]
-    if not is_laplace:
-        errors = np.sqrt(errors * errors + _ROUNDING)
-    scales = _scales(errors, is_laplace)
+    is_laplace, errors = is_noise_laplace(release), release.standard_errors[order]
+    scales = laplace_scales(errors) if is_laplace else np.sqrt(errors * errors + _ROUNDING)
     noise = SumNoise(float(scales.max(initial=1e-6)).as_integer_ratio(), 1, is_laplace=is_laplace)
     values = release.counts[order].astype(np.float64)
     sums = NoisyCells(pairs[order], values, scales, noise)
-    return figures_of_graph(sums, graph, vocabulary, values)
-
-
-def _scales(standard_errors: np.ndarray, is_laplace: bool) -> np.ndarray:
-    """float64[n], of noise of these deviations: what `NoisyCells` calls its scale."""
-    return laplace_scales(standard_errors) if is_laplace else standard_errors
+    return figures_of_pairs(sums, is_shown[order], vocabulary, values)
 
 
 # --- The product `dfg` of a stream: the directly-follows graph of a public vocabulary. ------------
