@@ -271,11 +271,11 @@ def finalize_failed(run: Run, error: BaseException) -> BaseException:
 
 
 @contextlib.contextmanager
-def _once_visible(run: Run, told: type[TracecloakError]) -> Iterator[None]:
+def _once_visible(run: Run) -> Iterator[None]:
     """Has other errors than those that tell it themselves say that the release is visible."""
     try:
         yield
-    except told:
+    except AfterReleaseError:
         raise
     except BaseException as error:  # an interrupt, too
         raise after_release(run.books.folder, error) from error
@@ -295,14 +295,16 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
 
     keys = run.plan.keys
     assert run.receipt is not None  # the release is there
-    with _once_visible(run, TracecloakError):
+    signature: Signature = "there" if run.signer else "none"
+    if was_released_before:
+        signature = _signature_of(run)
+    with _once_visible(run):
         warnings: tuple[str, ...] = ()
         statement = join(run.operator_folder, STATEMENT_NAME)
         if not was_released_before or not exists(statement):
             with contextlib.suppress(Exception):  # whatever a file system does
                 warnings = FirstLook.at(run.plan, run.source).warnings
-            with _once_visible(run, AfterReleaseError):
-                _write_statement(run, statement, warnings)
+            _write_statement(run, statement, warnings)
         manifest = run.books.folder.committed() or {}
         tally: ReadTally | None = None
         balance: Balance | None = None
@@ -325,7 +327,7 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
             tuple(output["path"] for output in manifest.get("outputs", ())),
             tally,
             balance,
-            _signature_of(run) if was_released_before else "there" if run.signer else "none",
+            signature,
             warnings=() if was_released_before else warnings,
             formulas=formulas,
         )
@@ -482,7 +484,7 @@ def _made(run: Run) -> Outcome:
             if ended is error:
                 raise
             raise ended from error
-        with _once_visible(run, AfterReleaseError):  # a rerun remedies a failure
+        with _once_visible(run):  # a rerun remedies a failure
             assert run.key is not None  # its budget is reserved
             log_findings(run.source, run.dead_letter)
             if not run.driver.is_local and (changed := run.unchanged.changed()) is not None:
@@ -492,6 +494,4 @@ def _made(run: Run) -> Outcome:
                     changed,
                 )
             run.books.finish(run.key.fingerprint)
-            for concern in run.concerns:
-                concern.finalize(run)
         return outcome_of(run, was_released_before=False)

@@ -164,11 +164,11 @@ class Extension:
         """Returns what the release says of itself."""
         return manifest
 
-    def finalize(self, run: Run) -> None:
-        """Does what is left to do once the release is visible."""
-
     def tell(self, run: Run, outcome: Outcome) -> Outcome:
-        """Returns what there is to tell, of a release that was there before, too."""
+        """Ends what it has open, and returns what there is to tell.
+
+        Also of a release that was there before.
+        """
         return outcome
 
 

@@ -21,8 +21,7 @@ from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.published.manifest import ReleaseManifest
 from tracecloak.transforms import files
-from tracecloak.transforms.batch.job import Job
-from tracecloak.transforms.batch.window import WindowPart
+from tracecloak.transforms.batch.job import Job, WindowPart
 from tracecloak.transforms.keys.wrapping import KeyReference
 
 # --- What a release says of the window that it is of: public numbers alone. -----------------------
@@ -158,13 +157,10 @@ class WindowExtension(Extension):
         }
         return replace(manifest, window=facts)
 
-    def finalize(self, run: Run) -> None:
-        """Removes the copy of the units that the run read."""
-        if self._part is not None:
-            files.remove_folder(self._part.frozen)
-
     def tell(self, run: Run, outcome: Outcome) -> Outcome:
-        """Says how many units are left out."""
+        """Removes the copy of the units that the run read, and says how many are left out."""
+        assert self._part is not None  # before it was made
+        files.remove_folder(self._part.frozen)
         return replace(outcome, n_left_out=self._n_left_out)
 
 

@@ -264,7 +264,7 @@ class InMemoryDriver:
         assert job.part is not None  # which alone asks for this
         units = Totals({"units": CountedUnits})
         with _hold_of(job) as hold:
-            for batch in _traces(job, job.part.by_individual, hold).taken():
+            for batch in _traces(job, hold).taken():
                 units.add({"units": job.part.units(batch)})
         found: CountedUnits = units.result()["units"]
         return found
@@ -274,7 +274,7 @@ class InMemoryDriver:
         target, run = job.target, job.target.run
         method = run.method
         with _hold_of(job) as hold:
-            traces = _traces(job, run.by_individual, hold)
+            traces = _traces(job, hold)
             if job.part is not None:
                 counted = HeldTraces(hold)
                 for batch in traces.taken():
@@ -306,13 +306,13 @@ def _hold_of(job: Job) -> Hold:
     return Hold(limits, folder)
 
 
-def _traces(job: Job, by_individual: bool, hold: Hold) -> HeldTraces:
+def _traces(job: Job, hold: Hold) -> HeldTraces:
     """Reads all files, lists what is malformed, and returns the cases.
 
     Raises:
         InputSchemaError: The input cannot be read, or too much of it is malformed.
     """
-    source = job.source
+    source, by_individual = job.source, job.target.run.by_individual
     events = EventsByShard(hold, job.n_shards, by_individual, source.drops_duplicates)
     files = _pieces(job, hold) if hold.limits.n_workers > 1 else source.files
     tallies: list[ReadTally] = []

@@ -355,7 +355,7 @@ class BeamDriver:
 
 def build_release(pipeline: beam.Pipeline, job: Job) -> None:
     """Adds all of a release to a pipeline: read, check, group, anonymise, write, commit."""
-    checked, traces = _grouped(pipeline, job, job.target.run.by_individual)
+    checked, traces = _grouped(pipeline, job)
     if job.source.drops_duplicates:
         traces = traces | "DropDuplicates" >> DropDuplicates(
             job.dead_letter.folder, job.dead_letter.note_duplicates
@@ -368,15 +368,15 @@ def build_release(pipeline: beam.Pipeline, job: Job) -> None:
 def build_units(pipeline: beam.Pipeline, job: Job) -> None:
     """Adds the steps before the release of a window: read, check, group, write down its units."""
     assert job.part is not None  # it is of a window
-    _, traces = _grouped(pipeline, job, job.part.by_individual)
+    _, traces = _grouped(pipeline, job)
     _ = traces | "WriteUnits" >> beam.Map(job.part.write_units)
 
 
-def _grouped(pipeline: beam.Pipeline, job: Job, by_individual: bool) -> tuple[Any, Any]:
+def _grouped(pipeline: beam.Pipeline, job: Job) -> tuple[Any, Any]:
     """What comes once the rejects are checked, and the cases."""
     read = pipeline | "ReadEventLog" >> ReadFiles(job.source, job.dead_letter.folder)
     checked = check_rejects(read, job.dead_letter)
     traces = read[EVENTS] | "GroupIntoTraces" >> GroupIntoTraces(
-        job.n_shards, wait_on=checked, by_individual=by_individual
+        job.n_shards, wait_on=checked, by_individual=job.target.run.by_individual
     )
     return checked, traces

@@ -45,9 +45,9 @@ from tracecloak.transforms.services.kafka_clock import shared_clock
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.services.schema_registry import SchemaRegistry
 from tracecloak.transforms.stream.step_sinks import (
-    LineSink,
     StepSink,
     TableSink,
+    Topic,
     default_forms,
     epoch_folder,
 )
@@ -426,7 +426,7 @@ def step_sinks(keys: StreamConfig) -> list[Sink]:
             topic.check(is_read=False)
     table_sinks(keys, "")
     if keys.reject_topic is not None:
-        LineSink(rejects or keys.reject_topic)
+        Topic(rejects or keys.reject_topic)
     return [] if keys.output_topic is None else [StepSink(output or keys.output_topic)]
 
 

@@ -194,7 +194,7 @@ class StuckNote:
         """
         step, n_starts, why = self._read()
         if n_starts >= _MOST_STARTS:
-            raise self._stays(step, n_starts, why)
+            raise self.error(step, n_starts, why)
 
     def add(self, step: int, why: str) -> TracecloakError:
         """Notes that the stream is stuck, for the operator; returns the error that it ends with.
@@ -208,11 +208,24 @@ class StuckNote:
         note = {"step": step, "n_starts": n_starts, "why": why}
         make_private_folder(self.folder)
         write_anew(str(self.path), json.dumps(note).encode())
-        stays = n_starts >= _MOST_STARTS
-        error = self._stays(step, n_starts, why) if stays else stuck_at(step, why)
+        error = self.error(step, n_starts, why)
         with kept_on_worker(str(self.folder)):  # unless the epoch keeps it already
             _OPERATOR.warning("start %d that was stuck: %s", n_starts, error)
         return error
+
+    def error(self, step: int | None, n_starts: int, why: str) -> TracecloakError:
+        """Returns the error of a stream that is stuck at a step in so many starts."""
+        waited = f". It waited: {why}" if why else ""
+        if n_starts < _MOST_STARTS:
+            return Stuck(
+                f"step {step} is due for longer than stuck_after, and was not published: the "
+                "stream ends. Run the same command again, which goes on from here and spends "
+                f"nothing twice{waited}"
+            )
+        return StaysStuck(
+            f"the stream was stuck at step {step} in {n_starts} starts, and stays down. Correct "
+            f"what it waited for, delete {self.path}, and run the same command again{waited}"
+        )
 
     def _read(self) -> tuple[int | None, int, str]:
         """The step, in how many starts, and what the last one waited for."""
@@ -223,22 +236,6 @@ class StuckNote:
             return None, 0, ""
         except (ValueError, TypeError, KeyError):  # of a disk that was full
             return None, 1, ""
-
-    def _stays(self, step: int | None, n_starts: int, why: str) -> StaysStuck:
-        return StaysStuck(
-            f"the stream was stuck at step {step} in {n_starts} starts, and stays down. Correct "
-            f"what it waited for, delete {self.path}, and run the same command again"
-            + (f". It waited: {why}" if why else "")
-        )
-
-
-def stuck_at(step: int, why: str) -> Stuck:
-    """Returns the error of a stream that is stuck at a step."""
-    return Stuck(
-        f"step {step} is due for longer than stuck_after, and was not published: the stream ends. "
-        "Run the same command again, which goes on from here and spends nothing twice"
-        + (f". It waited: {why}" if why else "")
-    )
 
 
 @dataclass(eq=False, repr=False)
@@ -318,7 +315,7 @@ def stop_if_stuck(
             if is_over.wait(_TICK_SECONDS):
                 return
         why = standing.sink_away or standing.source_away or ""
-        errors.append(stuck_at(overdue.step, why))  # if it cannot be noted
+        errors.append(note.error(overdue.step, 0, why))  # if it cannot be noted
         _within(_WRITE_SECONDS, lambda: errors.append(note.add(overdue.step, why)))
         stop.set()
         if not is_over.wait(_GRACE_SECONDS):

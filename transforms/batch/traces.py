@@ -28,7 +28,7 @@ from tracecloak.schemas.events.traces import (
 )
 from tracecloak.transforms.arrow_coder import RecordBatchCoder, TotalsCoder, pack, unpack
 from tracecloak.transforms.batch import BATCH_BYTES, DEFAULT_PARTS, DEFAULT_SHARDS
-from tracecloak.transforms.batch.window import WindowPart
+from tracecloak.transforms.batch.job import WindowPart
 from tracecloak.transforms.operator_log import kept_on_worker
 
 # --- Large values between stages, in chunks: no element of a pipeline grows with the log. ---------

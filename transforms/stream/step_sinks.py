@@ -317,11 +317,12 @@ class RejectSink:
 
         Args:
             folder: Of the file, on any Beam file system.
-            topic: See `LineSink`; None: none gets the places.
+            topic: Gets a message for each line, under a digest of it in a topic of Kafka: a line
+                that is sent again is the same message. None: none gets the places.
         """
         self.folder = folder
         self._adding = RateLimiter()
-        self._lines = None if topic is None else LineSink(topic)
+        self._topic = None if topic is None else Topic(topic)
 
     def send(self, rejects: pa.RecordBatch | pa.Table) -> None:
         """Takes rows of MESSAGE_REJECT_SCHEMA, at least one; they are there when this returns.
@@ -342,8 +343,10 @@ class RejectSink:
         if self._adding.is_due():
             add_up(self.folder)
             _OPERATOR.warning("messages could not be read; see %s", self.folder)
-        if self._lines is not None:
-            self._lines.send(lines)
+        if self._topic is not None:
+            data = [line.encode() for line in lines]
+            keyed = [(sha256(line).hexdigest()[:32].encode(), line) for line in data]
+            self._topic.writer.send(keyed, {})
 
 
 class WriteRejects(beam.DoFn):
@@ -446,7 +449,7 @@ _ASK_SECONDS = 20.0
 _MOST_BYTES = 10_000_000
 
 
-class _ToTopic:
+class Topic:
     """Pickles until it has sent something, as it makes its client only then."""
 
     def __init__(self, topic: str | KafkaTopic) -> None:
@@ -463,13 +466,14 @@ class _ToTopic:
         self._topic = topic
 
     @cached_property
-    def _writer(self) -> TopicWriter | _PubSubWriter:
+    def writer(self) -> TopicWriter | _PubSubWriter:
+        """What sends messages to it."""
         if isinstance(self._topic, KafkaTopic):
             return TopicWriter(self._topic)
         return _PubSubWriter(self._topic)
 
 
-class StepSink(_ToTopic):
+class StepSink(Topic):
     """A topic that gets the JSON of steps; of a made-up log it has only what it is of.
 
     KEY_ATTRIBUTES are the attributes of a message, or the headers and the key of one of Kafka, so a
@@ -481,24 +485,7 @@ class StepSink(_ToTopic):
         key_parts = zip(KEY_ATTRIBUTES, released.key, strict=True)
         attributes = {name: str(part) for name, part in key_parts}
         key = "/".join(attributes.values()).encode()
-        self._writer.send([(key, released.to_json())], attributes)
-
-
-class LineSink(_ToTopic):
-    """A topic that gets lines of text, a message each.
-
-    In a topic of Kafka the key of a message is a digest of its line, so a line that is sent again
-    is the same message, and a compacted topic keeps it once.
-    """
-
-    def send(self, lines: Iterable[str]) -> None:
-        """Publishes lines; they are there when this returns.
-
-        Raises:
-            RetryLater: The service takes nothing now.
-        """
-        data = [line.encode() for line in lines]
-        self._writer.send([(sha256(line).hexdigest()[:32].encode(), line) for line in data], {})
+        self.writer.send([(key, released.to_json())], attributes)
 
 
 class _PubSubWriter:

@@ -46,8 +46,7 @@ from tracecloak.pipelines.runners.on_beam import (
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.streams.closing_rule import ClosingRule
-from tracecloak.transforms.batch.job import DeadLetter, Job, ReleaseRun, Target
-from tracecloak.transforms.batch.window import WindowPart
+from tracecloak.transforms.batch.job import DeadLetter, Job, ReleaseRun, Target, WindowPart
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_folder import ReleaseFolder

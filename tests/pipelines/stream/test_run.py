@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import apache_beam as beam
@@ -51,7 +52,6 @@ from tracecloak.schemas.errors import (
 )
 from tracecloak.transforms.formats.messages import MessageFormat
 from tracecloak.transforms.stream import local_stream, step_sinks
-from tracecloak.transforms.stream.step_sinks import LineSink
 
 
 def person_messages() -> list[Sent]:
@@ -129,7 +129,8 @@ def test_poison_and_clocks_that_jump_touch_nothing_of_others(
     Events are from 1970 and from 2099 in the batches of others.
     """
     of_topic: list[str] = []
-    monkeypatch.setattr(LineSink, "send", lambda _, lines: of_topic.extend(lines))
+    take = lambda keyed, _: of_topic.extend(line.decode() for _, line in keyed)  # noqa: E731
+    monkeypatch.setattr(step_sinks.Topic, "writer", SimpleNamespace(send=take))
     sent, century = random_messages(), 130 * 365 * 86_400
     jumps = [
         Sent(float(second), f"jump{second}", "END", "1", age)
