@@ -280,13 +280,8 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
             )
         for table in database.TABLES:
             table.create(connection, checkfirst=True)
-        for table, some in (
-            (database.TABLE, rows),
-            (database.UNITS, units),
-            (database.WINDOWS, windows),
-        ):
-            if some:
-                connection.execute(sa.insert(table), some)
+        tables = {database.TABLE: rows, database.UNITS: units, database.WINDOWS: windows}
+        database.insert(connection, tables)
 
     place.make_file()
     place.transact(make, writes=True)

@@ -109,6 +109,13 @@ def read_entries(ask: Asks, *conditions: sa.ColumnElement[bool]) -> list[Entry]:
     return [Entry(*map(_as_written, _NAMES, row)) for row in ask(asked)]
 
 
+def insert(connection: sa.Connection, rows: Mapping[sa.Table, Sequence[dict[str, Any]]]) -> None:
+    """Inserts rows into tables."""
+    for table, some in rows.items():
+        if some:
+            connection.execute(sa.insert(table), some)
+
+
 def read_windows(ask: Asks) -> list[dict[str, Any]]:
     """Returns what the table of windows has."""
     return [dict(row._mapping) for row in ask(sa.select(WINDOWS).order_by(WINDOWS.c.seq))]

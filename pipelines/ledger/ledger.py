@@ -42,6 +42,7 @@ from tracecloak.pipelines.ledger.database import (
     LedgerError,
     LedgerUnavailable,
     asks,
+    insert,
     is_there,
     read_entries,
 )
@@ -512,12 +513,9 @@ class Ledger:
             past.take_in(new, past.ask)
             is_due = past.n_since_checkpoint >= _N_ENTRIES and new and not past.faults
             further = [past.checkpoint()] if is_due else []
-            for entry in (*new, *further):
-                connection.execute(sa.insert(TABLE).values(asdict(entry)))
+            rows = [asdict(entry) for entry in (*new, *further)]
             counted = [row for entry in new if units is not None for row in units(entry.seq)]
-            for table, rows in (UNITS, counted), (WINDOWS, past.rows):
-                if rows:
-                    connection.execute(sa.insert(table), rows)
+            insert(connection, {TABLE: rows, UNITS: counted, WINDOWS: past.rows})
             past.take_in(further, past.ask)
             return past, new
 

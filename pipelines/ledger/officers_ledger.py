@@ -64,14 +64,13 @@ class OfficersLedger(Ledger):
             database.INDEX.create(connection, checkfirst=True)
             if database.read_windows(database.asks(connection)) != whole.rows:
                 connection.execute(sa.delete(database.WINDOWS))
-                if whole.rows:
-                    connection.execute(sa.insert(database.WINDOWS), whole.rows)
+                database.insert(connection, {database.WINDOWS: whole.rows})
                 done.append(
                     f"table {database.WINDOWS.name} has the {len(whole.rows)} charges of windows"
                 )
             if whole.head is not None and whole.seq == whole.n_since_checkpoint:
                 first = whole.checkpoint()
-                connection.execute(sa.insert(database.TABLE).values(asdict(first)))
+                database.insert(connection, {database.TABLE: [asdict(first)]})
                 done.append(f"entry {first.seq} is the first checkpoint")
             if connection.dialect.name == "postgresql":
                 _let_write(connection)

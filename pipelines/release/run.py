@@ -349,7 +349,7 @@ def _signature_of(run: Run) -> Signature:
     )
     if manifest is None or signature is None:
         return "none"
-    is_ours = run.signer is None or run.signer.signed(manifest, signature)
+    is_ours = run.signer is None or run.signer.sign(manifest)[0] == signature
     return "there" if is_ours else "by another key"
 
 

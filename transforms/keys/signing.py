@@ -79,15 +79,6 @@ class SigningReference:
         key = self.key()
         return key.sign(data), PublicKey(key.public_key()).pem
 
-    def signed(self, data: bytes, signature: bytes) -> bool:
-        """Returns whether a signature of some bytes is by this key.
-
-        Raises:
-            UsageError: As of `key`.
-            RetryLater: As of `key`.
-        """
-        return PublicKey(self.key().public_key()).signed(data, signature)
-
 
 @dataclass(frozen=True)
 class PublicKey:
