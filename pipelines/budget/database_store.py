@@ -177,8 +177,7 @@ class _WorkingCopy:
                 self._session.close()
             raise RetryLater(
                 f"key store: {self._database.place.removeprefix('ledger ')} is in use by another "
-                f"process or does not answer ({type(error).__name__}); check that its login owns "
-                "it, and run again later"
+                f"process or away ({type(error).__name__}); its login must own it: run again later"
             ) from None
 
 

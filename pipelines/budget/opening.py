@@ -274,10 +274,7 @@ def restore(store: KeyStore, url: str | None, path: str, by: str, reason: str) -
 
     def make(connection: sa.Connection) -> None:
         if database.is_there(place, connection) and connection.execute(_FIRST).first() is not None:
-            raise UsageError(
-                f"{place.place} has entries, which are not replaced: move that ledger away "
-                "first if it is damaged, or name another"
-            )
+            raise UsageError(f"{place.place} has entries: move it away first, or name another")
         for table in database.TABLES:
             table.create(connection, checkfirst=True)
         tables = {database.TABLE: rows, database.UNITS: units, database.WINDOWS: windows}

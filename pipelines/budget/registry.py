@@ -245,8 +245,7 @@ class ReleaseRegistry:
             "made elsewhere": "was made with another key store, so its input is not known here; "
             "use the key_store of that run, or choose another release_id",
             "another ledger": f"was begun with {begun_with and place_of(begun_with)} and is not "
-            "finished; name that ledger, or give the release up in it with `tracecloak ledger "
-            "forfeit`",
+            "finished; name that ledger, or use `tracecloak ledger forfeit` with it",
             "gone": f"was committed, and {self.folder.final} is gone: mount its disk or restore "
             "the files, and run again; or note the loss with `tracecloak ledger withdraw`; or "
             "choose another release_id, which is another spend",
@@ -329,8 +328,7 @@ class ReleaseRegistry:
             from tracecloak.pipelines.runners.failures import reason_of
 
             _LOG.warning(
-                "nothing was released, but that could not be recorded: %s. Run the command again, "
-                "or its budget may stay spent",
+                "nothing was released, which was not recorded: %s. Run again, or it may stay spent",
                 reason_of(error),
             )
         return True

@@ -54,10 +54,7 @@ KEYS_LOCK = "keys.lock"
 # Whether the key of a release is there. `none`: neither it nor a receipt that is its. `ended`: the
 # receipt alone, as of a release that was committed, or of a store that lost the key.
 KeyState = Literal["none", "there", "ended"]
-BEING_MADE = (
-    "another process is making release_id {1!r} in {0}; wait until it ends, then run this again to "
-    "see what became of it"
-)
+BEING_MADE = "another process is making release_id {1!r} in {0}; run this again when it has ended"
 
 
 class KeyStore:
@@ -247,10 +244,7 @@ class KeyStore:
             check_reference(before, "from")
         if not self.path.is_dir():
             raise UsageError(f"there is no key store in {self.path}; correct key_store")
-        refusal = (
-            f"a release of key store {self.path} is at work, whose key would be encrypted anew; "
-            "run this again when it has ended"
-        )
+        refusal = f"a release of key store {self.path} is at work; run this again when it has ended"
         # No key is made meanwhile, and no release goes on that has one.
         with self.locked(KEYS_LOCK), contextlib.ExitStack() as held, self.in_use():
             for path in self.secrets.paths():

@@ -198,9 +198,8 @@ class LedgerCache:
             complaints.append(lost_text(self._place, lost[name], name == self.name))
         if self.has_lost_head(past):
             complaints.append(
-                f"this key store has lost what it saw of {self._place}, which would show whether "
-                f"the ledger lost anything. Nothing is released until {_ACCEPT}, or the key store "
-                "is restored from a backup"
+                f"this key store has lost what it saw of {self._place}, which would show a loss. "
+                f"Nothing is released until {_ACCEPT}, or its backup is restored"
             )
         noted = self.noted(past)
         if noted > self.store.generation():
@@ -262,8 +261,7 @@ def lost_text(place: str, head: Head, is_here: bool = True) -> str:
         where, what = "this ledger at another place", "it is an older copy of it"
     return (
         f"{place} lacks entry {head.seq} of {head.recorded_at[:19]}Z, which this key store saw in "
-        f"{where}: {what}. Nothing is released until the configuration names the newer ledger, or "
-        f"{_ACCEPT}"
+        f"{where}: {what}. Nothing is released until ledger names the newer one, or {_ACCEPT}"
     )
 
 

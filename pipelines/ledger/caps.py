@@ -292,10 +292,8 @@ def is_charged(states: Sequence[ChargeState], reservation: Reservation) -> bool:
     named = f"release {reservation.release_id!r} in {reservation.output}"
     for entry in (state.last for state in states):
         if entry.action == "withdraw":
-            raise UsageError(
-                f"{named} was withdrawn on {entry.recorded_at[:10]}; choose another release_id, "
-                "which is another spend"
-            )
+            when = entry.recorded_at[:10]
+            raise UsageError(f"{named} was withdrawn on {when}; choose another release_id")
     ours = next((one for one in states if one.last.charge == reservation.entry.charge), None)
     is_ended = ours is None or ours.last.action in ("void", "forfeit")
     for entry in (state.last for state in states if is_ended):
@@ -407,12 +405,8 @@ def check_affordable(spent: Spent, reservation: Reservation, account: Account) -
     if balance.spent_epsilon is not None:
         more = dict(zip(COORDINATES, increase(spent.all, [asked]), strict=True))
         short = [_shortage(name, balance, account, asked, more[name]) for name in above]
-    unfinished = ""
-    if balance.n_open:
-        unfinished = (
-            f" ({balance.n_open} of {balance.n_releases} releases are reserved and not "
-            "committed; run those again to finish them)"
-        )
+    counts = f"{balance.n_open} of {balance.n_releases} releases are reserved and not committed"
+    unfinished = f" ({counts}; run those again to finish them)" if balance.n_open else ""
     raise BudgetExhausted(
         f"{where} cannot pay for release {reservation.release_id!r}: {'; '.join(short)}"
         f"{unfinished}. Ask for less, or have the privacy officer raise the cap"

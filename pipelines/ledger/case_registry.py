@@ -187,9 +187,8 @@ class CaseRegistry:
             if window is None or len(places) > 1:
                 what = "several windows" if any(places) else "no window"
                 raise UsageError(
-                    f"release {release_id!r} in {output} is reserved for {what} in "
-                    f"{self._ledger.place}: use `tracecloak ledger forfeit`, and choose another "
-                    "release_id"
+                    f"release {release_id!r} in {output} is reserved for {what}: use `tracecloak "
+                    "ledger forfeit`, and choose another release_id"
                 )
             self.check(window.scope, past)
             before = claims_of(map(KnownCharge.of, live))[-1:]
@@ -256,9 +255,8 @@ class CaseRegistry:
         other = past.other_claims(scope, f"{digits}-")
         if other is not None:
             raise CaseRegistryError(
-                f"windows of this schedule were counted under book key {other.partition('-')[2]}, "
-                f"not {key}: name that key with book_key, or restore book.secret of its key store. "
-                f"{_REMEDY}"
+                f"windows of this schedule were counted under book key {other.partition('-')[2]}: "
+                f"name it with book_key, or restore book.secret of its key store. {_REMEDY}"
             )
         claims = past.claims(scope)
         for claim in claims if compares_all else claims[-1:]:

@@ -142,9 +142,8 @@ class Ledger:
             raise LedgerError(lost_text(self.place, seen))
         if not seen.seq and not new:
             raise NoLedger(
-                f"{self.place} does not exist, so what was spent before is not known: correct "
-                "ledger or key_store, or begin an empty ledger with `tracecloak ledger begin`, or "
-                "with new_ledger at the first release"
+                f"{self.place} does not exist: correct ledger or key_store, or begin an empty one "
+                "with `tracecloak ledger begin`, or with new_ledger at the first release"
             )
         if not self._may_begin_beside_caps and any(other.declares for other in heads.values()):
             raise UsageError(
@@ -318,9 +317,8 @@ class Ledger:
         if not live:
             ended = f"is {_ENDED[states[-1].last.action]}" if states else "was never reserved"
             raise UsageError(
-                f"release {keyed_release[1]!r} in {keyed_release[0]} {ended} in "
-                f"{self.place}, so nothing is drawn for it; run the command again, which reserves "
-                "anew"
+                f"release {keyed_release[1]!r} in {keyed_release[0]} {ended} in {self.place}: "
+                "run the command again, which reserves anew"
             )
         return live
 

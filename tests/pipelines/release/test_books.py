@@ -64,7 +64,7 @@ def test_a_second_run_at_the_same_time_is_refused_and_leaves_one_release_and_one
     second = commands.run(*common, secret=b"2" * 32)
     assert second.code == 75
     assert "another process is making release_id 'r'" in second.text
-    assert "wait until it ends, then run this again" in second.text
+    assert "run this again when it has ended" in second.text
     assert actions(keys) == before
     assert commands.resume(first).code == 0
     assert "already released" in commands.run(*common, secret=b"2" * 32).text

@@ -231,7 +231,7 @@ FAULTS = {
     "a read fails on Beam": Fault(raising(READ, ValueError), 6, NOTHING, VOIDED, 0, BEAM),
     "a workplace stays": Fault(
         both(raising("ReleaseFolder.clear", lambda: UNCLEARED), raising(READ, ValueError)),
-        6, "that could not be recorded: BeamIOError", VOIDED, 1,
+        6, "which was not recorded: BeamIOError", VOIDED, 1,
     ),
     "the ledger is locked at the void": Fault(
         locked_after(READ, disk(errno.EIO)), 6, LOCKED, RESERVED, 1
