@@ -87,7 +87,6 @@ def units_of_files(ledger: Ledger, store: KeyStore, settings: Mapping[str, Any])
 
     Raises:
         LedgerError: The ledger cannot be used.
-        OSError: A file is there, and cannot be read.
     """
     folder = absolute(settings.get("book") or str(store.path / "book"))
     database, n_taken, faults = Database(ledger.url), 0, dict[str, str]()
@@ -97,10 +96,14 @@ def units_of_files(ledger: Ledger, store: KeyStore, settings: Mapping[str, Any])
         if scope in faults or database.transact(partial(_has, seq=seq), writes=False):
             continue
         path = join(folder, scope, f"{known.units}.units")
-        data = read_if_there(path)
-        claimed = None if data is None else claim_in(data, str(known.units))
+        what, data = "is not there", None
+        try:
+            data = read_if_there(path)
+        except OSError as error:
+            what = f"cannot be read ({type(error).__name__})"
+        claimed = claim_in(data or b"", str(known.units))
         if claimed is None:
-            what = "is not there" if data is None else "was changed"
+            what = what if data is None else "was changed"
             faults[scope] = (
                 f"{path}, with the units that window {label} counted, {what}: no window of its "
                 "schedule is released until it is restored and this command has run again"

@@ -24,13 +24,7 @@ from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot, problems
 from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.schemas.errors import UsageError
-from tracecloak.transforms.files import (
-    exists,
-    is_on_this_machine,
-    read_if_there,
-    require_file_system,
-    write_new,
-)
+from tracecloak.transforms import files
 from tracecloak.transforms.keys.sources import referred
 
 if TYPE_CHECKING:
@@ -62,7 +56,7 @@ def store_at(
     """
     wraps = key_encryption_key or os.environ.get("TRACECLOAK_KEY_ENCRYPTION_KEY") or None
     place = folder or os.environ.get("TRACECLOAK_KEY_STORE") or str(Path.home() / _USUAL_FOLDER)
-    if not is_on_this_machine(place):
+    if not files.is_on_this_machine(place):
         from tracecloak.pipelines.budget.database_store import DatabaseKeyStore
 
         return DatabaseKeyStore(place, worker_keys, wraps)
@@ -95,7 +89,7 @@ def open_store(config: AccountConfig) -> KeyStore:
         KeyStoreError: The store cannot be used.
     """
     if config.worker_keys is not None:
-        require_file_system("worker_keys", config.worker_keys)
+        files.require_file_system("worker_keys", config.worker_keys)
     store = store_of(config)
     if store.check_secrets():
         _LOG.warning(
@@ -114,7 +108,7 @@ def check_worker_keys(config: AccountConfig) -> None:
         UsageError: They run where nobody sees this machine's disk.
     """
     if config.runner == "DataflowRunner" and (
-        config.worker_keys is None or is_on_this_machine(config.worker_keys)
+        config.worker_keys is None or files.is_on_this_machine(config.worker_keys)
     ):
         raise UsageError(
             "workers of DataflowRunner cannot read this machine's key store; name a folder that "
@@ -225,8 +219,8 @@ def back_up(ledger: Ledger, path: str) -> Entry:
         UsageError: There is a file at that path, or nothing in the ledger.
         LedgerError: The ledger cannot be read, or does not say what was written into it.
     """
-    require_file_system("output", path)
-    if exists(path):
+    files.require_file_system("output", path)
+    if files.exists(path):
         raise UsageError(f"output {path!r} exists, and may be the last good backup; name another")
     entries = ledger.entries()
     if not entries:
@@ -243,7 +237,7 @@ def back_up(ledger: Ledger, path: str) -> Entry:
     units = ({"units": base64.b64encode(claim.to_bytes()).decode()} for claim in claims)
     end = {"backup_of": _WHAT, "entries": head.seq, "hash": head.hash}
     lines = [json.dumps(line) for line in (*map(asdict, entries), *units, end)]
-    write_new(path, "".join(f"{line}\n" for line in lines).encode())
+    files.write_new(path, "".join(f"{line}\n" for line in lines).encode())
     return head
 
 
@@ -291,8 +285,8 @@ def _parts_of(path: str) -> tuple[list[Entry], list[dict[str, Any]]]:
     Raises:
         UsageError: It is not there, or not whole, or was changed.
     """
-    require_file_system("backup", path)
-    text = read_if_there(path)
+    files.require_file_system("backup", path)
+    text = files.read_if_there(path)
     if text is None:
         raise UsageError(f"backup {path!r} is not there; correct the path")
     try:

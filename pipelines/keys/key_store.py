@@ -26,16 +26,7 @@ from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.pipelines.keys.kept_secrets import KeptSecrets
 from tracecloak.pipelines.keys.receipts import InputFile, KeyStoreError, Origin, Receipt, today
 from tracecloak.schemas.errors import RetryLater, UsageError
-from tracecloak.transforms.files import (
-    delete_files,
-    exists,
-    is_on_this_machine,
-    join,
-    make_private_folder,
-    read_if_there,
-    write_anew,
-    write_private,
-)
+from tracecloak.transforms import files
 from tracecloak.transforms.keys.sources import check_reference
 from tracecloak.transforms.keys.wrapping import KeyReference
 
@@ -108,7 +99,7 @@ class KeyStore:
         """
         with self.in_use():
             self._make()
-            write_private(self.path / name, text.encode(), replaces)
+            files.write_private(self.path / name, text.encode(), replaces)
             self.save()
 
     def remove(self, *names: str) -> None:
@@ -176,7 +167,7 @@ class KeyStore:
         self.begin_to_write()
         path = self.path / name
         self._make()
-        make_private_folder(path.parent)
+        files.make_private_folder(path.parent)
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
     def begin_to_write(self) -> None:
@@ -192,7 +183,7 @@ class KeyStore:
         stops, and the operator is told. On a volume that belongs to somebody else, as those of
         Kubernetes do, rights cannot be taken: what is made in it is closed all the same.
         """
-        make_private_folder(self.path)
+        files.make_private_folder(self.path)
         if self._is_closed:
             return
         self._is_closed = True
@@ -286,7 +277,7 @@ class KeyStore:
             self.write("generation", str(counted))
         return counted
 
-    def fingerprint(self, files: Sequence[InputFile]) -> str:
+    def fingerprint(self, inputs: Sequence[InputFile]) -> str:
         """Returns a digest of the input files, keyed by a secret of this store.
 
         Of local files it covers the bytes, in any order of the files; of others what their file
@@ -294,9 +285,9 @@ class KeyStore:
         """
         digests = [
             file.digest
-            if is_on_this_machine(file.path)
+            if files.is_on_this_machine(file.path)
             else f"{file.path}|{file.n_bytes}|{file.digest}"
-            for file in files
+            for file in inputs
         ]
         return self.digest("\n".join(sorted(digests)))
 
@@ -469,7 +460,7 @@ class KeyStore:
         """
         had_key = self._remove_files(output, release_id, ".gate", ".result", ".key")
         folder = self.operator_folder(output, release_id)
-        if is_on_this_machine(folder):
+        if files.is_on_this_machine(folder):
             with self.in_use():
                 for path in Path(folder).glob(f"{STREAM_STATE}*"):
                     path.unlink()
@@ -504,7 +495,7 @@ class KeyStore:
         if noted is None:
             return
         with self.in_use():
-            delete_files([path for path in noted.splitlines() if exists(path)])
+            files.delete_files([path for path in noted.splitlines() if files.exists(path)])
         self.remove(note)
 
     def operator_folder(self, output: str, release_id: str) -> str:
@@ -514,7 +505,7 @@ class KeyStore:
         beside those that they can read.
         """
         name = f"{release_id}-{_place(output, release_id)[:8]}"
-        if self._worker_keys is not None and not is_on_this_machine(self._worker_keys):
+        if self._worker_keys is not None and not files.is_on_this_machine(self._worker_keys):
             return f"{self._worker_keys.rstrip('/')}/operator/{name}"
         return str(self.path.absolute() / "operator" / name)
 
@@ -523,7 +514,7 @@ class KeyStore:
         key_path = self.path / name
         if self._worker_keys is None:
             return KeyReference(f"file:{key_path}", fingerprint, self.secrets.reference)
-        path = join(self._worker_keys, key_path.name)
+        path = files.join(self._worker_keys, key_path.name)
         # Noted first: whoever ends the release finds the copy, whatever they were configured with.
         note = f"releases/{key_path.stem}.workers"
         noted = (self.read(note) or "").splitlines()
@@ -531,8 +522,8 @@ class KeyStore:
             self.write(note, "".join(f"{one}\n" for one in (*noted, path)))
         with self.in_use():
             content = key_path.read_bytes()
-            if read_if_there(path) != content:
-                write_anew(path, content)
+            if files.read_if_there(path) != content:
+                files.write_anew(path, content)
         return KeyReference(f"file:{path}", fingerprint, self.secrets.reference)
 
     def _path(self, output: str, release_id: str, ending: str) -> Path:
@@ -564,7 +555,7 @@ def new_key_file(path: Path) -> None:
     """
     if path.exists():
         raise UsageError(f"{path} exists; a key is never overwritten")
-    write_private(path, ReleaseKey.generate().hex().encode(), replaces=False)
+    files.write_private(path, ReleaseKey.generate().hex().encode(), replaces=False)
 
 
 def _place(output: str, release_id: str) -> str:

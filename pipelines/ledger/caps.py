@@ -217,15 +217,6 @@ def bound_datasets(entries: Sequence[Entry]) -> dict[str, str]:
     }
 
 
-def accounts_that_paid(entries: Sequence[Entry], dataset: str) -> list[str]:
-    """Returns the accounts under which releases named a data set and still count as spent."""
-    return sorted({
-        state.last.account
-        for state in charge_states(entries).values()
-        if state.reserved.facts.get("dataset") == dataset and state.last.action != "void"
-    })  # fmt: skip
-
-
 def check_declared(entries: Sequence[Entry], account: str) -> Account | None:
     """Returns the caps of an account in the ledger; None: it declares no account at all.
 

@@ -12,14 +12,8 @@ from typing import Any, get_args
 
 import sqlalchemy as sa
 
-from tracecloak.pipelines.ledger import database
+from tracecloak.pipelines.ledger import caps, database
 from tracecloak.pipelines.ledger.balance import balance_of
-from tracecloak.pipelines.ledger.caps import (
-    Account,
-    check_declared,
-    declared_accounts,
-    is_awaited,
-)
 from tracecloak.pipelines.ledger.entries import (
     NO_COLUMNS,
     Declaration,
@@ -136,7 +130,7 @@ class OfficersLedger(Ledger):
             signed(by, reason),
         )
 
-    def declare_account(self, account: Account, by: str, reason: str) -> None:
+    def declare_account(self, account: caps.Account, by: str, reason: str) -> None:
         """Declares what an account may spend; an earlier declaration of it holds no longer.
 
         As soon as a ledger declares an account, no other that it does not declare can pay.
@@ -148,8 +142,8 @@ class OfficersLedger(Ledger):
         if account.note:
             require_text("note", account.note)
         facts = {"max_cases": account.max_cases, "note": account.note}
-        caps = decimals_of(epsilon=account.epsilon_cap, delta=account.delta_cap)
-        columns = {"account": account.name, "unit": account.unit, **caps}
+        bounds = decimals_of(epsilon=account.epsilon_cap, delta=account.delta_cap)
+        columns = {"account": account.name, "unit": account.unit, **bounds}
         self.declare("account", columns, {n: f for n, f in facts.items() if f}, by, reason)
 
     def bind_dataset(self, dataset: str, account: str, by: str, reason: str) -> None:
@@ -192,7 +186,7 @@ class OfficersLedger(Ledger):
 
         def steps(past: LedgerSnapshot) -> list[Step]:
             if action == "dataset":
-                check_declared(past.declared, columns["account"])
+                caps.check_declared(past.declared, columns["account"])
             return [(action, {**NO_COLUMNS, **columns}, facts)]
 
         self.append(steps)
@@ -233,7 +227,7 @@ class OfficersLedger(Ledger):
                 ends["lost"] = {"seq": head.seq, "hash": head.hash}
             if (noted := memory.noted(past)) > memory.store.generation():
                 ends |= {"store": memory.store.identity(), "generation": noted}
-            if not lost and not is_awaited(past.declared):
+            if not lost and not caps.is_awaited(past.declared):
                 return [("accept", NO_COLUMNS, {**ends, **details})]
             accept: Step = "accept", NO_COLUMNS, {**ends, "counted": True, **details}
             declares = {n: unit for head in lost for n, unit in head.declares.items()}
@@ -247,7 +241,7 @@ class OfficersLedger(Ledger):
         self, past: LedgerSnapshot, declares: Mapping[str, str], details: Mapping[str, str]
     ) -> list[Step]:
         """Returns declarations of accounts that a ledger has lost, which pay no more."""
-        known = declared_accounts(past.declared)
+        known = caps.declared_accounts(past.declared)
         columns = {**NO_COLUMNS, "epsilon": "0", "delta": "0"}
         return [
             ("account", {**columns, "account": name, "unit": unit}, details)
@@ -259,14 +253,16 @@ class OfficersLedger(Ledger):
         """Returns charges of what the caps of each account leave."""
         steps: list[Step] = []
         for name in sorted({*self.accounts, *past.accounts()}):
-            caps, spent = self.account_in(past, name), past.spent(name)
-            left = balance_of(spent, name, caps)
+            account, spent = self.account_in(past, name), past.spent(name)
+            left = balance_of(spent, name, account)
             epsilon, delta = left.remaining_epsilon or 0, left.remaining_delta or 0
-            if caps is not None and (epsilon or delta):
-                kinds = (kind for kind in get_args(Adjacency) if (caps.unit, kind) in spent.kinds)
+            if account is not None and (epsilon or delta):
+                kinds = (
+                    kind for kind in get_args(Adjacency) if (account.unit, kind) in spent.kinds
+                )
                 rest = Reservation(
                     name, f"lost-{past.seq + 1}", "lost", Fraction(epsilon), Fraction(delta),
-                    caps.unit, next(kinds, "add_remove"), "lost", (), "lost", "lost",
+                    account.unit, next(kinds, "add_remove"), "lost", (), "lost", "lost",
                 )  # fmt: skip
                 steps += [(action, rest.columns(), details) for action in ("reserve", "commit")]
         return steps

@@ -14,7 +14,7 @@ from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.balance import COORDINATES, KnownCharge, Sums, charge_states
-from tracecloak.pipelines.ledger.caps import accounts_that_paid, bound_datasets, declared_accounts
+from tracecloak.pipelines.ledger.caps import bound_datasets, declared_accounts
 from tracecloak.pipelines.ledger.database import read_windows
 from tracecloak.pipelines.ledger.entries import NOTES, Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -107,8 +107,12 @@ def dataset_text(entries: Sequence[Entry], dataset: str) -> str:
 
 def _bound(entries: Sequence[Entry], dataset: str) -> dict[str, Any]:
     owner = bound_datasets(entries)[dataset]
-    others = [name for name in accounts_that_paid(entries, dataset) if name != owner]
-    return {"dataset": dataset, "account": owner, "also_paid_by": others}
+    others = {
+        one.last.account
+        for one in charge_states(entries).values()
+        if one.reserved.facts.get("dataset") == dataset and one.last.action != "void"
+    } - {owner}
+    return {"dataset": dataset, "account": owner, "also_paid_by": sorted(others)}
 
 
 @cache
