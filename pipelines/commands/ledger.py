@@ -59,13 +59,9 @@ def _opened(flags: Flags, **how: bool) -> OfficersLedger:
 
 
 def _show(flags: Flags) -> Result:
-    return _shown(_opened(flags), flags.get("account"))
-
-
-def _shown(ledger: OfficersLedger, account: str | None) -> Result:
     from tracecloak.pipelines.ledger.reading import show
 
-    text, shown = show(ledger, account)
+    text, shown = show(_opened(flags), flags.get("account"))
     return Result((), shown, _lines(text))
 
 
@@ -127,9 +123,9 @@ def _migrate(flags: Flags) -> Result:
 def _declare(flags: Flags) -> Result:
     from tracecloak.pipelines.ledger.caps import account_of
 
-    ledger, account = _opened(flags), account_of(flags["name"], flags, "none")
-    ledger.declare_account(account, flags["by"], flags["reason"])
-    return _shown(ledger, account.name)
+    account = account_of(flags["name"], flags, "none")
+    _opened(flags).declare_account(account, flags["by"], flags["reason"])
+    return _show({**flags, "account": account.name})
 
 
 def _bind(flags: Flags) -> Result:

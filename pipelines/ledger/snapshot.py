@@ -145,16 +145,15 @@ class LedgerSnapshot:
         if state.get("version") != _VERSION or entry.hash != entry.digest():
             return None
         declared = state.pop("declared")
-        past.declared = _of_numbers(ask, [seq for seq, _ in declared])
+        past.declared = _entries_in(ask, TABLE.c.seq, [seq for seq, _ in declared])
         if declared != [[e.seq, e.digest()] for e in past.declared]:
             return None
-        for of_account in state["closed"].values():
-            for labels in of_account.values():
-                for label, total in labels.items():
-                    labels[label] = {
-                        name: parse_decimal(number) if isinstance(number, str) else number
-                        for name, number in total.items()
-                    }
+        for labels in chain.from_iterable(map(dict.values, state["closed"].values())):
+            for label, total in labels.items():
+                labels[label] = {
+                    name: parse_decimal(number) if isinstance(number, str) else number
+                    for name, number in total.items()
+                }
         for ends in state["open"].values():
             ends.update({seq: KnownCharge(*known) for seq, known in ends.items()})
         past.head, past._state = entry, {**state, "checkpoint": entry.seq, "windows": {}}
@@ -342,12 +341,9 @@ class LedgerSnapshot:
         That an entry is older than the head hides no change of it: each must have its hash, and
         what is open must end as it was seen.
         """
-        rows: list[Entry] = []
         names = sorted({release_id for _, release_id in releases}) if self.head else []
-        for at in range(0, len(names), _N_NAMES):
-            some = TABLE.c.release_id.in_(names[at : at + _N_NAMES])
-            rows += read_entries(self.ask, some, NO_STEP, TABLE.c.seq <= self.seq)
-        rows = [entry for entry in rows if _release_of(entry) in releases]
+        found = _entries_in(self.ask, TABLE.c.release_id, names, NO_STEP, TABLE.c.seq <= self.seq)
+        rows = [entry for entry in found if _release_of(entry) in releases]
         changed = [
             f"entry {entry.seq}: it was changed: its hash is not the hash of its columns"
             for entry in rows
@@ -418,7 +414,9 @@ class LedgerSnapshot:
     def charged(self, scope: str) -> list[tuple[str, Entry]]:
         """Returns (label of the window, last entry) of each charge in a scope that counts."""
         labels = {known.last: known.label for known in self._of_scope(scope)}
-        return [(labels[entry.seq], entry) for entry in _of_numbers(self.ask, [*labels])]
+        return [
+            (labels[entry.seq], entry) for entry in _entries_in(self.ask, TABLE.c.seq, [*labels])
+        ]
 
     def other_claims(self, scope: str, digits: str) -> str | None:
         """Returns another scope with claims whose name begins with the same; None: none has."""
@@ -444,10 +442,12 @@ class LedgerSnapshot:
         return Spent(self._state["closed"].get(account, {}), still_open, counting)
 
 
-def _of_numbers(ask: Asks, numbers: Sequence[int]) -> list[Entry]:
-    """Returns the entries with these numbers, however many."""
-    pieces = (numbers[at : at + _N_NAMES] for at in range(0, len(numbers), _N_NAMES))
-    return [entry for piece in pieces for entry in read_entries(ask, TABLE.c.seq.in_(piece))]
+def _entries_in(
+    ask: Asks, column: sa.Column[Any], values: Sequence[Any], *conditions: sa.ColumnElement[bool]
+) -> list[Entry]:
+    """Returns the entries with these values of a column, however many."""
+    pieces = (values[at : at + _N_NAMES] for at in range(0, len(values), _N_NAMES))
+    return [one for piece in pieces for one in read_entries(ask, column.in_(piece), *conditions)]
 
 
 def _chained(digest: str, body: str) -> str:
