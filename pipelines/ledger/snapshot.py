@@ -23,7 +23,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import reduce
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 
@@ -59,6 +59,7 @@ from tracecloak.pipelines.ledger.entries import (
     odd_columns,
     parse_decimal,
 )
+from tracecloak.pipelines.runners.memory import without_collections
 from tracecloak.schemas.errors import UsageError
 
 # --- Whether a ledger is sound: each entry follows the one before, and says what a ledger writes. -
@@ -319,7 +320,8 @@ class LedgerSnapshot:
             digest, rows = self._state["scopes"].get(scope, ""), WINDOWS.c
             asked = sa.select(rows.body).where(rows.scope == scope, rows.seq <= self.seq)
             bodies = [row[0] for row in self.ask(asked.order_by(rows.seq))] if digest else []
-            charges = {k: KnownCharge(*one) for k, *one in json.loads(f"[{','.join(bodies)}]")}
+            with without_collections():  # of thousands of rows, which all stay
+                charges = {k: KnownCharge(*one) for k, *one in json.loads(f"[{','.join(bodies)}]")}
             if reduce(_chained, bodies, "") != digest:  # then the entries tell
                 whole = LedgerSnapshot.of(read_entries(self.ask, TABLE.c.seq <= self.seq))._state
                 if whole["scopes"].get(scope) != digest:
@@ -329,8 +331,7 @@ class LedgerSnapshot:
             for sums in self._state["closed"].values():
                 sums.pop(scope, None)
             self._add(known for known in charges.values() if not known.adds_up)
-        windows: Mapping[str, KnownCharge] = self._state["windows"].get(scope, {})
-        return windows
+        return cast(Mapping[str, KnownCharge], self._state["windows"].get(scope, {}))
 
     def _open(self) -> list[KnownCharge]:
         return [known for ends in self._state["open"].values() for known in ends.values()]
