@@ -11,9 +11,9 @@ from decimal import Decimal
 
 from tracecloak.examination.comparison.compare import LINES
 from tracecloak.examination.comparison.contenders import KINDS, Kind
+from tracecloak.examination.comparison.original import COLUMNS
 from tracecloak.examination.comparison.report import (
     BASELINE,
-    COLUMNS,
     TITLES,
     LogResults,
     Quartiles,

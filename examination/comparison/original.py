@@ -31,7 +31,7 @@ from tracecloak.examination.measure import measures, utility
 from tracecloak.examination.measure.behaviour_measures import hours_of_edges, total_duration_error
 from tracecloak.examination.measure.intervals import edge_figures, interval_figures
 from tracecloak.examination.measure.mining import NormalBehaviour
-from tracecloak.examination.measure.registry import Figures, checked
+from tracecloak.examination.measure.registry import MEASURES, Figures, checked
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.plan import source_of
 from tracecloak.schemas.errors import UsageError
@@ -138,12 +138,31 @@ _MEASURED: Mapping[str, tuple[str, Callable[[Any, Any], float | Figures | None]]
     "singled_out": ("", lambda a, b: a.singled_out.share(_known_variants(b.variants))),
     "singled_out_in_time": ("", lambda a, b: a.singled_out_in_time.share(_known_in_time(b.cases))),
 }
-# What `compare` measures of variants, and of the times of a log.
-OF_VARIANTS = (
-    "variant_emd", "variant_total_variation", "true_variant_mass", "edge_relative_error",
-    "relative_size", "next_activity_accuracy", "singled_out",
-)  # fmt: skip
-OF_TIMES = ("case_duration_distance", "singled_out_in_time")
+# The measures that each kind of release is judged by, in the order of the columns.
+COLUMNS: Mapping[str, tuple[str, ...]] = {
+    "variants": (
+        "variant_emd", "variant_total_variation", "true_variant_mass", "edge_total_variation",
+        "edge_relative_error", "next_activity_accuracy", "relative_size", "singled_out",
+    ),
+    "log": (
+        "variant_emd", "edge_relative_error", "case_duration_distance",
+        "top_variant_duration_error", "duration_eta_squared", "big_pair_wait_error", "drift",
+        "next_activity_accuracy", "relative_size", "singled_out", "singled_out_in_time",
+    ),
+    "graph": (
+        "edge_relative_error", "edge_total_variation", "edge_precision", "edge_recall",
+        "interval_coverage", "interval_width",
+    ),
+}  # fmt: skip
+# Those that say what somebody could learn of a case; all others say what a release is good for. A
+# graph has no cases to single out.
+DISCLOSURE = ("singled_out", "singled_out_in_time")
+
+
+def names_of_log(is_timed: bool) -> list[str]:
+    """Returns the measures of a log but those of disclosure; those of times where it has times."""
+    names = [name for name in _MEASURED if name not in DISCLOSURE]
+    return [name for name in names if is_timed or "times" not in MEASURES[name].needs]
 
 
 def measured(a: Side, b: Side, names: Iterable[str]) -> Figures:
@@ -288,7 +307,8 @@ class Original:
             released: Its variants.
             traces: Its cases, or None: it has variants alone.
         """
-        names = OF_VARIANTS if traces is None else (*OF_VARIANTS, *OF_TIMES)
+        columns = COLUMNS["variants"] if traces is None else COLUMNS["variants"] + COLUMNS["log"]
+        names = [name for name in dict.fromkeys(columns) if name in _MEASURED]
         return measured(self.side, Side(released, self.vocabulary, traces), names)
 
 

@@ -25,9 +25,10 @@ from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.comparison.compare import LINES, Comparison
 from tracecloak.examination.comparison.contenders import KINDS, Kind, candidates
 from tracecloak.examination.comparison.original import (
+    COLUMNS,
+    DISCLOSURE,
     LENGTH_SHARE,
     MAX_EMD_CELLS,
-    OF_TIMES,
     Original,
     measured,
 )
@@ -43,26 +44,9 @@ from tracecloak.transforms.publish.statement import promise_in_short
 # the results alone (`report`), so that a page can be made again without the logs.
 
 
-# The measures that each kind of release is judged by, in the order of the columns.
-COLUMNS: Mapping[Kind, tuple[str, ...]] = {
-    "variants": (
-        "variant_emd", "variant_total_variation", "true_variant_mass", "edge_total_variation",
-        "edge_relative_error", "next_activity_accuracy", "relative_size", "singled_out",
-    ),
-    "log": (
-        "variant_emd", "edge_relative_error", "case_duration_distance",
-        "top_variant_duration_error", "duration_eta_squared", "big_pair_wait_error", "drift",
-        "next_activity_accuracy", "relative_size", "singled_out", "singled_out_in_time",
-    ),
-    "graph": (
-        "edge_relative_error", "edge_total_variation", "edge_precision", "edge_recall",
-        "interval_coverage", "interval_width",
-    ),
-}  # fmt: skip
-# Those that say what somebody could learn of a case; all others say what a release is good for. A
-# graph has no cases to single out.
-DISCLOSURE = ("singled_out", "singled_out_in_time")
 _OF_MODELS = ("mined_f_score", "mined_fitness")
+# Of which the log itself need not have the best.
+_OF_LOG = ("case_duration_distance", "relative_size", "next_activity_accuracy", *DISCLOSURE)
 # Six significant digits are more than any table shows, and differ by what the figures mean.
 _DIGITS = 6
 _INDENTED_NUMBERS = re.compile(r"\[\n +([^\n\[\]\"{}]+),\n +([^\n]+),\n +([^\n]+)\n +\]")
@@ -242,13 +226,7 @@ def _log_results(comparison: Comparison, original: Original, rows: Sequence[Row]
         n_variants=original.variants.n_variants,
         n_activities=len(original.names),
         max_trace_length=original.max_length,
-        of_log=_rounded(
-            measured(
-                original.side,
-                original.side,
-                (*OF_TIMES, "relative_size", "next_activity_accuracy", "singled_out"),
-            )
-        ),
+        of_log=_rounded(measured(original.side, original.side, _OF_LOG)),
         of_cut_log=_rounded(original.figures(original.cut)),
         models=_models(original) if comparison.mined else None,
         releases=tuple(_release(comparison, at) for at in releases.values()),

@@ -13,7 +13,13 @@ from narwhals.typing import IntoFrame
 
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
-from tracecloak.examination.comparison.original import MAX_EMD_CELLS, Side, graph_figures, measured
+from tracecloak.examination.comparison.original import (
+    MAX_EMD_CELLS,
+    Side,
+    graph_figures,
+    measured,
+    names_of_log,
+)
 from tracecloak.examination.evaluation import indicators as beside
 from tracecloak.examination.evaluation.indicators import figure_rows, furthest_line
 from tracecloak.examination.evaluation.origin import NotedShare, check_origin, share_noted_in
@@ -72,19 +78,6 @@ _OF_INTERVALS = {"interval_coverage", "interval_width"}
 _OF_STARTS = {"drift", "hour_of_week_total_variation"}
 # Names of START and END in a released graph.
 _ENDS = frozenset(ActivityVocabulary.of([]).labels)
-
-
-# What is measured of a log, and of one whose times are released, too.
-_OF_LOGS = (
-    "variant_emd", "variants_lost", "variants_invented", "jaccard_distance",
-    "prefix_jaccard_distance", "edge_frequency_emd", "edge_mean_absolute_error",
-    "variant_total_variation", "true_variant_mass", "relative_size", "trace_length_distance",
-    "activity_mix_total_variation", "next_activity_accuracy", "edge_relative_error",
-)  # fmt: skip
-_OF_TIMED = (
-    *_OF_LOGS, "edge_time_emd_months", "total_duration_error", "case_duration_distance_days",
-    "hour_of_week_total_variation", "case_duration_distance", "service_time_error",
-)  # fmt: skip
 
 
 def _sizes(side: Side) -> dict[str, int]:
@@ -251,7 +244,7 @@ def _lined(released: Figures, bootstrap: Figures, log: Figures) -> dict[str, Any
 
 def _log_report(original: Side, after: TraceBatch, is_timed: bool) -> dict[str, Any]:
     released = Side.of(after.recode(original.vocabulary))
-    names = _OF_TIMED if is_timed else _OF_LOGS
+    names = names_of_log(is_timed)
     judged = {
         "the release": (released, names),
         "a bootstrap of the log": (Side.of(bootstrap(original.cases)), names),

@@ -11,7 +11,8 @@ from docs.hooks import commands, results
 from tests.support.documents import ROOT
 from tracecloak.examination.comparison import report
 from tracecloak.examination.comparison.compare import LINES
-from tracecloak.examination.comparison.report import COLUMNS, DISCLOSURE, LogResults
+from tracecloak.examination.comparison.original import COLUMNS, DISCLOSURE
+from tracecloak.examination.comparison.report import LogResults
 from tracecloak.examination.measure.registry import MEASURES
 
 COMPARED = results.comparison()

@@ -25,7 +25,8 @@ from tracecloak.examination.comparison.contenders import (
     chosen_peers,
     require_mbi,
 )
-from tracecloak.examination.comparison.report import COLUMNS, LogResults, Results, recordings
+from tracecloak.examination.comparison.original import COLUMNS
+from tracecloak.examination.comparison.report import LogResults, Results, recordings
 from tracecloak.examination.measure.utility import aligned_variants, total_variation
 from tracecloak.schemas.errors import UsageError
 
