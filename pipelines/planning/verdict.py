@@ -43,6 +43,7 @@ from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.plan import ReleasePlan
 from tracecloak.pipelines.planning import utility
 from tracecloak.schemas.errors import TracecloakError
+from tracecloak.transforms.pages.page import from_template
 
 # ---
 # Whether a release is worth its budget, in words: from what `worth` foretells, and what to change.
@@ -128,33 +129,7 @@ class Verdict:
     @property
     def why(self) -> str:
         """What the answer follows from, as a part of a sentence."""
-        worth, (best, worst) = self.worth, self.ends
-        if self.obstacle:
-            return self.obstacle
-        if worth.refusal:
-            return f"the method refuses, {worth.refusal}"
-        if worth.errors:
-            return f"{worth.n_usable} of {len(worth.errors)} figures will be of use"
-        if best.held.is_empty:
-            return "the noise is larger than what there is to count, so nothing comes out"
-        if worth.noise_share is not None:
-            return (
-                "the noise on each pair of steps that the tree is made of is as large as "
-                f"{utility.percent(worth.noise_share)} of the cases"
-            )
-        reasons = []
-        if best.graph_error is not None:
-            off = utility.in_percent("graph", *self.between("graph"))
-            reasons.append(f"the counts of the graph will be off by {off}")
-        if best.case_share is not None:
-            shares = utility.in_percent("variants", *self.between("variants")[::-1])
-            reasons.append(f"the variants that are released have {shares} of the cases")
-        if _names_share(worst) < _HALF:
-            n_released = sorted({worst.held.n_activities or 0, best.held.n_activities or 0})
-            released = " to ".join(map(str, n_released))
-            reasons.append(f"{released} of {worth.n_names} activities are released by name")
-        said = ", and ".join(reasons) or "what comes out has no numbers to compare"
-        return f"{said}, depending on {utility.unknown(self.n_variants)}" if reasons else said
+        return _text("why", verdict=self, names_share=_names_share)
 
 
 def judged_at(
@@ -197,32 +172,17 @@ class Recommendations:
     @property
     def sentence(self) -> str:
         """What would help most, by figures; or what else to do; and which methods would do."""
-        change = "Nothing that was tried would help much."
-        if self.helpful:
-            (what, then), *further = self.helpful
-            instead = [self.now] * math.isfinite(self.now)
-            texts = [
-                f"{what} ({utility.in_words(self.kind, then, *instead, joined=' instead of ')})"
-            ]
-            texts += [f"{what} ({utility.in_percent(self.kind, then)})" for what, then in further]
-            usual = " for a usual process" * (self.kind in ("graph", "variants"))
-            change = f"What would help most{usual}: {'; '.join(texts)}."
-        elif self.now <= ENOUGH:
-            change = f"Little is left to gain: {utility.in_words(self.kind, self.now)}."
-        texts = []
-        for name, verdict in self.others:
-            usable = [error.figure for error in verdict.worth.errors if error.grade != "noise"]
-            kind = verdict.worth.kind or "graph"
-            texts.append(
-                f"{name} ({', '.join(usable) or utility.in_words(kind, *verdict.between(kind))})"
-            )
-        return f"{change} Other methods that would do: {'; '.join(texts)}." if texts else change
+        return _text("remedy", remedy=self, enough=ENOUGH)
 
     def to_json(self) -> list[dict[str, Any]]:
         """Returns what helps as JSON values."""
         now = round(self.now, 4) if math.isfinite(self.now) else None
         of = {"of": self.kind, "now": now}
         return [{"what": what, **of, "then": round(then, 4)} for what, then in self.helpful]
+
+
+def _text(name: str, **given: Any) -> str:
+    return "".join(from_template(__package__, f"{name}.txt.j2", utility=utility, **given))
 
 
 def advice_on(method: Anonymizer, params: Any, n_cases: int) -> str:
