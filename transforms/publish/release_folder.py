@@ -120,18 +120,14 @@ def holds_releases(folder: str) -> bool:
 
 def _has_manifest(folder: str) -> bool:
     """Returns whether a folder of this machine has a manifest of ours, which others have, too."""
-    if not files.is_on_this_machine(folder):
-        return False
-    try:
-        manifest = Path(folder) / MANIFEST_NAME
-        about = manifest.lstat()
-        if not stat.S_ISREG(about.st_mode) or about.st_size > _LARGEST_MANIFEST:
-            return False
-        data = manifest.read_bytes()
-        is_short = n_values(data) <= _MOST_VALUES
-        return is_short and bool(bounded_json(data)["tool"]["name"] == "tracecloak")
-    except (OSError, ValueError, TypeError, KeyError):
-        return False
+    with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+        about = (manifest := Path(folder) / MANIFEST_NAME).lstat()
+        is_plain = stat.S_ISREG(about.st_mode) and about.st_size <= _LARGEST_MANIFEST
+        if files.is_on_this_machine(folder) and is_plain:
+            data = manifest.read_bytes()
+            is_short = n_values(data) <= _MOST_VALUES
+            return is_short and bool(bounded_json(data)["tool"]["name"] == "tracecloak")
+    return False
 
 
 # --- The folder of a release on any Beam file system: at once or not at all. ----------------------
@@ -261,9 +257,8 @@ class ReleaseFolder:
 
     def note_at_work(self) -> None:
         """Notes in the workplace that a job elsewhere may commit; the note goes with it."""
-        write_bytes(
-            self._note, b"A job elsewhere looks for this file before its release appears.\n"
-        )
+        note = b"A job elsewhere looks for this file before its release appears.\n"
+        files.write_anew(self._note, note)
 
     def check_at_work(self) -> None:
         """Makes sure that the note is there still: workers elsewhere do not reach the ledger.
@@ -379,7 +374,7 @@ class ReleaseFolder:
         else:
             sources = [files.join(self.staging, name) for name in names]
             files.rename(sources, [files.join(self.final, name) for name in names])
-            write_bytes(files.join(self.final, MANIFEST_NAME), text)
+            files.write_anew(files.join(self.final, MANIFEST_NAME), text)
 
     def point_latest(self) -> None:
         """Points `latest.json` at this release, unless it points at a later window."""
@@ -402,12 +397,12 @@ class ReleaseFolder:
     def _point_latest(self, release_id: str) -> None:
         text = _json({"run_id": release_id, "path": f"run_id={release_id}"})
         target = files.join(self.output, LATEST_NAME)
-        if files.is_on_this_machine(self.output):
-            fresh = files.join(self.workplace, LATEST_NAME)
-            write_bytes(fresh, text)
+        is_here = files.is_on_this_machine(self.output)
+        fresh = files.join(self.workplace, LATEST_NAME) if is_here else target
+        with contextlib.closing(files.create(fresh)) as stream:
+            stream.write(text)
+        if is_here:
             files.rename([fresh], [target])  # replaces the old pointer at once
-        else:
-            write_bytes(target, text)
 
     def withdraw(self, successor: str | None, internal: str) -> None:
         """Removes the release, what is internal of it, and what an earlier try left of both.
@@ -454,12 +449,6 @@ def _unfit(place: str, what: str) -> UsageError:
         f"{place}, where releases are built before they are seen, {what}; name another folder on "
         "the file system of the output as staging_area"
     )
-
-
-def write_bytes(path: str, data: bytes) -> None:
-    """Writes a file on any Beam file system; what was there is replaced."""
-    with contextlib.closing(files.create(path)) as stream:
-        stream.write(data)
 
 
 class _HashingStream(io.RawIOBase):
