@@ -434,8 +434,8 @@ class _Continuations:
         return np.searchsorted(self._cumulated, place, side="right") - numbers * self._width
 
 
-def _continuations(tree: SplitTree, counts: np.ndarray) -> list[_Continuations]:
-    """One table for each way to be alike, the closest first."""
+def _continuations(tree: SplitTree, counts: np.ndarray) -> tuple[_Likeness, list[_Continuations]]:
+    """The likeness of split prefixes, and a table for each way to be alike, the closest first."""
     sums = counts.copy()
     likeness = _Likeness.empty(len(sums))
     # Levels lie one after the other, from the root on.
@@ -448,7 +448,7 @@ def _continuations(tree: SplitTree, counts: np.ndarray) -> list[_Continuations]:
         level = slice(first, last)
         sums[tree.parents[level], tree.activities[level]] = sums[level].sum(axis=1)
     used = np.flatnonzero(sums.any(axis=1))
-    return [_Continuations(keys, sums[used]) for keys in likeness.take(used).keys()]
+    return likeness, [_Continuations(keys, sums[used]) for keys in likeness.take(used).keys()]
 
 
 def _walk(
@@ -471,7 +471,7 @@ def _walk(
         domain: What is public.
         randomness: The release's.
     """
-    tables = _continuations(tree, counts)
+    likeness, tables = _continuations(tree, counts)
     offsets, codes = _paths(tree, rows, last)
     end = counts.shape[1] - 1
     limit = min(domain.max_length, _LONGEST_WALK)
@@ -481,7 +481,7 @@ def _walk(
     rank = ranges(np.zeros(len(rows), np.int64), n_walks)
     walked = n_cases[leaf] // n_walks[leaf] + (rank < n_cases[leaf] % n_walks[leaf])
 
-    likeness = _likeness_of(offsets, codes).take(leaf)
+    likeness = likeness.take(rows).after(last).take(leaf)
     lengths = np.diff(offsets)[leaf]
     cells, active = cell_numbers(np.arange(len(leaf))), np.arange(len(leaf))
     has_ended = np.zeros(len(leaf), bool)
@@ -520,14 +520,3 @@ def _follow(tables: list[_Continuations], likeness: _Likeness, words: np.ndarray
         rest, numbers = rest[numbers >= 0], numbers[numbers >= 0]
         following[rest] = table.draw(numbers, words[rest])
     return following
-
-
-def _likeness_of(offsets: np.ndarray, codes: np.ndarray) -> _Likeness:
-    """Returns the likeness of whole prefixes."""
-    lengths = np.diff(offsets)
-    likeness = _Likeness.empty(len(lengths))
-    for i in range(int(lengths.max())):
-        rows = np.flatnonzero(lengths > i)
-        longer = likeness.take(rows).after(codes[offsets[rows] + i])
-        likeness.bags[rows], likeness.recent[rows] = longer.bags, longer.recent
-    return likeness
