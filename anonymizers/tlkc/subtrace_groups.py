@@ -63,8 +63,7 @@ def grouped(groups: list[Group], frequent: list[str], k: int) -> list[Group]:
         targets = list(dict.fromkeys([*frequent, *(group.text for group in heaviest)]))[:BLOCK]
         rest: list[Group] = []
         for block in _blocks(groups):
-            merged = _Merging(block, targets, k)
-            finished, left = _Improving(block, targets, k, merged.texts, merged.home).result()
+            finished, left = _Improving(block, targets, k).result()
             done += finished
             rest += left
         groups = rest
@@ -210,14 +209,13 @@ class _Merging:
 class _Improving:
     """Moves the texts of a block to other groups as long as anything is won."""
 
-    def __init__(
-        self, units: list[Group], targets: list[str], k: int, texts: list[str], home: np.ndarray
-    ) -> None:
-        self._units, self._k, self._n_groups = units, k, len(texts)
+    def __init__(self, units: list[Group], targets: list[str], k: int) -> None:
+        merged = _Merging(units, targets, k)
+        self._units, self._k, self._n_groups = units, k, len(units)
         self._unit_texts = [unit.text for unit in units]
         self._unit_weight = np.array([unit.weight for unit in units], np.int64)
-        self._texts = [*texts, *targets]
-        self._home = home.copy()
+        self._texts = [*merged.texts, *targets]
+        self._home = merged.home
 
     def result(self) -> tuple[list[Group], list[Group]]:
         """Returns the groups that have k cases, and those that are short of it."""

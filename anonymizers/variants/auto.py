@@ -321,8 +321,5 @@ def completed(
 
 def _known(sums: np.ndarray, cells: FlowCells) -> markov.KnownEnds:
     """All arcs of what was seen, whatever the position: none of them is noise."""
-    dense = np.zeros(cells.size)
-    dense[cells.possible] = sums
-    n = cells.n_names
-    blocks = dense.reshape(cells.n_blocks, cells.side, cells.side)
+    n, blocks = cells.n_names, cells.by_block(sums)
     return markov.KnownEnds(blocks[1, n, :n], blocks[2:, :n].sum(axis=0))

@@ -157,9 +157,7 @@ def clear_sums(
         it; and float64[n_bins, n, n+1], all sums by bin of positions.
     """
     n, n_bins = cells.n_names, cells.n_blocks - 2
-    dense = np.zeros(cells.size)
-    dense[cells.possible] = noisy
-    sums = dense.reshape(cells.n_blocks, cells.side, cells.side)
+    sums = cells.by_block(noisy)
     first, bins = sums[1, n, :n], sums[2:, :n]
     starts = np.where(first >= noise.threshold(n), first, 0)
     if known is not None:

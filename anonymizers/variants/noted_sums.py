@@ -38,9 +38,7 @@ def note_arcs(drawn: VariantHistogram, measured: Measured) -> None:
     cells, noise, chain = measured.cells, measured.chain_noise, measured.chain
     names, randomness = measured.domain.vocabulary, measured.randomness
     n, side, n_bins = cells.n_names, cells.side, cells.n_blocks - 2
-    dense = np.zeros(cells.size)
-    dense[cells.possible] = chain / noise.units
-    blocks = dense.reshape(cells.n_blocks, side, side)
+    blocks = cells.by_block(chain / noise.units)
     sums, deviations = blocks[2:].sum(axis=0), np.full((side, side), math.sqrt(n_bins))
     if cells.has_whole:
         sums = (blocks[0] + sums / n_bins) / (1 + 1 / n_bins)

@@ -113,6 +113,12 @@ class FlowCells:
         n_counted = self.n_blocks - 2 + self.has_whole
         return 1 + self.n_names + n_counted * self.n_names * self.side
 
+    def by_block(self, sums: np.ndarray) -> np.ndarray:
+        """Returns float64[n_blocks, side, side], the sums of the possible cells, and 0 elsewhere."""
+        dense = np.zeros(self.size)
+        dense[self.possible] = sums
+        return dense.reshape(self.n_blocks, self.side, self.side)
+
     @cached_property
     def possible(self) -> np.ndarray:
         """int64[n_possible], ascending: the cells that some case can have."""
