@@ -114,7 +114,7 @@ class FlowCells:
         return 1 + self.n_names + n_counted * self.n_names * self.side
 
     def by_block(self, sums: np.ndarray) -> np.ndarray:
-        """Returns float64[n_blocks, side, side], the sums of the possible cells, and 0 elsewhere."""
+        """Returns float64[n_blocks, side, side], sums of the possible cells, and else 0."""
         dense = np.zeros(self.size)
         dense[self.possible] = sums
         return dense.reshape(self.n_blocks, self.side, self.side)
