@@ -31,7 +31,7 @@ from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.release.window import released_window
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.transforms.batch.window import WindowPart
+from tracecloak.transforms.batch.job import WindowPart
 
 ORIGIN_US = 1_767_225_600_000_000  # 2026-01-01T00:00Z
 SCHEDULE = {
