@@ -35,6 +35,7 @@ from tracecloak.transforms.formats.base import (
     SHOWN_COLUMNS,
     DeclaringReader,
     RawBatch,
+    Reader,
     TypedReader,
     missing_columns,
     require_columns,
@@ -222,13 +223,9 @@ class EventSource:
         Raises:
             InputSchemaError: As `columns_of`.
         """
-        reader = self.format.reader_of(file.path, file.seen)
-        with named(file, self.format), contextlib.ExitStack() as opened:
-            stream = opened.enter_context(open_source(file))
-            columns = self._resolve(file, reader.column_names(stream))
+        with self._opened(file) as (reader, stream, _, columns):
             empty = pa.RecordBatch.from_pylist([], pa.schema([]))
             if isinstance(reader, TypedReader):
-                stream = _from_its_begin(stream, file, opened)
                 empty = reader.empty(stream, _own(columns.wanted, file))
         return columns.readings(empty)
 
@@ -275,16 +272,11 @@ class EventSource:
                 it is mapped to, or the file is not of its format.
         """
         checked = set() if checked is None else checked
-        reader = self.format.reader_of(file.path, file.seen)
-        with named(file, self.format), contextlib.ExitStack() as opened:
-            stream = opened.enter_context(open_source(file))
-            declared = reader.column_names(stream)
+        with self._opened(file) as (reader, stream, declared, columns):
             if declared is None:
                 return None
-            columns = self._resolve(file, declared)
             cast(DeclaringReader, reader).check(declared, _own(columns.required, file))
             if isinstance(reader, TypedReader):
-                stream = _from_its_begin(stream, file, opened)
                 empty = reader.empty(stream, _own(columns.wanted, file))
                 same = (type(reader), tuple(columns.names.items()), empty.schema, file.partitions)
                 if same not in checked:
@@ -351,22 +343,11 @@ class EventSource:
             InputSchemaError: The file cannot be read; names the file and columns, never values.
             RetryLater: A file was changed since it was divided.
         """
-        divider = None if file.piece is None else self.divider(file)
-        whole = self.format.reader_of(file.path, file.seen)
-        reader = whole if divider is None else divider.piece_reader(file.piece)
-        with named(file, self.format), contextlib.ExitStack() as opened:
-            stream = opened.enter_context(open_source(file))
-            if file.piece is not None:
-                from tracecloak.transforms.formats.pieces import check_size
-
-                check_size(stream, file.n_bytes)
-            declared = reader.column_names(stream)
-            columns = self._resolve(file, declared)
+        with self._opened(file) as (reader, stream, declared, columns):
             case_id = columns.names[CASE_ID]
             has_names = bool(_own([case_id], file)) and is_case_attribute(case_id)
             names = TraceNames()
             reported_at_s = time.monotonic()
-            stream = _from_its_begin(stream, file, opened)
             wanted, required = _own(columns.wanted, file), _own(columns.required, file)
             batches = reader.read(stream, wanted, required, batch_rows)
             if declared is None:
@@ -388,6 +369,27 @@ class EventSource:
                     raw.fractional,
                 )
                 yield (without_numbers(events) if self.is_unordered else events), rejects
+
+    @contextlib.contextmanager
+    def _opened(
+        self, file: SourceFile
+    ) -> Iterator[tuple[Reader, BinaryIO, list[str] | None, ResolvedColumns]]:
+        """Gives the reader of a file, its bytes, what it declares, and what that means."""
+        reader = self.format.reader_of(file.path, file.seen)
+        with named(file, self.format), contextlib.ExitStack() as opened:
+            stream = opened.enter_context(open_source(file))
+            if file.piece is not None and (divider := self.divider(file)) is not None:
+                from tracecloak.transforms.formats.pieces import check_size
+
+                check_size(stream, file.n_bytes)
+                reader = divider.piece_reader(file.piece)
+            declared = reader.column_names(stream)
+            columns = self._resolve(file, declared)
+            if stream.closed or not stream.seekable():
+                stream = opened.enter_context(open_source(file))
+            else:
+                stream.seek(0)
+            yield reader, stream, declared, columns
 
     def events(self) -> Sequence[pa.RecordBatch]:
         """Returns the events of all files, without malformed records."""
@@ -446,14 +448,6 @@ class EventSource:
         if declared is not None:
             declared = [*declared, *(name for name, _ in file.partitions)]
         return self.mapping.resolve(declared, self.format.has_xes_names(file.path))
-
-
-def _from_its_begin(stream: BinaryIO, file: SourceFile, opened: contextlib.ExitStack) -> BinaryIO:
-    """Returns a stream of a file's bytes from the first on, the same one if that can be."""
-    if not stream.closed and stream.seekable():
-        stream.seek(0)
-        return stream
-    return opened.enter_context(open_source(file))
 
 
 def _own(names: Iterable[str], file: SourceFile) -> tuple[str, ...]:
