@@ -12,8 +12,6 @@ all the rest.
 from __future__ import annotations
 
 import codecs
-import csv
-import io
 import itertools
 import logging
 import re
@@ -41,7 +39,8 @@ _OPERATOR = logging.getLogger("tracecloak.operator")
 # Text is parsed in blocks that end where a record does; a longer record makes a longer block.
 BLOCK_BYTES = 4 << 20
 RECORD_BYTES = 16 << 20
-HEADER_CHARACTERS = 1 << 20
+HEADER_BYTES = 1 << 20
+_NAME_BYTES = 1 << 17
 _CHUNK_BYTES = 1 << 20
 # Codecs, as Python names them, of which the byte of an ASCII character is never anything else.
 _OF_ASCII = ("utf-8", "ascii", "iso8859-1", "iso8859-15", "cp1252")
@@ -194,7 +193,7 @@ class CsvReader(SourceFormat):
         if self.header is not None:
             return list(self.header), b""
         delimiter, quote, _ = self.signs
-        names, rest = _first_record(chunks, delimiter.decode(), quote.decode())
+        names, rest = _first_record(chunks, delimiter, quote)
         for character, mark in _marks(*self.signs).items():
             names = [name.replace(mark.decode(), character.decode()) for name in names]
         if self.goes_on and any(_UNREADABLE in name for name in names):
@@ -257,7 +256,7 @@ def _after_title(chunks: Iterator[bytes], n_lines: int) -> tuple[str | None, Ite
         # What ends close to where the text does may go on in the next chunk.
         if not more or (title and title.end() + _SEP_LINE_BYTES < len(text)):
             break
-        if len(text) > HEADER_CHARACTERS and not title:
+        if len(text) > HEADER_BYTES and not title:
             raise InputSchemaError(f"the first {n_lines} lines are too long; lower skip_lines")
     text = text[title.end() :] if title else b""
     sep = _SEP_LINE.match(text)
@@ -376,17 +375,12 @@ class _Parser:
         self.goes_on = reader.goes_on
         self._null = escape.decode() + "N" if escape else None
         self._marks = _marks(*reader.signs)
-        delimiter = self.delimiter.decode()
         # A line of one field too many: where it is not the last record, a quote has been open.
-        self._closing = delimiter * fields
+        self._closing = self.delimiter.decode() * fields
         # At least one column is read, because an empty list means all of them.
         keys = [str(position) for position in wanted] or ["0"]
         self._names = [str(position) for position in range(fields)]
-        self._parsing = {
-            "delimiter": delimiter,
-            "quote_char": self.quote.decode() or False,
-            "newlines_in_values": True,
-        }
+        self._parsing = _parsing(self.delimiter, self.quote)
         self._conversion = arrow_csv.ConvertOptions(
             include_columns=keys,
             column_types=dict.fromkeys(keys, pa.string()),
@@ -544,34 +538,40 @@ def _filled(pending: bytes, chunks: Iterator[bytes], size: int) -> tuple[bytes, 
 
 
 def _first_record(
-    chunks: Iterator[bytes], delimiter: str, quote_char: str
+    chunks: Iterator[bytes], delimiter: bytes, quote: bytes
 ) -> tuple[list[str], bytes]:
     """Returns the fields of the first line that is not blank, and what follows of its chunk."""
-    text = ""
-    signs: dict[str, Any] = {"delimiter": delimiter, "quotechar": quote_char}
-    if not quote_char:
-        signs |= {"quotechar": None, "quoting": csv.QUOTE_NONE}
-    while True:
-        more = next(chunks, b"")
-        text += more.decode()
-        lines = io.StringIO(text, newline="")
-        try:
-            fields = next((record for record in csv.reader(lines, **signs) if record), None)
-        except csv.Error:
+    text, is_end = b"", False
+    ends = np.zeros(0, np.int64)
+    # What ends exactly where the text does may go on in the next chunk.
+    while not is_end and not (len(ends) and ends[0] < len(text)):
+        if len(text) > HEADER_BYTES:
             raise InputSchemaError(
-                f"a quote {quote_char} in the header line is never closed"
-            ) from None
-        taken = lines.tell()
-        # What ends exactly where the text does may go on in the next chunk.
-        if not more or (fields is not None and taken < len(text)):
-            break
-        if len(text) > HEADER_CHARACTERS:
-            raise InputSchemaError(
-                f"the header line is longer than {HEADER_CHARACTERS} characters: is a quote open?"
+                f"the header line is longer than {HEADER_BYTES} bytes: is a quote open?"
             )
-    if fields is None:
+        more = next(chunks, b"")
+        is_end = not more
+        text = (text + more).lstrip(b"\r\n")
+        ends = QuotedScanner(delimiter, quote).feed(text + b"\n" * is_end)
+    if not text:
         raise InputSchemaError("the input is empty: it has no header line behind skip_lines")
-    return fields, text[taken:].encode()
+    if not len(ends) and len(text) > _NAME_BYTES:
+        raise InputSchemaError(f"a quote {quote.decode()} in the header line is never closed")
+    # Such a quote takes in all the rest.
+    end, closing = (int(ends[0]), b"") if len(ends) else (len(text), quote)
+    record = b"\n" + text[:end] + closing + b"\n"
+    reading = arrow_csv.ReadOptions(use_threads=False, block_size=len(record))
+    parsing = arrow_csv.ParseOptions(**_parsing(delimiter, quote))
+    names = arrow_csv.read_csv(pa.BufferReader(record), reading, parsing).column_names
+    return names, text[end:]
+
+
+def _parsing(delimiter: bytes, quote: bytes) -> dict[str, Any]:
+    return {
+        "delimiter": delimiter.decode(),
+        "quote_char": quote.decode() or False,
+        "newlines_in_values": True,
+    }
 
 
 def _first_line(name: str) -> str:
