@@ -12,7 +12,7 @@ figure is exact about private data.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -59,7 +59,8 @@ def noise_half_width(manifest: Mapping[str, Any]) -> float | None:
         a norm that was bought.
     """
     params = manifest.get("params", {})
-    for part in _parts(manifest.get("spends", ())):
+    spends = manifest.get("spends", ())
+    for part in (part for spend in spends for part in (spend, *spend.get("blocks", ()))):
         if part.get("what") != "edges" or not part.get("scale") or not part.get("sensitivity"):
             continue
         scale, sensitivity = Fraction(part["scale"]), Fraction(part["sensitivity"])
@@ -71,16 +72,6 @@ def noise_half_width(manifest: Mapping[str, Any]) -> float | None:
         norm = Fraction(str(params["l2_clip"])) * int(params.get("max_cases_per_individual") or 1)
         return float(_Z95 * scale / sensitivity * norm)
     return None
-
-
-def _parts(spends: Any) -> Iterator[Mapping[str, Any]]:
-    """Every part, those within others too."""
-    if isinstance(spends, Mapping):
-        yield spends
-        spends = list(spends.values())
-    if isinstance(spends, list | tuple):
-        for one in spends:
-            yield from _parts(one)
 
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
