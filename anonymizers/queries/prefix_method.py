@@ -49,12 +49,11 @@ from tracecloak.anonymizers.queries.pair_query import QueryMethod, QueryParams
 from tracecloak.anonymizers.rigorous.budget import Need, Pure
 from tracecloak.anonymizers.rigorous.params import Exact, published_guarantee
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
-from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting
+from tracecloak.anonymizers.variants.generator import VariantsDecision, fitting, released
 from tracecloak.anonymizers.variants.method import CasesOfVariants
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.manifest import Guarantee
-from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 Profile = Literal["paper", "reference"]
@@ -228,8 +227,7 @@ def decision_of(
             "that is released: raise the pruning thresholds or epsilon, or lower max_prefix_length"
         )
     half = None if params.form == "positive" else laplace_interval(Fraction(*params.scale))
-    columns = answer.offsets, answer.codes, answer.counts
-    variants = most_frequent_first(vocabulary.names, *columns, half)
+    variants = released(answer, vocabulary, half)
     return VariantsDecision(fitting(variants, None) if params.is_honest else variants)
 
 

@@ -34,11 +34,11 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream, draw_laplace
 from tracecloak.anonymizers.rigorous.bought import length_grid
 from tracecloak.anonymizers.rigorous.budget import Allowance, Allowances, Need, Pure
-from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator
+from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator, released
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
+from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # ---
@@ -276,9 +276,6 @@ class LaplaceLevels(VariantGenerator):
         the true number with probability 0.95.
         """
         query = self.query(domain, means["levels"])
-        names = domain.vocabulary.names
-        variants = trace_variant_query(counted, len(names), query, randomness, self.name)
-        half_width = laplace_interval(Fraction(*query.scale))
-        return most_frequent_first(
-            names, variants.offsets, variants.codes, variants.counts, half_width
-        )
+        n = len(domain.vocabulary)
+        variants = trace_variant_query(counted, n, query, randomness, self.name)
+        return released(variants, domain.vocabulary, laplace_interval(Fraction(*query.scale)))

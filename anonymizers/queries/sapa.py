@@ -56,12 +56,11 @@ from tracecloak.anonymizers.noise.samplers import CellStream, Scale, draw_laplac
 from tracecloak.anonymizers.queries import pair_query
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
-from tracecloak.anonymizers.variants.generator import VariantsDecision
+from tracecloak.anonymizers.variants.generator import VariantsDecision, released
 from tracecloak.anonymizers.variants.method import CasesOfVariants
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.published.variants import most_frequent_first
 from tracecloak.schemas.statistics.relations import KFollows
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -310,9 +309,7 @@ class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
             offsets, codes = play_out(pairs, played, randomness, f"{self.name}/step")
             ones = np.ones(len(offsets) - 1, np.int64)
             variants = VariantHistogram.of(encode_sequences(offsets, codes), ones)
-            return VariantsDecision(
-                most_frequent_first(words.names, variants.offsets, variants.codes, variants.counts)
-            )
+            return VariantsDecision(released(variants, words))
 
         reality = pair_query.honest_reality(params)
         return (Part("variants", params.needs, does, decide, counters, "variants", reality),)

@@ -271,9 +271,12 @@ def stable_variants(
     return VariantHistogram(counted.sequences.take(rows), np.clip(counts, 1, _MAX_COUNT))
 
 
-def released(variants: VariantHistogram, vocabulary: ActivityVocabulary) -> ReleasedVariants:
-    """Returns noisy variants in the form of a release, without intervals."""
-    return most_frequent_first(vocabulary.names, variants.offsets, variants.codes, variants.counts)
+def released(
+    variants: VariantHistogram, vocabulary: ActivityVocabulary, half_width: int | None = None
+) -> ReleasedVariants:
+    """Returns noisy variants in the form of a release; see `most_frequent_first`."""
+    columns = variants.offsets, variants.codes, variants.counts
+    return most_frequent_first(vocabulary.names, *columns, half_width)
 
 
 class StableVariants(VariantGenerator):

@@ -25,7 +25,7 @@ from tracecloak.anonymizers.rigorous.budget import Allowances, Need, Pure, Sums
 from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm_grid, ranks_need
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE
-from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator
+from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator, released
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
 from tracecloak.schemas.arrays.sequences import encode_sequences
@@ -490,13 +490,10 @@ class MarkovVariants(VariantGenerator):
         place = int(np.searchsorted(cells.possible, cells.cases))
         n_cases = int(noisy[place]) // noise.units
         chain = chain_of(noisy, cells, noise) if n_cases > 0 else None
-        names = domain.vocabulary.names
         if chain is None:
-            nothing = np.zeros(0, np.int64)
-            return most_frequent_first(
-                names, np.zeros(1, np.int64), nothing.astype(np.int32), nothing
-            )
-        return draw_walks(chain, n_cases, names, randomness, f"{self.name}/walk")
+            return released(VariantHistogram.merge(()), domain.vocabulary)
+        names, purpose = domain.vocabulary.names, f"{self.name}/walk"
+        return draw_walks(chain, n_cases, names, randomness, purpose)
 
     def cells_of(self, domain: Domain) -> FlowCells:
         """Returns what is counted, public."""

@@ -36,15 +36,15 @@ from tracecloak.anonymizers.variants.generator import (
     VariantsDecision,
     fitting,
     log_of,
+    released,
     variants_part,
 )
 from tracecloak.anonymizers.variants.joint_variants import JointVariants
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import ReleasedMeasures
 from tracecloak.schemas.published.manifest import SUPPRESSED_TIMES, Operation
-from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
+from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- Methods that release variants of a generator: one method for each, with its own guarantee. ---
@@ -261,6 +261,11 @@ class VariantHistogramMethod(CasesOfVariants, PartsMethod):
         """Returns the one part: the counts."""
         reality = sentence(self.name, "reality", params)
         counters = variants_and_names()
+
+        def keep(given: Given) -> dict[str, Any]:
+            rows, _ = _above_threshold(given, params)
+            return {"variants": given.statistics["variants"].take(rows)}
+
         return (
             Part(
                 "variants",
@@ -270,7 +275,7 @@ class VariantHistogramMethod(CasesOfVariants, PartsMethod):
                 counters,
                 "variants",
                 reality,
-                keep=lambda given: _above_threshold(given, params),
+                keep=keep,
             ),
         )
 
@@ -288,8 +293,8 @@ class VariantHistogramMethod(CasesOfVariants, PartsMethod):
         return True
 
 
-def _noisy_counts(given: Given, params: VariantHistogramParams) -> np.ndarray:
-    """int64[n_variants]: adds the noise."""
+def _above_threshold(given: Given, params: VariantHistogramParams) -> tuple[np.ndarray, np.ndarray]:
+    """int64[n] twice: the variants whose noisy counts reach the threshold, and these counts."""
     counted: VariantHistogram = given.statistics["variants"]
     cells = given.randomness.identify("variant", counted.sequences)
     stream = CellStream(given.randomness, "variant count", cells)
@@ -297,28 +302,18 @@ def _noisy_counts(given: Given, params: VariantHistogramParams) -> np.ndarray:
         noise = stream.noise.truncated_laplace(stream, *params.scale, params.threshold - 1)
     else:
         noise = draw_laplace(stream, *params.scale)
-    return counted.counts + noise
-
-
-def _above_threshold(given: Given, params: VariantHistogramParams) -> dict[str, Any]:
-    rows = np.flatnonzero(_noisy_counts(given, params) >= params.threshold)
-    return {"variants": given.statistics["variants"].take(rows)}
+    noisy = counted.counts + noise
+    rows = np.flatnonzero(noisy >= params.threshold)
+    return rows, noisy[rows]
 
 
 def _noisy_variants(given: Given, params: VariantHistogramParams) -> VariantsDecision:
     """Adds the noise and applies the threshold."""
-    counted: VariantHistogram = given.statistics["variants"]
-    names: ActivityVocabulary = given.statistics["names"]
-    noisy = _noisy_counts(given, params)
+    rows, counts = _above_threshold(given, params)
     # Names that only unreleased variants have go no further, nor does their number.
-    released = most_frequent_first(
-        names.names,
-        counted.offsets,
-        counted.codes,
-        np.where(noisy >= params.threshold, noisy, 0),
-        params.interval,
-    )
-    return VariantsDecision(fitting(released, params.max_cases))
+    seen = VariantHistogram(given.statistics["variants"].take(rows).sequences, counts)
+    variants = released(seen, given.statistics["names"], params.interval)
+    return VariantsDecision(fitting(variants, params.max_cases))
 
 
 # ---

@@ -22,11 +22,11 @@ from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numb
 from tracecloak.anonymizers.noise.samplers import CellStream, draw_laplace
 from tracecloak.anonymizers.rigorous.budget import Allowances, Need, Pure
 from tracecloak.anonymizers.rigorous.params import drawable
-from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator
+from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator, released
 from tracecloak.schemas.arrays.hashing import mix
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, sum_groups
 from tracecloak.schemas.arrays.sequences import encode_sequences
-from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
+from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import Trie, VariantHistogram
 
 # Children of all splits together. They bound the memory at a few hundred megabytes and the time at
@@ -319,7 +319,7 @@ class PrivTree(VariantGenerator):
         log = VariantHistogram.merge(
             [VariantHistogram.of(encode_sequences(o, c), n) for o, c, n in pieces]
         )
-        return most_frequent_first(domain.vocabulary.names, log.offsets, log.codes, log.counts)
+        return released(log, domain.vocabulary)
 
 
 # --- from the tree to variants: nothing below sees the log ---------------------------------------

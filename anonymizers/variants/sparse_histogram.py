@@ -30,9 +30,9 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream, draw_laplace
 from tracecloak.anonymizers.rigorous.budget import Allowances, Need, Pure
 from tracecloak.anonymizers.rigorous.params import drawable
-from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator
+from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator, released
 from tracecloak.schemas.arrays.sequences import encode_sequences
-from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
+from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 JUNK = Fraction(5, 100)
@@ -113,13 +113,7 @@ class SparseHistogram(VariantGenerator):
             pa.concat_arrays([counted.sequences.take(pa.array(rows)), junk.filter(is_free)]),
             np.concatenate([noisy, values[is_free]]),
         )
-        return most_frequent_first(
-            domain.vocabulary.names,
-            both.offsets,
-            both.codes,
-            both.counts,
-            laplace_interval(Fraction(*thresholds.scale)),
-        )
+        return released(both, domain.vocabulary, laplace_interval(Fraction(*thresholds.scale)))
 
     def keep(
         self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness
