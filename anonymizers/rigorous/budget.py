@@ -369,11 +369,9 @@ def budget_of(epsilon: Fraction, delta: Fraction, needs: tuple[Need, ...]) -> Bu
     may_be = [need for need in instead if is_joint and spent <= set(need.of)]
     passing = {need.name: delta * need.delta_share for need in may_be}
     divided = _divided(epsilon, delta, done, max(passing.values(), default=Fraction(0)))
-    means = {
-        need.name: Allowance(epsilon * left * need.share, passing[need.name]) for need in may_be
-    }
-    nothing = {need.name: Allowance(Fraction(0)) for need in instead}
-    means = {**divided.means, **nothing, **means}
+    means = {**divided.means, **{need.name: Allowance(Fraction(0)) for need in instead}}
+    for need in may_be:
+        means[need.name] = Allowance(epsilon * left * need.share, passing[need.name])
     return replace(divided, needs=needs, means=means)
 
 
@@ -444,14 +442,10 @@ def _joint(epsilon: Fraction, delta: Fraction, needs: Sequence[_Done], instead: 
     deltas = dict(zip(is_open, passing, strict=True))
     unseen = tuple(Unseen(share, deltas[name]) for name, share in is_open.items())
     deviation = joint_deviation(epsilon, delta, choices, unseen, instead)
-    means = {
-        need.name: Allowance(pure[need.name])
-        if need.name in pure
-        else Allowance(
-            Fraction(0), deltas.get(need.name, Fraction(0)), shares[need.name], deviation
-        )
-        for need in needs
-    }
+    means = {name: Allowance(own) for name, own in pure.items()}
+    for name, share in shares.items():
+        passes = deltas.get(name, Fraction(0))
+        means[name] = Allowance(Fraction(0), passes, share, deviation)
     return Budget(epsilon, delta, tuple(needs), means)
 
 

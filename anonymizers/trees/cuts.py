@@ -249,8 +249,6 @@ def _reachable(follows: np.ndarray) -> np.ndarray:
 # way back if a pair leads from an end to a start.
 
 
-Rules = Literal["published", "structural"]
-
 # Cuts within one another; what is deeper becomes a flower. Trees stay within what can be read.
 MAX_CUTS = 60
 
@@ -347,7 +345,7 @@ class TreeBuilder:
             to be more; positive.
         ends_of_parts: Asked once for each parallel cut, and by the published rules each loop cut,
             of which some part is not yet a leaf; parents before children.
-        rules: See the module.
+        is_published: Whether the rules are those of the paper; else the structural ones.
         begins_anew: Whether a part without a cut, of which pairs lead to what may come first, is a
             loop around what is left without these pairs; else it becomes a flower at once.
     """
@@ -356,13 +354,8 @@ class TreeBuilder:
     names: Sequence[str]
     tolerance: float
     ends_of_parts: EndsOfParts
-    rules: Rules = "published"
+    is_published: bool = True
     begins_anew: bool = False
-
-    @property
-    def is_published(self) -> bool:
-        """Whether the rules are those of the paper."""
-        return self.rules == "published"
 
     @property
     def n(self) -> int:

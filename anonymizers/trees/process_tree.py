@@ -283,7 +283,6 @@ class ProcessTreeParams(ListedParams):
 TREE = "tree"
 """The round of all parts but the vocabulary."""
 
-_RULES: tuple[cuts.Rules, ...] = ("structural", "published")
 # The most activities that can be bought: noise can be drawn for no more.
 _MOST_NAMES = most_names_of_pairs(1)
 # How much an error by noise weighs against one by counting fewer pairs when their number is chosen.
@@ -380,8 +379,8 @@ def _selection(params: ProcessTreeParams) -> BudgetPart:
         n_clear = int((relation.holds & (relation.counts > above_noise)).sum())
         strongest = [cuts.top_pairs(relation, n) for n in (n_clear, *params.sizes(len(names)))]
         made = (
-            cuts.TreeBuilder(pairs, names, 2 * deviation, ends.of(pairs), rules).tree()
-            for pairs, rules in itertools.product(strongest, _RULES)
+            cuts.TreeBuilder(pairs, names, 2 * deviation, ends.of(pairs), is_published).tree()
+            for pairs, is_published in itertools.product(strongest, (False, True))
         )
         trees = list(dict.fromkeys([normalise(flower(names)), *made]))
         scores = [score_sum(tree, names, variants, FITNESS_POWER) for tree in trees]

@@ -35,12 +35,14 @@ def pm4py_module(name: str) -> Any:
         return pytest.importorskip(f"pm4py.{name}")
 
 
-def mined(counts: dict[Variant, int], names: str = NAMES, rules: cuts.Rules = "structural") -> str:
+def mined(counts: dict[Variant, int], names: str = NAMES, is_published: bool = False) -> str:
     variants = histogram(counts, names)
     counted = cuts.cases_with_pair(variants, len(names))
     relation = cuts.Relation(counted, counted > 0)
     return str(
-        cuts.TreeBuilder(relation, names, 0.5, exact_ends(variants, len(names)), rules).tree()
+        cuts.TreeBuilder(
+            relation, names, 0.5, exact_ends(variants, len(names)), is_published
+        ).tree()
     )
 
 
@@ -163,10 +165,10 @@ def test_the_example_of_the_paper() -> None:
     """Variants 1 to 3, and then the one in which surgery comes twice."""
     counts = {tuple("RHMD"): 63, tuple("RHSD"): 25, tuple("RHD"): 12}
     expected = "->( 'R', 'H', X( tau, 'M', 'S' ), 'D' )"
-    assert mined(counts, "DHMRS") == mined(counts, "DHMRS", "published") == expected
+    assert mined(counts, "DHMRS") == mined(counts, "DHMRS", True) == expected
     counts[tuple("RHSSD")] = 1
     looped = "->( 'R', 'H', X( tau, 'M', *( 'S', tau ) ), 'D' )"
-    assert mined(counts, "DHMRS") == mined(counts, "DHMRS", "published") == looped
+    assert mined(counts, "DHMRS") == mined(counts, "DHMRS", True) == looped
     table = cuts.cases_with_pair(histogram(counts, "DHMRS"), 5)
     d, h, m, r, s, end = range(6)
     rows = {(end, r): 101, (r, h): 101, (h, m): 63, (h, s): 26, (h, d): 12, (m, d): 63,
@@ -177,13 +179,13 @@ def test_the_example_of_the_paper() -> None:
 def test_published_rules_make_rare_parts_and_all_loops_of_parts_optional() -> None:
     """An activity that follows itself is a loop (line 9 of algorithm 4), optional only if rare."""
     rare = {tuple("AB"): 90, tuple("A"): 10}
-    assert mined(rare, "AB", "published") == "->( 'A', X( tau, 'B' ) )"
+    assert mined(rare, "AB", True) == "->( 'A', X( tau, 'B' ) )"
     itself = {tuple("ABB"): 60, tuple("AB"): 40}
-    assert mined(itself, "AB", "published") == "->( 'A', *( 'B', tau ) )"
+    assert mined(itself, "AB", True) == "->( 'A', *( 'B', tau ) )"
     of_some = {tuple("ABB"): 20, tuple("AB"): 20, tuple("A"): 60}
-    assert mined(of_some, "AB", "published") == "->( 'A', X( tau, *( 'B', tau ) ) )"
+    assert mined(of_some, "AB", True) == "->( 'A', X( tau, *( 'B', tau ) ) )"
     looped = {tuple("ABCAB"): 10, tuple("AB"): 90}
-    assert mined(looped, "ABC", "published").startswith("X( tau, *( ")
+    assert mined(looped, "ABC", True).startswith("X( tau, *( ")
     assert not mined(looped, "ABC").startswith("X( tau")
 
 
@@ -195,7 +197,7 @@ def test_any_relation_becomes_a_tree_of_its_activities() -> None:
         n = int(random.integers(1, 7))
         holds = random.random((n + 1, n + 1)) < random.choice([0.1, 0.3, 0.8])
         counts = random.integers(-20, 100, (n + 1, n + 1))
-        for rules in ("published", "structural"):
+        for rules in (True, False):
             anew = bool(random.random() < 0.5)
             relation = cuts.Relation(counts, holds)
             tree = cuts.TreeBuilder(
