@@ -188,7 +188,7 @@ def count_times(batch: Batch, indicator: declared.Timed) -> summands.CellSums:
 def selection_parts(params: IndicatorParams) -> tuple[Part, ...]:
     """Returns the parts that choose what is not declared."""
     parts = []
-    if params.selects_range:
+    if params.public_range is None and any(i.by in declared.PERIODS for i in params.indicators):
         calendar, zone = WorkingCalendar(), params.calendar_time_zone
         parts.append(time_range_part(calendar, zone, params.max_units, BOUGHT))
     share = VOCABULARY_SHARE / max(len(params.selected_groups), 1)

@@ -266,11 +266,6 @@ class IndicatorParams(RequestedParams):
             return None
         return TimeRange.from_dates(self.first_date, self.last_date, self.calendar_time_zone)
 
-    @cached_property
-    def selects_range(self) -> bool:
-        """Whether the range of dates is chosen on the log."""
-        return self.public_range is None and any(i.by in PERIODS for i in self.indicators)
-
 
 @dataclass(frozen=True)
 class Known:

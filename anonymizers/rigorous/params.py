@@ -121,12 +121,6 @@ class RigorousParams(NamesParams):
         """(epsilon, delta), exactly."""
         return Fraction(self.epsilon), Fraction(self.delta)
 
-    @property
-    def spent_texts(self) -> tuple[str, str]:
-        """(epsilon, delta) as texts."""
-        epsilon, delta = self.budget
-        return decimal_text(epsilon), decimal_text(delta)
-
 
 def drawable(scale: tuple[int, int]) -> tuple[int, int]:
     """Returns a scale of noise that can be drawn, so that no release fails after it was counted.

@@ -14,7 +14,7 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
+from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.sentences import sentence, sentences
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.rigorous.names import excess_of_names, most_names_of_pairs
@@ -275,8 +275,7 @@ class CountSteps(StepProduct):
         """Returns what the release of a step says beside its counts."""
         params = self.params
         first = {1: step, None: 0}.get(params.length, max(step + 1 - (params.length or 0), 0))
-        epsilon, delta = map(decimal_text, params.horizon_budget)
-        facts = name.facts(step, params.horizon, (epsilon, delta), first)
+        facts = name.facts(step, params.horizon, params.horizon_budget, first)
         return {"product": self.name, "view": params.view, **facts}
 
 

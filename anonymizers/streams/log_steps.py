@@ -94,7 +94,7 @@ class LogSteps(StepProduct):
             f"{name.both}/{step}",
             noise_digest(name.noise_digest, PrivateLog.version, self.inner_versions),
         )
-        facts = name.facts(step, self.horizon, self.params.spent_texts)
+        facts = name.facts(step, self.horizon, self.params.budget)
         released = StepLog(traces=TraceBatch.concat(anonymised.traces), **facts)
         return released, None
 

@@ -122,12 +122,6 @@ class Strategy:
         """Whether the columns are made about as long as the first: whether D is no identity."""
         return self.column_units > 1 and self.length != 1
 
-    @property
-    def units(self) -> int:
-        """What the first coefficient of C D is: measured units of one count."""
-        column_units = self.column_units if self.is_normalised else 1
-        return column_units * (1 if self.length == 1 else _ENCODER_UNITS)
-
     @cached_property
     def coefficients(self) -> np.ndarray:
         """int64[horizon], the first column of C in units of its own."""

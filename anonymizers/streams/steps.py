@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.anonymizers.accounting.composition import Spend
+from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.contract.case_digests import InputDigest
 from tracecloak.anonymizers.contract.method import Params
 from tracecloak.anonymizers.noise.randomness import KeyedBlocks, Randomness, ReleaseKey
@@ -160,14 +160,14 @@ class StreamName:
         )
 
     def facts(
-        self, step: int, horizon: int, spent: tuple[str, str], first: int | None = None
+        self, step: int, horizon: int, spent: tuple[Fraction, Fraction], first: int | None = None
     ) -> dict[str, Any]:
         """Returns what the release of a step says beside its numbers: whose, of when, how dear.
 
         Args:
             step: Its number.
             horizon: Number of steps.
-            spent: Epsilon and delta of all of them, as decimals.
+            spent: Epsilon and delta of all of them.
             first: The first step that it sums up; None: it is of one step.
         """
         first = step if first is None else first
@@ -178,7 +178,7 @@ class StreamName:
             "start_us": self.start_us + first * self.period_us,
             "end_us": self.start_us + (step + 1) * self.period_us,
             "n_steps_left": horizon - step - 1,
-            **dict(zip(("epsilon", "delta"), spent, strict=True)),
+            **dict(zip(("epsilon", "delta"), map(decimal_text, spent), strict=True)),
         }
 
     def randomness(self, key: ReleaseKey) -> Randomness:

@@ -39,7 +39,7 @@ def test_a_number_is_kept_exactly_or_refused(number: Decimal) -> None:
             assert is_short
             assert params.budget[0] == Fraction(number)
             assert RigorousParams(**params.resolved()) == params
-            assert Fraction(params.spent_texts[0]) == Fraction(number)
+            assert Fraction(decimal_text(params.budget[0])) == Fraction(number)
 
 
 @pytest.mark.parametrize(

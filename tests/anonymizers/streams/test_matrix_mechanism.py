@@ -67,7 +67,7 @@ def test_columns_are_as_long_as_the_first_within_a_unit_and_never_longer(
     for factor, square in zip(factors, squares, strict=True):
         assert factor**2 * square <= longest < (factor + 1) ** 2 * square
     assert strategy.squared_norm() == longest
-    assert strategy.units == 1024 * units
+    assert strategy.coefficients[0] * factors[0] == 1024 * units
 
 
 @given(horizons, lengths, lengths, column_units)
