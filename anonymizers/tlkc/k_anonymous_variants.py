@@ -39,9 +39,8 @@ from tracecloak.anonymizers.contract.counters import Batch, Counted
 from tracecloak.anonymizers.contract.sentences import promise, sentence
 from tracecloak.anonymizers.noise.randomness import Randomness, hex_ids
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, step
-from tracecloak.anonymizers.tlkc.params import KAnonymousParams, KnowledgeParams
+from tracecloak.anonymizers.tlkc.promise import KAnonymousParams, KnowledgeParams, verify_released
 from tracecloak.anonymizers.tlkc.subtrace_groups import BLOCK, Group, grouped
-from tracecloak.anonymizers.tlkc.verify import verify_released
 from tracecloak.schemas.arrays.merging import distinct_counts, offsets_of, ranges
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.declarations import Attribute, declared

@@ -30,7 +30,7 @@ import numpy as np
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.tlkc.k_anonymous_variants import Suppressing
-from tracecloak.anonymizers.tlkc.params import TlkcParams
+from tracecloak.anonymizers.tlkc.promise import TlkcParams
 from tracecloak.schemas.arrays.merging import distinct_counts, offsets_of, ranges
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.declarations import Attribute

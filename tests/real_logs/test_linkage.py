@@ -16,7 +16,7 @@ from tests.support.keys import randomness
 from tests.support.real_logs import sepsis
 from tests.support.tlkc_logs import release_of, values_of
 from tracecloak.anonymizers.registry import method_named
-from tracecloak.anonymizers.tlkc.params import TlkcParams
+from tracecloak.anonymizers.tlkc.promise import TlkcParams
 from tracecloak.examination.linkage.knowledge import LinkedLog, Settings, no_values
 from tracecloak.examination.linkage.run import Linkage, link, linked
 from tracecloak.schemas.events.traces import TraceBatch

@@ -16,8 +16,7 @@ from tests.support.distributions import variants_apart
 from tests.support.real_logs import sepsis
 from tests.support.tlkc_logs import release_of, values_of
 from tracecloak.anonymizers.tlkc.method import Tlkc
-from tracecloak.anonymizers.tlkc.params import TlkcParams
-from tracecloak.anonymizers.tlkc.verify import count_violations
+from tracecloak.anonymizers.tlkc.promise import TlkcParams, count_violations
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 

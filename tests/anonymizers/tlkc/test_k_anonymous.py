@@ -37,9 +37,8 @@ from tracecloak.anonymizers.tlkc.k_anonymous_variants import (
     KAnonymousVariants,
 )
 from tracecloak.anonymizers.tlkc.method import Tlkc
-from tracecloak.anonymizers.tlkc.params import KAnonymousParams, TlkcParams
+from tracecloak.anonymizers.tlkc.promise import KAnonymousParams, TlkcParams, verify_released
 from tracecloak.anonymizers.tlkc.subtrace_groups import Group, grouped
-from tracecloak.anonymizers.tlkc.verify import verify_released
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import (

@@ -32,7 +32,7 @@ from tracecloak.anonymizers.tlkc.method import (
     maximal_frequent,
     minimal_violations,
 )
-from tracecloak.anonymizers.tlkc.params import TlkcParams
+from tracecloak.anonymizers.tlkc.promise import TlkcParams
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.background_knowledge import (

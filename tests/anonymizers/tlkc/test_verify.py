@@ -25,9 +25,9 @@ from tests.support.tlkc_logs import (
     traces_with,
 )
 from tests.support.tlkc_naive import RESOURCES, TWELVE, VALUES, naive, small_logs
-from tracecloak.anonymizers.tlkc import verify
+from tracecloak.anonymizers.tlkc import promise as verify
 from tracecloak.anonymizers.tlkc.method import Tlkc
-from tracecloak.anonymizers.tlkc.params import KAnonymousParams, TlkcParams
+from tracecloak.anonymizers.tlkc.promise import KAnonymousParams, TlkcParams
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.traces import TraceBatch
 
