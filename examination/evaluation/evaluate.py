@@ -397,10 +397,6 @@ def evaluate(
 _HERE = "tracecloak.examination.evaluation"
 _NOTHING = "-"
 _HEADER = ("measure", "verdict", "release", "bootstrap", "log itself", "better")
-_BOUNDS_TEXT = (
-    "A use is good where the release is off by at most {good}, or by no more than the "
-    "bootstrap, and rough up to {rough}."
-)
 _SHORT = {"less": "less", "more": "more", "log": "as the log", "none": ""}
 
 
@@ -411,14 +407,8 @@ def summary_lines(report: dict[str, Any]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     forms = [f"{{:{side}{width}}}" for side, width in zip("<<>>><", widths, strict=True)]
     lines = ["  ".join(forms).format(*row).rstrip() for row in rows]
-    given = {"rows": lines, "notes": notes_of(report), "bounds": _bounds(report)}
+    given = {"rows": lines, "notes": notes_of(report), "percent": percent}
     return from_template(_HERE, "summary.txt.j2", report=report, **given)
-
-
-def _bounds(report: dict[str, Any]) -> str:
-    return _BOUNDS_TEXT.format(
-        **{n: percent(most) for n, most in report["verdict"]["bounds"].items()}
-    )
 
 
 def notes_of(report: dict[str, Any]) -> Iterator[str]:
@@ -441,7 +431,7 @@ def markdown_lines(report: dict[str, Any]) -> list[str]:
         report=report,
         internal=INTERNAL,
         header=_HEADER,
-        bounds=_bounds(report),
+        percent=percent,
         rows=[row_of(report, name) for name in names],
         notes=notes_of(report),
         figures=figure_rows(report.get("indicators", ())),
