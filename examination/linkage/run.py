@@ -265,16 +265,9 @@ def report_of(
         for risk in one.after
     ]
     chart = Chart("linkage", "How often exactly one case matches what somebody knows", rows)
-    largest, summary = max(settings.sizes, default=0), []
-    of_largest = [attack for attack in attacks if attack.size == largest]
-    for number, log in enumerate(releases):
-        worst = max(of_largest, key=lambda attack: attack.after[number].singled_out.value)
-        summary.append(
-            f"linkage    {log.name}: {worst.attack} with {largest} elements singles out "
-            f"{worst.after[number].singled_out.percent} of the cases, before the release "
-            f"{worst.before.singled_out.percent}"
-        )
-    lines = from_template(__package__, "report.md.j2", **given)
+    lines, summary = (
+        from_template(__package__, name, **given) for name in ("report.md.j2", "summary.txt.j2")
+    )
     return _body(original, releases, sensitive, settings, attacks), lines, [chart], summary
 
 
