@@ -117,10 +117,7 @@ def one_window_config(config: ReleaseConfig) -> tuple[ReleaseConfig, list[str]]:
 
 
 def _add_linkage_flags(parser: argparse.ArgumentParser, _: Sequence[str], __: str | None) -> None:
-    from tracecloak.examination.linkage.knowledge import DEFAULT_SAMPLES, LARGEST_SIZE
-
-    words = {"largest_size": LARGEST_SIZE, "samples": DEFAULT_SAMPLES}
-    add_table_flags(parser, __package__, "attack", "attack_linkage", **words)
+    add_table_flags(parser, __package__, "attack", "attack_linkage")
     add_log_flags(parser)
 
 

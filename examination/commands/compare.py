@@ -2,33 +2,11 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 
-from tracecloak.pipelines.commands.flags import (
-    add_reading_flags,
-    add_table_flags,
-    file_to_write,
-    listed,
-)
+from tracecloak.pipelines.commands.flags import file_to_write, listed
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
-
-
-def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds those of the logs, the methods and the budgets."""
-    from tracecloak.examination.comparison import compare
-
-    add_table_flags(
-        parser,
-        __package__,
-        "compare",
-        epsilons=",".join(compare.DEFAULT_EPSILONS),
-        delta=compare.DEFAULT_DELTA,
-        repetitions=compare.DEFAULT_REPETITIONS,
-    )
-    add_reading_flags(parser)
 
 
 def run(given: Given) -> int:

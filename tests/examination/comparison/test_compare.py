@@ -20,6 +20,7 @@ from tests.support.logs import Variant, histogram, trace_batch
 from tests.support.releasing import csv_log, tracecloak
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.anonymizers.registry import METHODS
+from tracecloak.examination.comparison import compare
 from tracecloak.examination.comparison import rows as kept
 from tracecloak.examination.comparison.compare import LINES
 from tracecloak.examination.comparison.contenders import Registered, candidates, chosen_methods
@@ -27,6 +28,8 @@ from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.comparison.report import INTERNAL, Results, board, command_line
 from tracecloak.examination.comparison.rows import quartiles
 from tracecloak.examination.comparison.rows import read_rows as all_rows
+from tracecloak.examination.linkage.knowledge import DEFAULT_SAMPLES, LARGEST_SIZE
+from tracecloak.pipelines.commands.flags import table_of
 from tracecloak.schemas.errors import UsageError
 
 COUNTS = {("A", "B", "C"): 200, ("A", "C"): 100, ("B", "A", "C"): 60, ("A",) * 9: 1}
@@ -315,3 +318,17 @@ def test_the_command_on_the_page_has_no_folders_and_can_be_pasted() -> None:
         "tracecloak compare --log 'a.xes.gz,my log.csv' --output page.html "
         "--where 'activity = A' --where 'a ^= b' --mine 3"
     )
+
+
+def test_the_help_has_the_defaults() -> None:
+    table = table_of("tracecloak.examination.commands")
+    defaults = {
+        "epsilons": ",".join(compare.DEFAULT_EPSILONS),
+        "delta": compare.DEFAULT_DELTA,
+        "repetitions": str(compare.DEFAULT_REPETITIONS),
+    }
+    for name, default in defaults.items():
+        assert f"(default {default})" in table["compare"][name]["help"]
+    linkage = table["attack_linkage"]
+    assert f"from 0 to {LARGEST_SIZE} (" in linkage["sizes"]["help"]
+    assert f"(default {DEFAULT_SAMPLES:,})" in linkage["samples"]["help"]
