@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
-from itertools import islice
+from itertools import count, islice
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import fastavro
@@ -123,8 +123,8 @@ class AvroReader(TypedReader):
         with _opened(stream) as file:
             schema, fields = file.schema, file.fields(wanted)
             self.check(file.names(), required)
-            projection: Any = _projected(schema, fields, 0, file.named, set())
-            projection = fastavro.parse_schema(projection)
+            projected = _projected(schema, fields, 0, file.named, count())
+            projection = fastavro.parse_schema(projected, dict(file.named))
             steps = steps_of(schema["fields"], file.named, {tuple(f.names): f.name for f in fields})
             first = 0
             for group in _groups(file.blocks(self.goes_on), batch_rows):
@@ -195,9 +195,9 @@ class _File:
         schema: Any = fastavro.parse_schema(plain, self.named)
         if not isinstance(schema, dict) or schema["type"] != "record":
             raise InputSchemaError("the input is an Avro file, but not one of records")
-        for name, count in Counter(field["name"] for field in schema["fields"]).items():
-            if count > 1:
-                raise InputSchemaError(f"the input has {count} fields {name[:80]!r}; rename one")
+        for name, n in Counter(field["name"] for field in schema["fields"]).items():
+            if n > 1:
+                raise InputSchemaError(f"the input has {n} fields {name[:80]!r}; rename one")
         self.schema = schema
         self._unpacked = _CODECS[meta.get("avro.codec", b"null")]
 
@@ -278,16 +278,17 @@ class _Field:
         schema: The type that it is read by.
     """
 
-    def __init__(self, name: str, names: Sequence[str], schema: Any, named: Any) -> None:
+    def __init__(self, name: str, path: Sequence[str], schema: Any, named: Any) -> None:
         self.name = name
-        self.names = names
+        self.names = path
         branches = schema if isinstance(schema, list) else [schema]
         kinds = [definition(branch, named) for branch in branches]
         present = [kind for kind in kinds if kind["type"] != "null"]
         for kind in present:
             if kind["type"] not in TYPES:
                 raise InputSchemaError(f"field {name[:80]!r} is nested; name one in it: case.id")
-        self.schema = sorted(branches, key=promotion) if len(branches) > 1 else branches[0]
+        names = [b.get("name", b) if isinstance(b, dict) else b for b in branches]
+        self.schema = sorted(names, key=promotion) if len(names) > 1 else names[0]
         self._types = list(dict.fromkeys(map(column_type, present)))
         if pa.float64() in self._types and pa.float32() in self._types:
             self._types.remove(pa.float32())  # its values are doubles, too
@@ -398,7 +399,11 @@ _CODECS: dict[bytes, Callable[[bytes], bytes]] = {
 
 
 def _projected(
-    record: Any, wanted: Sequence[_Field], depth: int, named: Mapping[str, Any], defined: set[str]
+    record: Any,
+    wanted: Sequence[_Field],
+    depth: int,
+    named: Mapping[str, Any],
+    names: Iterator[int],
 ) -> dict[str, Any]:
     """Returns the schema by which the wanted fields of a record are read.
 
@@ -407,36 +412,20 @@ def _projected(
         wanted: The fields in it.
         depth: How many of the names that lead to them lead to the record.
         named: The named types.
-        defined: Those that are defined already; each is where it is first met.
+        names: Numbers for names.
     """
     # A type of record can be met twice, and other fields of it wanted: here it has two names, of
     # which readers compare what follows the last dot.
-    name = f"n{len(defined)}.{record['name'].rpartition('.')[2]}"
-    defined.add(name)
+    name = f"tracecloak{next(names)}.{record['name'].rpartition('.')[2]}"
     types, fields = _types(record), []
     for first in dict.fromkeys(field.names[depth] for field in wanted):
         within = [field for field in wanted if field.names[depth] == first]
-        if len(within[0].names) == depth + 1:
-            schema = _complete(within[0].schema, named, defined)
-        else:
-            outer = record_of(types[first], named)
-            schema = _projected(outer, within, depth + 1, named, defined)
+        schema = within[0].schema
+        if len(within[0].names) > depth + 1:
+            schema = _projected(record_of(types[first], named), within, depth + 1, named, names)
             schema = ["null", schema] if isinstance(types[first], list) else schema
         fields.append({"name": first, "type": schema})
     return {"type": "record", "name": name, "fields": fields}
-
-
-def _complete(schema: Any, named: Mapping[str, Any], defined: set[str]) -> Any:
-    """Returns the type of a scalar, with the definition of a named one where it is first met."""
-    if isinstance(schema, list):
-        return [_complete(branch, named, defined) for branch in schema]
-    name = schema if isinstance(schema, str) else schema.get("name")
-    if name not in named:
-        return schema
-    if name in defined:
-        return name
-    defined.add(name)
-    return named[name]
 
 
 def _groups(blocks: Iterator[_Block], batch_rows: int) -> Iterator[list[_Block]]:

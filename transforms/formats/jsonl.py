@@ -22,7 +22,6 @@ import logging
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any, BinaryIO, cast
 
@@ -36,7 +35,6 @@ from tracecloak.transforms.formats.base import (
     NO_OBJECT,
     SHOWN_COLUMNS,
     Columns,
-    Field,
     RawBatch,
     field_at,
     missing_columns,
@@ -221,7 +219,10 @@ class _Lines:
             columns = read_regular(block, self._types)
             if columns is not None:
                 self._apart_next = _TRIED_LINES
-                yield self._together(columns)
+                read, marks = self._present(columns)
+                records = self.n_records + np.arange(len(next(iter(columns.values()))[0]))
+                self.n_records += len(records)
+                yield RawBatch(read, records, np.zeros(0, np.int64), fractional=marks)
                 return
         if n > _TRIED_LINES:
             # Mostly one line is irregular, or the first ones are to tell what the others are like.
@@ -232,18 +233,6 @@ class _Lines:
             if self._types is None or not self.unseen:
                 self._apart = self._apart_next
                 self._apart_next = min(2 * self._apart, _MAX_APART)
-
-    def _together(self, columns: Mapping[str, tuple[pa.Array, np.ndarray]]) -> RawBatch:
-        first = self.n_records
-        n = len(next(iter(columns.values()))[0])
-        self.n_records += n
-        present = [c for c in columns if c in self._required or columns[c][0].null_count < n]
-        return RawBatch(
-            pa.RecordBatch.from_arrays([columns[name][0] for name in present], present),
-            np.arange(first, first + n),
-            np.zeros(0, np.int64),
-            fractional={name: columns[name][1] for name in present},
-        )
 
     def _one_by_one(self, block: bytes | None) -> Iterator[RawBatch]:
         objects: list[dict[str, Any]] = []
@@ -263,8 +252,25 @@ class _Lines:
         if objects:
             self._types = types_of(objects, self._wanted)
         if objects or malformed:
-            columns_of = partial(_columns, self._wanted, self._required)
-            yield sound_batch(objects, np.array(records, np.int64), malformed, columns_of)
+            yield sound_batch(objects, np.array(records, np.int64), malformed, self._columns)
+
+    def _columns(self, objects: Sequence[dict[str, Any]]) -> Columns:
+        values = {name: list(map(field, objects)) for name, field in self._wanted.items()}
+        for each in values.values():
+            if not all(math.isfinite(value) for value in each if type(value) is float):
+                raise ValueError("a value is not finite")
+        return self._present({name: texts_of_scalars(each) for name, each in values.items()})
+
+    def _present(self, read: Mapping[str, tuple[pa.Array, np.ndarray]]) -> Columns:
+        """Returns columns without those that have no value and are not required."""
+        present = {
+            name: column
+            for name, column in read.items()
+            if name in self._required or column[0].null_count < len(column[0])
+        }
+        texts = [text for text, _ in present.values()]
+        marks = {name: marks for name, (_, marks) in present.items()}
+        return pa.RecordBatch.from_arrays(texts, list(present)), marks
 
 
 def _blocks(stream: BinaryIO, max_lines: int) -> Iterator[bytes | None]:
@@ -336,19 +342,6 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return value if type(value) is dict and end == len(text) else None
-
-
-def _columns(
-    wanted: Mapping[str, Field], required: Collection[str], objects: Sequence[dict[str, Any]]
-) -> Columns:
-    columns, fractional = {}, {}
-    for name, field in wanted.items():
-        values = list(map(field, objects))
-        if name in required or any(value is not None for value in values):
-            if not all(math.isfinite(value) for value in values if type(value) is float):
-                raise ValueError("a value is not finite")
-            columns[name], fractional[name] = texts_of_scalars(values)
-    return pa.RecordBatch.from_arrays(list(columns.values()), list(columns)), fractional
 
 
 def _is_sound(value: Any) -> bool:
