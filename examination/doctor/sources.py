@@ -274,7 +274,7 @@ def _check_files(setting: Setting, release: ReleasePlan) -> Iterator[CheckResult
     source = source_of(release, left_out=[one.path for one in decided], is_checked=False)
     source.check(source.files)
     # The same line whether there are files or not: an empty day is a log without cases.
-    which = "every table and file" if release.tables else "every file"
+    which = "every table and file" if release.keys.tables else "every file"
     yield "ok", f"{which} that is there can be opened, and those with a schema have what is mapped"
     if decided:
         yield "ok", "files are left out of the next window, as a person decided"

@@ -35,7 +35,7 @@ from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.schemas.windows import Schedule, Window
 from tracecloak.transforms.files import absolute, is_on_this_machine
-from tracecloak.transforms.formats.registry import FORMATS, SourceFormat, unpacked
+from tracecloak.transforms.formats.registry import FORMATS, unpacked
 from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.sources import EventSource
 
@@ -60,8 +60,6 @@ class ReleasePlan:
         epsilon: Of all parts together; None: it is not finite.
         delta: Likewise.
         mapping: What the columns of the log mean, with those that the method carries.
-        source_format: How the bytes of the inputs are read.
-        tables: Those of the inputs that are tables of a lake, see `transforms.lakes.tables`.
         schedule: The windows in which the log is released; None: it is one release.
         window: The one that this release is of; None: it is of none, or of which is open yet.
         book_key: Where the key of the counted units is, as the configuration or the
@@ -78,8 +76,6 @@ class ReleasePlan:
     epsilon: Fraction | None
     delta: Fraction | None
     mapping: ColumnMapping
-    source_format: SourceFormat
-    tables: tuple[str, ...]
     schedule: Schedule | None = None
     window: Window | None = None
     book_key: str | None = None
@@ -274,8 +270,6 @@ def resolve(config: ReleaseConfig) -> ReleasePlan:
             attributes=tuple((a.name, a.column) for a in method.attributes(params)),
             activities=bounds.vocabulary if bounds.closed else None,
         ),
-        source_format=config.source_format,
-        tables=config.tables,
         schedule=schedule,
         book_key=config.book_key or os.environ.get("TRACECLOAK_BOOK_KEY") or None,
         windows_add_up=schedule is not None and windows_add_up(method, params),
@@ -300,7 +294,7 @@ def files_here(plan: ReleasePlan) -> list[SourceFile] | None:
         NoSuchFile: An input is not there.
     """
     keys = plan.keys
-    is_listed_later = plan.tables or keys.query is not None or keys.schedule is not None
+    is_listed_later = keys.tables or keys.query is not None or keys.schedule is not None
     if is_listed_later or not all(map(is_on_this_machine, keys.log)):
         return None
     return match_files(keys.log, may_be_none=True)
@@ -339,7 +333,7 @@ def source_of(
         config = resolve(config).of_named_window()
     plan = config if isinstance(config, ReleasePlan) else None
     keys: SourceConfig = config.keys if isinstance(config, ReleasePlan) else config
-    tables, mapping, may_be_none = config.tables, config.mapping, plan is not None
+    tables, mapping, may_be_none = keys.tables, config.mapping, plan is not None
     is_rigorous = plan is not None and plan.guarantee.kind == "rigorous"
     is_query = plan is not None and plan.keys.query is not None
     if is_query:
@@ -352,7 +346,7 @@ def source_of(
     else:
         from tracecloak.transforms.lakes.tables import files_and_tables
 
-        files = files_and_tables(keys.log, tables, config.source_format, may_be_none)
+        files = files_and_tables(keys.log, tables, keys.source_format, may_be_none)
     if left_out:
         files = [file for file in files if absolute(file.path) not in left_out]
     window = None if plan is None else plan.window
@@ -360,7 +354,7 @@ def source_of(
     goes_on = is_rigorous or not may_be_none
     every_file = EventSource(
         tuple(files),
-        replace(config.source_format, goes_on=goes_on, order=mapping.order_alone),
+        replace(keys.source_format, goes_on=goes_on, order=mapping.order_alone),
         mapping,
         span_us,
         drops_duplicates=keys.drop_duplicates,

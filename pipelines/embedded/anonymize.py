@@ -321,7 +321,7 @@ def claim(
     options.view_as(StandardOptions).runner = runner
     plan = plan.with_keys(runner=runner)
     source = EventSource(
-        (), plan.source_format, elements.mapping, is_unordered=elements.kind != "batches"
+        (), plan.keys.source_format, elements.mapping, is_unordered=elements.kind != "batches"
     )
     run = open_run(plan, BeamDriver(runner, options), source)
     books, folder = run.books, run.books.folder

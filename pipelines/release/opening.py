@@ -161,7 +161,7 @@ def fingerprint_of(
     left_out: Sequence[str] = (),
 ) -> str:
     """Returns the keyed digest of what a release reads, and of what it does not by decision."""
-    tables = plan.tables
+    tables = plan.keys.tables
     # Empty partitions of different days are different inputs, though they hold the same.
     fingerprint = store.fingerprint(files) if files else store.digest("\n".join(plan.keys.log))
     if files and tables:
@@ -175,7 +175,7 @@ def origin_of(run: Run) -> Origin:
     """Returns of what a run makes its release, beside input and configuration."""
     plan, place = run.plan, run.books.folder.staging_area
     version, given = plan.method.version, plan.params.given()
-    return Origin(version, run.files, place, plan.inner_versions, given, plan.tables)
+    return Origin(version, run.files, place, plan.inner_versions, given, plan.keys.tables)
 
 
 # --- A run that finds what earlier runs left of its release: it goes on with it, or begins anew. --

@@ -56,7 +56,7 @@ class TableExtension(Extension):
         begun = () if receipt is None else receipt.origin.tables
         log = []
         for text in keys.log:
-            address = at_version_read(address_of(text), begun) if text in plan.tables else None
+            address = at_version_read(address_of(text), begun) if text in plan.keys.tables else None
             if address is None:
                 log.append(text)
             elif (version := self._version(address, plan, receipt)) is not None:

@@ -183,7 +183,7 @@ class Extension:
 _PACKAGE = "tracecloak.pipelines.release"
 CONCERNS: dict[str, tuple[str, Callable[[ReleasePlan], object]]] = {
     "query": (f"{_PACKAGE}.querying:QueryExtension", lambda plan: plan.keys.query),
-    "table": (f"{_PACKAGE}.querying:TableExtension", lambda plan: plan.tables),
+    "table": (f"{_PACKAGE}.querying:TableExtension", lambda plan: plan.keys.tables),
     "window": (f"{_PACKAGE}.window:WindowExtension", lambda plan: plan.window),
 }
 

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from tracecloak.anonymizers.contract.in_memory import execute
-from tracecloak.pipelines.runners.resources import Block, HeldTraces, Hold, Limits
+from tracecloak.pipelines.runners.resources import (
+    SMALL_INPUT_BYTES,
+    Block,
+    HeldTraces,
+    Hold,
+    Limits,
+)
 from tracecloak.schemas.arrays.merging import Totals
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, ActivityVocabulary, released_schema
 from tracecloak.schemas.events.tally import FileTally, ReadTally
@@ -121,8 +127,6 @@ def _merged(hold: Hold, blocks: list[Block[TraceBatch]]) -> Iterator[pa.RecordBa
 # which shards there are depends on the size of the log, and what is released does not.
 
 
-# Fewer events are one shard: to deal them out would take longer than to sort them.
-_SMALL_EVENTS = 1 << 18
 # To sort a byte of events takes so many more: their copy in one piece, and their order.
 _SORTED_BYTES = 5
 _NAMES: dict[str, type[Any]] = {"names": ActivityVocabulary}
@@ -150,8 +154,6 @@ class EventsByShard:
     drops_duplicates: bool = False
     n_events: int = field(default=0, init=False)
     n_dropped: int = field(default=0, init=False)
-    # Until there are more than a few.
-    _first: list[pa.RecordBatch] | None = field(default_factory=list, init=False)
     _shards: _Shards = field(default_factory=dict, init=False)
     _names: Totals = field(default_factory=lambda: Totals(_NAMES), init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
@@ -170,18 +172,12 @@ class EventsByShard:
         with self._lock:
             self._names.add({"names": names})
             self.n_events += events.num_rows
-            new = [events]
-            if self._first is not None:
-                self._first.append(events)
-                if self.n_events <= _SMALL_EVENTS:
-                    return
-                new, self._first = self._first, None
-        for batch in new:
-            self._deal(batch, self.n_shards, self._shards)
+        self._deal(events, self.n_shards, self._shards)
 
     def _deal(self, events: pa.RecordBatch, n_shards: int, to: _Shards) -> None:
         key = INDIVIDUAL_ID if self.by_individual else CASE_ID
-        for shard, part in split_by_shard(events, n_shards, key):
+        dealt = split_by_shard(events, n_shards, key) if n_shards > 1 else [(0, events)]
+        for shard, part in dealt:
             block = self.hold.put(part)
             with self._lock:
                 to.setdefault(shard, []).append(block)
@@ -196,9 +192,6 @@ class EventsByShard:
         hold, batch_bytes = self.hold, self.hold.limits.batch_bytes
         cases = HeldTraces(hold)
         self._vocabulary = self._names.result()["names"]
-        if self._first:
-            cases.add(self._sorted(self._first), batch_bytes)
-            self._first = None
 
         def sort_shard(blocks: list[Block[pa.RecordBatch]]) -> TraceBatch:
             return self._sorted([hold.take(block) for block in blocks])
@@ -313,7 +306,9 @@ def _traces(job: Job, hold: Hold) -> HeldTraces:
         InputSchemaError: The input cannot be read, or too much of it is malformed.
     """
     source, by_individual = job.source, job.target.run.by_individual
-    events = EventsByShard(hold, job.n_shards, by_individual, source.drops_duplicates)
+    is_small = sum(file.n_bytes for file in source.files) <= SMALL_INPUT_BYTES
+    n_shards = 1 if is_small else job.n_shards
+    events = EventsByShard(hold, n_shards, by_individual, source.drops_duplicates)
     files = _pieces(job, hold) if hold.limits.n_workers > 1 else source.files
     tallies: list[ReadTally] = []
     lacking: list[Any] = []

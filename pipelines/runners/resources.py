@@ -41,8 +41,8 @@ _PROGRAM_BYTES = 224 << 20
 # A batch is looked at by a kernel as a whole, which takes about so many times its bytes.
 _KERNEL_BYTES = 16
 _SMALLEST_BATCH_BYTES, _LARGEST_BATCH_BYTES = 1 << 18, 1 << 24
-# Smaller inputs have one worker: threads would cost more than they give.
-_SMALL_INPUT_BYTES = 4 << 20
+# Smaller inputs have one worker and one shard: more would cost more than they give.
+SMALL_INPUT_BYTES = 4 << 20
 
 # Where Linux says in which control groups this process is, and what these are limited to.
 _OF_PROCESS, _GROUPS = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
@@ -82,7 +82,7 @@ class Limits:
         if n_workers is None:
             has_affinity = hasattr(os, "sched_getaffinity")
             n_cores = len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count() or 1
-            n_workers = n_cores if input_bytes > _SMALL_INPUT_BYTES else 1
+            n_workers = n_cores if input_bytes > SMALL_INPUT_BYTES else 1
         n_bytes = memory_bytes or available_bytes() // 2
         data_bytes = max(n_bytes - _PROGRAM_BYTES, n_bytes // 8)
         step_bytes = data_bytes // 4 // n_workers

@@ -378,7 +378,7 @@ def release_windows(
     if not left:
         return
     listed = None
-    if not plan.tables and not all(map(is_on_this_machine, keys.log)):
+    if not plan.keys.tables and not all(map(is_on_this_machine, keys.log)):
         # Elsewhere each look is a question to a store. What is replaced later is not read.
         listed = match_files(keys.log, may_be_none=True)
     make = partial(_ended, beam_arguments=tuple(beam_arguments), lineage=lineage, listed=listed)

@@ -101,7 +101,7 @@ def decide(
 def _reading(plan: ReleasePlan, windows: Sequence[Window], path: str) -> list[Window]:
     """Returns the windows that read a file, which cannot be read."""
     wanted, listed = absolute(path), None
-    if not plan.tables:
+    if not plan.keys.tables:
         listed = match_files(plan.keys.log, may_be_none=True)
     reading: list[Window] = []
     for window in windows:
@@ -163,7 +163,7 @@ def compare_inputs(plan: ReleasePlan, store: KeyStore, days: Sequence[Day]) -> i
         InputSchemaError: The lake is not there.
         KeyStoreError: The key store cannot be read.
     """
-    if plan.keys.query is not None or plan.tables:
+    if plan.keys.query is not None or plan.keys.tables:
         return 0
     output, listed = absolute(plan.keys.output), match_files(plan.keys.log, may_be_none=True)
     digested: dict[str, InputFile] = {}  # each once, as many windows read one

@@ -15,7 +15,7 @@ from tracecloak.pipelines.runners.resources import Limits
 def cramped(held_bytes: int = 20_000, step_bytes: int = 30_000) -> Iterator[None]:
     """Within the block, shards are dealt out again, and parts are merged from runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(in_memory, "_SMALL_EVENTS", 20)
+        patch.setattr(in_memory, "SMALL_INPUT_BYTES", 20)
         patch.setattr(in_memory, "_PIECE_EVENTS", 200)
         patch.setattr(in_memory, "_LEAST_PIECE_BYTES", 2000)
         patch.setattr(in_memory, "_MOST_PIECE_BYTES", 2000)
