@@ -49,14 +49,14 @@ class AnyFrame:
             OtherFormat: It is no frame, or an object-centric log.
             InputSchemaError: Two of its columns share a name.
         """
-        kind = type(given)
-        if kind.__module__.startswith("pm4py.objects.ocel."):
+        own = type(given)
+        if own.__module__.startswith("pm4py.objects.ocel."):
             raise OtherFormat(
                 "an object-centric log (OCEL) has no cases; flatten it by one of its object types, "
                 "as in tracecloak.release(pm4py.ocel_flattening(ocel, TYPE), ...), where TYPE "
                 "is one that pm4py.ocel_get_object_types(ocel) lists"
             )
-        is_pm4py = kind.__module__.startswith("pm4py.")
+        is_pm4py = own.__module__.startswith("pm4py.")
         if is_pm4py:
             given = _pm4py().convert_to_dataframe(given)
         try:
@@ -65,7 +65,7 @@ class AnyFrame:
         except TypeError:
             raise OtherFormat(
                 "a log in memory must be a frame of pandas, polars, Arrow or DuckDB, or a log of "
-                f"pm4py, got {kind.__module__}.{kind.__name__}; name files with `tracecloak release`"
+                f"pm4py, got {own.__module__}.{own.__name__}; name files with `tracecloak release`"
             ) from None
         except nw.exceptions.DuplicateError:
             raise InputSchemaError(
