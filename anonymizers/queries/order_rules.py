@@ -66,14 +66,14 @@ class OrderRules:
 
         An activity that no case has never follows nor precedes any.
         """
-        cases = relations.cases(vocabulary)
-        pairs = relations.matrix(vocabulary)
-        preceded = relations.matrix(vocabulary, at_first)
+        table = relations.table(vocabulary)
+        pairs, cases = table[:-2], table[-2]
+        preceded = relations.table(vocabulary, at_first)[:-2]
         return cls(
             pairs == 0,
             (pairs > 0) & (pairs == cases[:, np.newaxis]),
-            (preceded > 0) & (preceded == cases[np.newaxis]),
-            relations.firsts(vocabulary) > 0,
+            (preceded > 0) & (preceded == cases),
+            table[-1] > 0,
             at_first,
         )
 

@@ -294,21 +294,20 @@ class Sacofa(prefix_method.LevelMethod):
             relations: ActivityRelations = given.statistics["relations"]
             vocabulary = params.names_in_effect(given.statistics["names"])
             n, least = len(vocabulary), params.least_harmless
-            exact = [relations.matrix(vocabulary).ravel(), relations.cases(vocabulary)]
-            counts = np.concatenate([*exact, relations.firsts(vocabulary)])
+            counts = relations.table(vocabulary).ravel()
             cells = cell_numbers(np.arange(len(counts)))
             stream = CellStream(given.randomness, f"{self.name}/rule", cells)
             noisy = counts + draw_laplace(stream, *params.rules_scale)
 
             # From here on only noisy counts are read.
-            pairs, cases, firsts = noisy[: n * n].reshape(n, n), noisy[-2 * n : -n], noisy[-n:]
+            pairs, cases, firsts = np.split(noisy.reshape(n + 2, n), [n, n + 1])
             occurs = pairs >= least
             has_other = ~np.eye(n, dtype=bool)
             return OrderRules(
                 ~occurs,
-                occurs & (cases[:, np.newaxis] - pairs < least),
-                occurs & has_other & ~occurs.T & (cases[np.newaxis] - pairs < least),
-                firsts >= least,
+                occurs & (cases.T - pairs < least),
+                occurs & has_other & ~occurs.T & (cases - pairs < least),
+                firsts[0] >= least,
             )
 
         counter = Counted(ActivityRelations, _relations, (params.max_prefix_length,))

@@ -323,8 +323,8 @@ def behavioural_appropriateness(a: TraceBatch, b: TraceBatch) -> float | None:
 
 def _relations(traces: TraceBatch) -> np.ndarray:
     """int[2, n, n]: how y follows x, at [0, x, y]; and how x precedes y, at [1, x, y]."""
-    relations = ActivityRelations.from_traces(traces)
-    together, cases = relations.matrix(traces.vocabulary), relations.cases(traces.vocabulary)
+    table = ActivityRelations.from_traces(traces).table(traces.vocabulary)
+    together, cases = table[:-2], table[-2]
     follows = np.full((2, len(cases), len(cases)), _SOMETIMES)
     follows[:, together == 0] = _NEVER
     follows[0][(together == cases[:, None]) & (together > 0)] = _ALWAYS

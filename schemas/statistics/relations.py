@@ -177,32 +177,22 @@ class ActivityRelations(OfArrays):
         summed = *sum_by_pair(*columns[:4]), *sum_by_key(*columns[4:])
         return cls(*map(np.asarray, summed, cls._types))
 
-    def matrix(self, vocabulary: ActivityVocabulary, at_first: bool = False) -> np.ndarray:
-        """Returns int64[n, n], cases in which activity a comes before activity b at [a, b].
+    def table(self, vocabulary: ActivityVocabulary, at_first: bool = False) -> np.ndarray:
+        """Returns int64[n + 2, n], cases in which activity a comes before activity b at [a, b].
+
+        The last row but one has the cases that have each activity, and the last one those that
+        begin with it.
 
         Args:
             vocabulary: What the codes mean.
-            at_first: Whether it must come before the first b.
+            at_first: Whether a must come before the first b.
         """
         n = len(vocabulary)
-        matrix = np.zeros((n, n), np.int64)
-        inner = self.sources != vocabulary.start
-        counts = self.counts_before_first if at_first else self.counts
-        matrix[self.sources[inner], self.targets[inner]] = counts[inner]
-        return matrix
-
-    def cases(self, vocabulary: ActivityVocabulary) -> np.ndarray:
-        """Returns int64[n], the cases that have each activity."""
-        cases = np.zeros(len(vocabulary), np.int64)
-        is_start = self.sources == vocabulary.start
-        cases[self.targets[is_start]] = self.counts[is_start]
-        return cases
-
-    def firsts(self, vocabulary: ActivityVocabulary) -> np.ndarray:
-        """Returns int64[n], the cases that begin with each activity."""
-        firsts = np.zeros(len(vocabulary), np.int64)
-        firsts[self.first_codes] = self.first_counts
-        return firsts
+        table = np.zeros((n + 2, n), np.int64)
+        # The code of START is n.
+        table[self.sources, self.targets] = self.counts_before_first if at_first else self.counts
+        table[-1, self.first_codes] = self.first_counts
+        return table
 
 
 def _blocks(lengths: np.ndarray, n_names: int) -> Iterator[tuple[int, int]]:

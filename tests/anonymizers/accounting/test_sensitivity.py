@@ -145,9 +145,7 @@ def vectors(cells_of: Any, attribute: Attribute, clip: int, units: int = 1) -> K
 
 
 def order(traces: TraceBatch) -> Cells:
-    found, words = ActivityRelations.from_traces(traces), traces.vocabulary
-    counts = found.matrix(words).ravel(), found.cases(words), found.firsts(words)
-    return numbered(np.concatenate(counts))
+    return numbered(ActivityRelations.from_traces(traces).table(traces.vocabulary).ravel())
 
 
 def ends_of_parts(traces: TraceBatch) -> Cells:
