@@ -199,7 +199,7 @@ def _equal_words(words: np.ndarray, ordered: np.ndarray) -> tuple[np.ndarray, np
 
 def _digests(traces: TraceBatch, key: ReleaseKey, by_individual: bool) -> np.ndarray:
     """Returns uint64[n_cases, 2 or 4], the digests of cases in their order."""
-    cases = KeyedBlocks(key.derive(b"book/case")).text_blocks(traces.case_ids)
+    cases = key.blocks(b"book/case").text_blocks(traces.case_ids)
     if not by_individual:
         return cases
     if traces.individuals is None:
@@ -207,10 +207,10 @@ def _digests(traces: TraceBatch, key: ReleaseKey, by_individual: bool) -> np.nda
             f"individuals are the units, and the cases name none: map a column to {INDIVIDUAL_ID}"
         )
     whose = traces.individuals.dictionary_encode()
-    name_blocks = KeyedBlocks(key.derive(b"book/individual")).text_blocks(whose.dictionary)
+    name_blocks = key.blocks(b"book/individual").text_blocks(whose.dictionary)
     individuals = name_blocks[np.asarray(whose.indices)]
     # The words of the two kinds are independent, so two pairs agree with chance 2^-128.
-    pairs = KeyedBlocks(key.derive(b"book/case of individual")).encrypt(cases ^ individuals)
+    pairs = key.blocks(b"book/case of individual").encrypt(cases ^ individuals)
     return np.concatenate([individuals, pairs], axis=1)
 
 
@@ -268,19 +268,17 @@ class CaseSketch(OfArrays):
         has_events = np.flatnonzero(traces.lengths)
         begin, end = traces.offsets[:-1][has_events], traces.offsets[1:][has_events]
         start, last = traces.times[begin], traces.times[end - 1]
-        names = KeyedBlocks(key.derive(b"sketch/activity")).text_blocks(traces.vocabulary.names)[
-            :, 0
-        ]
+        names = key.blocks(b"sketch/activity").text_blocks(traces.vocabulary.names)[:, 0]
         is_at_start = traces.times == np.repeat(start, traces.lengths[has_events])
         at_start = np.where(is_at_start, names[traces.activities], _LARGEST)
-        blocks = KeyedBlocks(key.derive(b"sketch/case")).text_blocks(traces.case_ids)[has_events]
+        blocks = key.blocks(b"sketch/case").text_blocks(traces.case_ids)[has_events]
         if len(begin):
             blocks[:, 0] ^= np.minimum.reduceat(at_start, begin)
         blocks[:, 1] ^= start.astype(np.uint64)
         is_coarse = start % _HALF_HOUR_US == 0
         more = np.stack([end - begin, last], axis=1).astype(np.uint64)[is_coarse]
-        blocks[is_coarse] ^= KeyedBlocks(key.derive(b"sketch/rest")).encrypt(more)
-        digests = KeyedBlocks(key.derive(b"sketch")).encrypt(blocks)[:, 0]
+        blocks[is_coarse] ^= key.blocks(b"sketch/rest").encrypt(more)
+        digests = key.blocks(b"sketch").encrypt(blocks)[:, 0]
         return cls(_smallest(digests))
 
     @classmethod
@@ -363,20 +361,18 @@ class InputDigest:
     @classmethod
     def from_traces(cls, traces: TraceBatch, key: ReleaseKey) -> InputDigest:
         """Digests the events of complete cases under the release's key."""
-        cases = KeyedBlocks(key.derive(b"digest/case")).text_blocks(traces.case_ids)
+        cases = key.blocks(b"digest/case").text_blocks(traces.case_ids)
         if traces.individuals is not None:
-            cases ^= KeyedBlocks(key.derive(b"digest/individual")).text_blocks(traces.individuals)
-        names = KeyedBlocks(key.derive(b"digest/activity")).text_blocks(traces.vocabulary.names)
+            cases ^= key.blocks(b"digest/individual").text_blocks(traces.individuals)
+        names = key.blocks(b"digest/activity").text_blocks(traces.vocabulary.names)
         row = np.repeat(np.arange(traces.n_cases), traces.lengths)
         # The two keyed words of the case and the activity hide the numbers they are combined with.
         blocks = cases[row] ^ names[traces.activities]
         blocks[:, 0] ^= (np.arange(traces.n_events) - traces.offsets[row]).astype(np.uint64)
         blocks[:, 1] ^= traces.times.astype(np.uint64)
         for name, values in traces.attributes.items():
-            blocks ^= _keyed_texts(
-                KeyedBlocks(key.derive(b"digest/attribute/" + name.encode())), values
-            )
-        events = KeyedBlocks(key.derive(b"digest/event")).encrypt(blocks)
+            blocks ^= _keyed_texts(key.blocks(b"digest/attribute/" + name.encode()), values)
+        events = key.blocks(b"digest/event").encrypt(blocks)
         return cls(events.sum(axis=0, dtype=np.uint64), traces.n_events)
 
     @classmethod

@@ -68,7 +68,8 @@ class PappiParams(RequestedParams):
             raise ValueError("max_cases_per_individual: the paper protects cases, leave it out")
         for place, indicator in enumerate(self.indicators):
             at = f"indicators.{place}: "
-            if not _is_aggregate(indicator):
+            is_time = isinstance(indicator, declared.Throughput) and indicator.of in ("mean", "sum")
+            if not is_time and (indicator.attributes or isinstance(indicator, declared.Measured)):
                 raise ValueError(f"{at}pappi has counts, sums and averages of all cases alone")
             if indicator.where is not None or indicator.by is not None:
                 raise ValueError(f"{at}where and by are not of the paper, leave them out")
@@ -80,12 +81,6 @@ class PappiParams(RequestedParams):
     def epsilon_each(self) -> Fraction:
         """What each indicator spends."""
         return Fraction(self.epsilon) / len(self.indicators)
-
-
-def _is_aggregate(indicator: declared.Indicator) -> bool:
-    if isinstance(indicator, declared.Measured):
-        return isinstance(indicator, declared.Throughput) and indicator.of in ("mean", "sum")
-    return not indicator.attributes
 
 
 def count_aggregates(batch: Batch, params: PappiParams) -> CellSums:

@@ -61,6 +61,10 @@ class ReleaseKey:
             self._secret
         )
 
+    def blocks(self, purpose: bytes) -> KeyedBlocks:
+        """Returns the random function that a purpose has for itself."""
+        return KeyedBlocks(self.derive(purpose))
+
     def __repr__(self) -> str:
         return "ReleaseKey(…)"
 

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.contract.case_digests import InputDigest
 from tracecloak.anonymizers.contract.method import Params
-from tracecloak.anonymizers.noise.randomness import KeyedBlocks, Randomness, ReleaseKey
+from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.schemas.arrays.columnar import digest
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.errors import GuaranteeError
@@ -53,9 +53,7 @@ class Identities:
     """Keyed identities of what the messages of a stream name."""
 
     def __init__(self, key: ReleaseKey) -> None:
-        self._of = {
-            kind: KeyedBlocks(key.derive(f"stream identity/{kind}".encode())) for kind in _KINDS
-        }
+        self._of = {of: key.blocks(f"stream identity/{of}".encode()) for of in _KINDS}
 
     def keyed(self, events: pa.RecordBatch, rule: ClosingRule, horizon: int) -> CaseEvents:
         """Returns the events with keys for names, as the state of a stream has them.
