@@ -5,19 +5,11 @@ For the operator only: what it prints and writes was computed on raw data.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tracecloak.pipelines.commands.flags import (
-    add_actions,
-    add_log_flags,
-    add_release_flags,
-    add_table_flags,
-    file_to_write,
-    listed,
-)
+from tracecloak.pipelines.commands.flags import file_to_write, listed
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Form, Result, show, showing_progress
 from tracecloak.schemas.errors import GuaranteeError, UsageError
@@ -27,21 +19,13 @@ if TYPE_CHECKING:
     from tracecloak.transforms.pages.page import Chart
 
 
-def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the actions; each has flags of its own, which only the one that is asked for loads."""
-    asked = argv[0] if argv and argv[0] in ACTIONS else None
-    for name, action_parser in add_actions(parser, {n: one[0] for n, one in ACTIONS.items()}):
-        if asked in (None, name):
-            ACTIONS[name][1](action_parser, argv[1:], config)
-
-
 def run(given: Given) -> int:
     """Attacks, and writes the report.
 
     Raises:
         GuaranteeError: The claim of the configuration is refuted.
     """
-    ACTIONS[given.flags["action"]][2](given)
+    ACTIONS[given.flags["action"]](given)
     return 0
 
 
@@ -65,14 +49,6 @@ def _show_report(
 
 
 # --- `tracecloak attack config`: audits what a configuration promises, by many releases of it. ----
-
-
-def _add_config_flags(
-    parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None
-) -> None:
-    parser.usage = "tracecloak attack config [CONFIG] --report FILE.json [FLAG ...]"
-    add_table_flags(parser, __package__, "attack", "attack_config")
-    add_release_flags(parser, argv, config, {"output": "Not looked at: nothing is released."})
 
 
 def _audit(given: Given) -> None:
@@ -114,11 +90,6 @@ def one_window_config(config: ReleaseConfig) -> tuple[ReleaseConfig, list[str]]:
 
 
 # --- `tracecloak attack linkage`: finished releases, by what somebody may know of a case. ---------
-
-
-def _add_linkage_flags(parser: argparse.ArgumentParser, _: Sequence[str], __: str | None) -> None:
-    add_table_flags(parser, __package__, "attack", "attack_linkage")
-    add_log_flags(parser)
 
 
 def _link(given: Given) -> None:
@@ -168,11 +139,4 @@ def _whole_number(text: str) -> int:
         raise UsageError(f"sizes must be whole numbers, got {text!r}") from None
 
 
-_AddFlags = Callable[[argparse.ArgumentParser, Sequence[str], "str | None"], None]
-# What each action does in a line, what adds its flags, and what does it.
-ACTIONS: Mapping[str, tuple[str, _AddFlags, Callable[[Given], None]]] = {
-    "config": ("audit what a configuration promises, by many releases of it", _add_config_flags,
-               _audit),
-    "linkage": ("attack finished releases by what somebody may know of a case",
-                _add_linkage_flags, _link),
-}  # fmt: skip
+ACTIONS: Mapping[str, Callable[[Given], None]] = {"config": _audit, "linkage": _link}

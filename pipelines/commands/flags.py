@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, partial
 from importlib import resources
 from pathlib import Path
@@ -235,12 +235,6 @@ def add_reading_flags(parser: argparse.ArgumentParser) -> None:
     add_table_flags(parser, _HERE, "where")
 
 
-def add_log_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that say which log a release is of, and how it is read."""
-    add_table_flags(parser, _HERE, "log")
-    add_reading_flags(parser)
-
-
 def add_flags_of(
     name: str, parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None
 ) -> None:
@@ -249,20 +243,35 @@ def add_flags_of(
     if line.takes_config:
         of_beam = " [FLAG OF BEAM ...]" * line.takes_beam_flags
         parser.usage = f"tracecloak {name} [CONFIG] [FLAG ...]{of_beam}"
+    package = line.module.rpartition(".")[0]
     for part in line.flags:
-        match part:
-            case "+release":
-                add_release_flags(parser, argv, config)
-            case "+reading":
-                add_reading_flags(parser)
-            case "+original":
-                add_log_flags(parser)
-            case "+actions":
-                add_table_actions(parser, name)
-            case _:
-                add_table_flags(parser, line.module.rpartition(".")[0], part)
+        if part == "+actions":
+            _add_actions_of(name, package, parser, argv, config)
+        else:
+            _add_part(part, package, parser, argv, config, line.helps)
     if not line.flags:
         command_named(name).add_flags(parser, argv, config)
+
+
+def _add_part(
+    part: str,
+    package: str,
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str],
+    config: str | None,
+    helps: Mapping[str, str],
+) -> None:
+    """Adds the flags of a section of a table, or of a group that several commands have."""
+    match part:
+        case "+release":
+            add_release_flags(parser, argv, config, helps)
+        case "+original":
+            add_table_flags(parser, _HERE, "log")
+            add_reading_flags(parser)
+        case "+reading":
+            add_reading_flags(parser)
+        case _:
+            add_table_flags(parser, package, part)
 
 
 def add_form_flags(parser: argparse.ArgumentParser) -> None:
@@ -270,41 +279,38 @@ def add_form_flags(parser: argparse.ArgumentParser) -> None:
     add_table_flags(parser, _HERE, "form")
 
 
-def add_table_actions(parser: argparse.ArgumentParser, command: str) -> None:
-    """Adds the actions of a command that `flags.json` lists, each with its own flags.
+def _add_actions_of(
+    command: str,
+    package: str,
+    parser: argparse.ArgumentParser,
+    argv: Sequence[str],
+    config: str | None,
+) -> None:
+    """Adds the actions of a command that `flags.json` lists, and the flags of those asked for.
 
     Flags of several actions are described once; an action has what differs in it.
     """
-    table = table_of(_HERE)[command]
-    texts = {name: action["help"] for name, action in table["actions"].items()}
-    for name, action_parser in add_actions(parser, texts):
-        flags = table["actions"][name]["flags"] | {flag: {} for flag in table["of_all"]}
-        for flag, changes in flags.items():
-            _add_row(action_parser, flag, {**table["flags"].get(flag, {}), **changes})
-        if name in COMMANDS[command].config_actions:
-            action_parser.usage = f"tracecloak {command} {name} [CONFIG] [FLAG ...]"
-
-
-def add_actions(
-    parser: argparse.ArgumentParser, helps: Mapping[str, str]
-) -> Iterator[tuple[str, argparse.ArgumentParser]]:
-    """Adds the actions of a command, and yields the name and the parser of each, for its flags.
-
-    Args:
-        parser: Of the command.
-        helps: What each action does, in a line.
-    """
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    for name, text in helps.items():
-        action_parser = actions.add_parser(
+    table = table_of(package)[command]
+    actions: dict[str, Any] = table["actions"]
+    asked = argv[0] if argv and argv[0] in actions else None
+    parsers = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    for name, action in actions.items():
+        text = action["help"]
+        own = parsers.add_parser(
             name,
             help=text,
             description=text,
             allow_abbrev=False,
             formatter_class=parser.formatter_class,
         )
-        yield name, action_parser
-        add_form_flags(action_parser)
+        flags = action["flags"] | {flag: {} for flag in table["of_all"]}
+        for flag, changes in flags.items():
+            _add_row(own, flag, {**table["flags"].get(flag, {}), **changes})
+        if name in COMMANDS[command].config_actions:
+            own.usage = f"tracecloak {command} {name} [CONFIG] [FLAG ...]"
+        for part in action.get("groups", ()) if asked in (None, name) else ():
+            _add_part(part, package, own, argv[1:], config, action.get("helps", {}))
+        add_form_flags(own)
 
 
 def form_of(flags: dict[str, Any]) -> Form:

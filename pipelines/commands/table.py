@@ -10,8 +10,8 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, Protocol, cast
 
@@ -32,6 +32,7 @@ class CommandEntry:
         config_actions: The actions after which a configuration file may come first.
         flags: Sections of `flags.json` beside the module that list its flags, in their order, and
             groups that several commands have, see `flags.add_flags_of`; none: its module adds them.
+        helps: Texts of flags of a release that mean something else here, by name.
     """
 
     module: str
@@ -41,6 +42,7 @@ class CommandEntry:
     has_actions: bool = False
     config_actions: Sequence[str] = ()
     flags: Sequence[str] = ()
+    helps: Mapping[str, str] = field(default_factory=dict)
 
 
 _ROWS = json.loads((resources.files(__package__) / "commands.json").read_text("utf-8"))

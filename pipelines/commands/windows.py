@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tracecloak.pipelines.commands.flags import add_release_flags, add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Form, Result, show
 from tracecloak.schemas.errors import UsageError
@@ -18,17 +16,7 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.ledger.ledger import Ledger
     from tracecloak.pipelines.windows.batch import Day
 
-_WINDOW_HELP = {"window": "windows that are shown, such as 2026-01..2026-10; by default those that "
-                "have begun, and the next one"}  # fmt: skip
-
-
 _DECISION = ("quarantine", "readmit", "by", "reason")
-
-
-def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the flags of the configuration and of the method, as `release` has them."""
-    add_release_flags(parser, argv, config, _WINDOW_HELP)
-    add_table_flags(parser, __package__, "windows")
 
 
 def run(given: Given) -> int:

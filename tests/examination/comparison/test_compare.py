@@ -329,6 +329,6 @@ def test_the_help_has_the_defaults() -> None:
     }
     for name, default in defaults.items():
         assert f"(default {default})" in table["compare"][name]["help"]
-    linkage = table["attack_linkage"]
+    linkage = table["attack"]["actions"]["linkage"]["flags"]
     assert f"from 0 to {LARGEST_SIZE} (" in linkage["sizes"]["help"]
     assert f"(default {DEFAULT_SAMPLES:,})" in linkage["samples"]["help"]
