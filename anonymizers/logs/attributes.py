@@ -34,6 +34,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -122,28 +123,28 @@ class AttributeDecision(contract.Decision):
 
 
 def decide_attribute(
-    attribute: Attribute,
-    counted: ClippedCells,
-    n_rows: int,
-    noise: SumNoise,
-    randomness: Randomness,
+    given: Given, noise: SumNoise, attribute: Attribute, params: PrivateLogParams
 ) -> AttributeDecision:
     """Adds the noise, and estimates the distribution of the attribute for each activity or class.
 
     A row is drawn towards that of the whole log by as much as it is noise, and the row of the whole
-    log towards declared values that are equally likely (`noise.sums.backed_off`).
+    log towards declared values that are equally likely (`noise.sums.backed_off`). A log with times
+    has at most some 2,000 names and an attribute some 1,000 cells, so noise can be drawn for all of
+    them.
 
     Args:
-        attribute: The attribute.
-        counted: Exactly, over the whole log.
-        n_rows: Activities, or classes of cases. A log with times has at most some 2,000 names and
-            an attribute some 1,000 cells, so noise can be drawn for all of them.
+        given: With what was counted of the attribute, exactly, over the whole log.
         noise: Of one cell.
-        randomness: The release's.
+        attribute: The attribute.
+        params: The method's.
     """
-    n_cells = attribute.n_cells
+    vocabulary = vocabulary_in_effect(params.words, given.decisions)
+    n_rows, n_cells = len(vocabulary), attribute.n_cells
+    if attribute.is_of_case:
+        n_rows += CaseClasses.of(given.decisions["variants"], vocabulary).n_variants
+    counted, own = given.statistics[part_name(attribute)], given.randomness
     purpose, is_whole = f"attribute/{attribute.name}", attribute.is_of_case
-    noisy = noisy_counts(counted, n_rows * n_cells, noise, purpose, randomness, is_whole=is_whole)
+    noisy = noisy_counts(counted, n_rows * n_cells, noise, purpose, own, is_whole=is_whole)
     rows = noisy.reshape(n_rows, n_cells)
     variance = variance_of(noise)
     nothing_known = np.full(n_cells, 1 / (n_cells - 1))
@@ -155,15 +156,7 @@ def decide_attribute(
 def attribute_part(attribute: Attribute, params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log` that one declared attribute is."""
     name, most = part_name(attribute), params.max_trace_length or 1
-
-    def decide(given: Given, noise: SumNoise) -> AttributeDecision:
-        known = given.decisions
-        vocabulary = vocabulary_in_effect(params.words, known)
-        n_rows = len(vocabulary)
-        if attribute.is_of_case:
-            n_rows += CaseClasses.of(known["variants"], vocabulary).n_variants
-        return decide_attribute(attribute, given.statistics[name], n_rows, noise, given.randomness)
-
+    decide = partial(decide_attribute, attribute=attribute, params=params)
     if not attribute.is_of_case:
         sentence, cells = "counts events by activity and value", (cells_of_events, attribute)
         return vectors_part(name, params, share, cells, sentence, decide, most, square=SQUARE)

@@ -11,6 +11,7 @@ import itertools
 import pickle
 from collections import Counter
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from tracecloak.anonymizers.rigorous.bought import LengthDecision, VocabularyDec
 from tracecloak.anonymizers.rigorous.budget import UNITS
 from tracecloak.anonymizers.rigorous.clips import ClipDecision
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
+from tracecloak.anonymizers.rigorous.parts_method import Given
 from tracecloak.anonymizers.times.case_classes import MOST_VARIANTS, NO_CLASSES, CaseClasses
 from tracecloak.anonymizers.times.step_durations import clip_in_effect, most_names_of_durations
 from tracecloak.anonymizers.times.time_bins import MIN_BINS
@@ -69,6 +71,13 @@ def traces_of(cases: Sequence[Case], attribute: Attribute = OWN, names: str = "A
         vocabulary,
         attributes={attribute.name: values},
     )
+
+
+def decide_on(counted: Any, of: Attribute, names: str, noise: SumNoise, *others: Any) -> Any:
+    keyed, known = (*others, {})[:2]
+    given = Given({attributes.part_name(of): counted}, known, {}, keyed)
+    params: Any = SimpleNamespace(words=ActivityVocabulary.of(names))
+    return attributes.decide_attribute(given, noise, of, params)
 
 
 def released(*variants: str) -> ReleasedVariants:
@@ -185,7 +194,7 @@ def test_an_attribute_of_cases_is_counted_whole_on_the_lattice_of_the_noise(unit
     cells = attributes.cells_of_cases(traces_of(log, OF_CASE), decisions, OF_CASE)
     counted = attributes.ClippedCells.from_cases(cells, 1, 1)
     noting = MeasureRecorder()
-    attributes.decide_attribute(OF_CASE, counted, 2, noise, randomness().with_noise(noting))
+    decide_on(counted, OF_CASE, "AB", noise, randomness().with_noise(noting), decisions)
     [(purpose, sums, told)] = noting.told
     assert (purpose, told) == ("attribute/case:x", noise)
     assert sums.tolist() == [0, units, 0, units, units, 0]
@@ -195,7 +204,7 @@ def test_without_noise_an_activity_has_its_own_shares_and_an_unseen_one_the_log_
     log = [[("A", "v"), ("A", "w"), ("A", "w"), ("A", None)], [("B", "w"), ("B", "w")]]
     cells = attributes.cells_of_events(traces_of(log, OF_EVENT, "ABC"), {}, OF_EVENT)
     counted = attributes.ClippedCells.from_cases(cells, 100, 1)
-    made = attributes.decide_attribute(OF_EVENT, counted, 3, NO_NOISE, randomness())
+    made = decide_on(counted, OF_EVENT, "ABC", NO_NOISE, randomness())
     shares = decode(encode(made)).shares
     assert np.allclose(shares[:2], [[0.25, 0.25, 0.5], [0, 0, 1]], atol=1e-3)
     assert np.allclose(shares[2], [1 / 6, 1 / 6, 4 / 6], atol=1e-3)
