@@ -25,9 +25,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -37,10 +36,9 @@ from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, note, variance_of
-from tracecloak.anonymizers.rigorous import clips
+from tracecloak.anonymizers.rigorous import budget, clips
 from tracecloak.anonymizers.rigorous.bought import rank_of_clip
 from tracecloak.anonymizers.rigorous.budget import UNITS, Allowance, Allowances, Need, Sums
-from tracecloak.anonymizers.rigorous.clips import choose_clip, norm_grid, ranks_need
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.variants import markov
 from tracecloak.anonymizers.variants.generator import (
@@ -84,8 +82,7 @@ column, in lattice steps; and the noise of these.
 """
 
 
-@dataclass(frozen=True)
-class Division:
+class Division(NamedTuple):
     """Shares of the three vectors, of what they have together; they add up to 1."""
 
     chain: Fraction
@@ -122,7 +119,7 @@ class JointVariants(VariantGenerator):
         """Returns what the three numbers, and the three vectors together, need."""
         one = of_one_cell(max_units)
         return (
-            ranks_need(f"{self.name} ranks", _RANKS, max_units),
+            clips.ranks_need(f"{self.name} ranks", _RANKS, max_units),
             Sums(f"{self.name} balance", _BALANCE, one, is_l2=True),
             Sums(f"{self.name} cases", _CASES, one, is_l2=True),
             Sums(
@@ -142,21 +139,14 @@ class JointVariants(VariantGenerator):
     def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what it does and the noise to expect."""
         whole, one = means[self.name], of_one_cell(max_units)
-        together = {
-            name: whole.part(share).noise(one)
-            for name, share in (
-                ("chain", REPEATED.chain),
-                ("variants", REPEATED.variants),
-                ("marginals", REPEATED.marginals),
-            )
-        }
-        width = {name: noise.width / noise.units for name, noise in together.items()}
-        least = math.ceil(whole.part(REPEATED.variants).threshold(one) / together["variants"].units)
+        noises = (whole.part(share).noise(one) for share in REPEATED)
+        chain, variants, marginals = (noise.width / noise.units for noise in noises)
+        least = budget.least_cases(whole.part(REPEATED.variants), one)
         return (
             "counts pairs of activities, by position where that may tell more (noise of a standard "
-            f"deviation of {width['chain']:.1f} times a clip), variants "
-            f"({width['variants']:.1f}; those of about {least:,} cases or more are seen) and "
-            f"marginals ({width['marginals']:.1f} times the root of their number), with less noise "
+            f"deviation of {chain:.1f} times a clip), variants "
+            f"({variants:.1f}; those of about {least:,} cases or more are seen) and "
+            f"marginals ({marginals:.1f} times the root of their number), with less noise "
             "on the pairs and more on the variants where these hardly repeat; proposes variants "
             "that were seen and walks of the chain, and gives them the weights that agree best "
             "with all counts"
@@ -205,8 +195,8 @@ class Measured:
         m, whole = domain.max_units, means[name]
         about, balance_share = max(number[0], 1.0), means[f"{name} balance"]
         # About which share of the cases is of variants that would be sure to be seen.
-        one, usual = of_one_cell(m), whole.part(REPEATED.variants)
-        least = math.ceil(usual.threshold(one) / usual.noise(one).units)
+        one = of_one_cell(m)
+        least = budget.least_cases(whole.part(REPEATED.variants), one)
         noise = balance_share.noise(one)
         stream = CellStream(randomness, f"{name}/balance", cell_numbers(np.zeros(1, np.int64)))
         twice = int(balance(counted, least) * noise.units + noise.draw(stream)[0])
@@ -227,9 +217,11 @@ class Measured:
         n_bins = cells.n_blocks - 2 + cells.has_whole
         noise_of_clip = for_chain.relative_width * m
         rank = rank_of_clip(noise_of_clip, cells.n_possible, n_names, _RANK_WEIGHT, n_bins)
-        buckets = np.searchsorted(norm_grid(), flows.squares)
-        longer = sum_groups(buckets, flows.cases, len(norm_grid()) + 1)
-        clip = choose_clip(longer, means[f"{name} ranks"], rank, m, randomness, f"{name}/ranks")
+        buckets = np.searchsorted(clips.norm_grid(), flows.squares)
+        longer = sum_groups(buckets, flows.cases, len(clips.norm_grid()) + 1)
+        clip = clips.choose_clip(
+            longer, means[f"{name} ranks"], rank, m, randomness, f"{name}/ranks"
+        )
         units = clips.lattice_units(for_chain, m)
         self.cells, self.clip_units = cells, math.isqrt(clip * units**2)
         self.chain_noise = for_chain.noise(clips.sums_sensitivity(clip, units, m), units)

@@ -94,7 +94,7 @@ def test_no_unit_changes_a_vector_by_more_than_its_noise_is_for(
     before: dict[Variant, int], clip: int, max_units: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every case of up to three events, or so many of one; each has its share of the budget."""
-    monkeypatch.setattr(joint_variants, "choose_clip", lambda *_: clip)
+    monkeypatch.setattr(joint_variants.clips, "choose_clip", lambda *_: clip)
     method: Any = method_named("joint-variants")
     of_unit = {"max_cases_per_individual": max_units} if max_units > 1 else {}
     params = method.Params(epsilon="1", vocabulary=NAMES, max_trace_length=5, **of_unit)
