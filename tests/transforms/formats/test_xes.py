@@ -343,8 +343,11 @@ def test_a_trace_without_a_name_gets_one_that_no_other_trace_changes(
             more = names_of([*traces[:place], added, *traces[place:]], batch_rows=1)
             assert {first, x, b, second, nameless, a} <= set(more)
     assert set(names_of(traces, "b.xes")).isdisjoint({first, b, second, nameless, a})
-    monkeypatch.setattr(xes, "read_regular", lambda *_: None)
-    assert names_of(traces) == [first, x, b, second, nameless, a]
+    numbered = [bare("A", own='<int key="k" value="5"/>')]
+    for _ in range(2):  # a name is the same in every version: releases know cases by it
+        assert names_of(traces) == [first, x, b, second, nameless, a]
+        assert names_of(numbered) == ["397f025d8c78265ac3ab8aacb80cd534-1"]
+        monkeypatch.setattr(xes, "read_regular", lambda *_: None)
 
 
 def test_all_that_is_read_of_a_trace_makes_its_name() -> None:
