@@ -303,26 +303,25 @@ def _plain(chunks: Iterator[bytes], reader: CsvReader) -> Iterator[bytes]:
         yield from map(marked, chunks)
         return
     comments = _Comments(reader, prefix) if prefix else None
-    held = b"\n"  # of which the first byte is what was before
-    for chunk in itertools.chain(chunks, [None]):
-        text = held + (chunk or b"")
-        cut = len(text) if chunk is None else _decided(text, escape, prefix)
-        held = text[cut - 1 :]
-        plain = comments.without(text[:cut], marked) if comments else marked(text[1:cut])
-        if plain:
+    for text in _lines(chunks, escape):
+        if plain := comments.without(text, marked) if comments else marked(text):
             yield plain
 
 
-def _decided(text: bytes, escape: bytes, prefix: bytes) -> int:
-    """Returns up to where no escape and no comment goes on behind a text, whose first byte is."""
-    cut = len(text)
-    for length in range(len(prefix) - 1, 0, -1):
-        if text.endswith((b"\n" + prefix[:length], b"\r" + prefix[:length])):
-            cut -= length
-            break
-    end = cut - text.endswith(b"\r", 1, cut)
-    is_open = escape and (end - 1 - len(text[1:end].rstrip(escape))) % 2
-    return end - 1 if is_open else cut
+def _lines(chunks: Iterator[bytes], escape: bytes) -> Iterator[bytes]:
+    """Yields text in pieces that end with lines, as far as these are not too long to be held.
+
+    So no escape and no comment goes on behind one.
+    """
+    held = b""
+    for chunk in chunks:
+        text = held + chunk
+        cut = max(text.rfind(b"\n"), text.rfind(b"\r", 0, len(text) - 1)) + 1
+        if not cut and len(text) > RECORD_BYTES:
+            cut = len(text.rstrip(b"\r" + escape))
+        yield text[:cut]
+        held = text[cut:]
+    yield held
 
 
 class _Comments:
@@ -338,7 +337,8 @@ class _Comments:
         self._is_within = False
 
     def without(self, text: bytes, marked: Callable[[bytes], bytes]) -> bytes:
-        """Returns text behind its first byte, which was passed on, without comments and marked."""
+        """Returns text without comments and marked."""
+        text = self._last + text
         parts: list[bytes] = []
         at = sought = 1
         while at < len(text):
