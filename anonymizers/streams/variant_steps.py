@@ -219,7 +219,7 @@ class VariantSteps(CountSteps):
         histograms = [*(p.counted for p in past), variants]
 
         def measure(sequences: pa.LargeBinaryArray, first: int) -> np.ndarray:
-            counts = np.stack([_counts_of(h, sequences) for h in histograms]) * UNITS
+            counts = np.stack([h.cases_of(sequences) for h in histograms]) * UNITS
             cells = randomness.identify("variant", sequences)
             return noise.measure(counts, cells, randomness, "stream variants", first)
 
@@ -247,15 +247,6 @@ class VariantSteps(CountSteps):
             *sentences("streams", "variants", self.params, least=least),
             noise.explain(self.params.length),
         )
-
-
-def _counts_of(histogram: VariantHistogram, sequences: pa.LargeBinaryArray) -> np.ndarray:
-    """int64[n], the numbers of cases of sequences, of which some may not occur."""
-    place = pc.index_in(sequences, value_set=histogram.sequences)
-    occurring = np.flatnonzero(place.is_valid())
-    counts = np.zeros(len(sequences), np.int64)
-    counts[occurring] = histogram.counts[np.asarray(place.drop_null())]
-    return counts
 
 
 def with_limits(

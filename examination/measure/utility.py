@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
 from scipy.stats import wasserstein_distance
 
 from tracecloak.schemas.arrays.hashing import hash_text
@@ -161,11 +160,7 @@ def aligned_variants(
     Both are coded by one vocabulary.
     """
     union = VariantHistogram.merge([a, b])
-    counts = []
-    for side in (a, b):
-        found = np.zeros(union.n_variants, np.int64)
-        found[np.asarray(pc.index_in(side.sequences, value_set=union.sequences))] = side.counts
-        counts.append(found)
+    counts = [side.cases_of(union.sequences) for side in (a, b)]
     return counts[0], counts[1], counts[0] > 0
 
 

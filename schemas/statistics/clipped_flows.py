@@ -142,9 +142,7 @@ class ClippedCells(OfArrays):
         Args:
             domain: int64[n], ascending; every cell that a case can have is in it.
         """
-        sums = np.zeros(len(domain), np.int64)
-        sums[np.searchsorted(domain, self.keys)] = self.values
-        return sums
+        return sum_groups(np.searchsorted(domain, self.keys), self.values, len(domain))
 
 
 def clipped_counts(counts: np.ndarray, squares: np.ndarray, clip: int, units: int) -> np.ndarray:
@@ -288,9 +286,7 @@ class CaseNorms(CountsByKey):
 
         Cumulative sums of it are the numbers of cases up to each grid point.
         """
-        counts = np.zeros(n_grid + 1, np.int64)
-        counts[self.buckets] = self.counts
-        return counts
+        return sum_groups(self.buckets, self.counts, n_grid + 1)
 
 
 def cells_of_flows(traces: TraceBatch, bin_edges_us: np.ndarray | None) -> CaseCells:

@@ -150,6 +150,11 @@ class VariantHistogram(CountsByKey):
         """Returns bool[n_variants], whether another one in the same codes has each."""
         return np.asarray(pc.is_in(self.sequences, value_set=other.sequences), bool)
 
+    def cases_of(self, sequences: pa.LargeBinaryArray) -> np.ndarray:
+        """Returns int64[n], the cases of each sequence, 0 of one that is not here."""
+        place = pc.fill_null(pc.index_in(sequences, value_set=self.sequences), self.n_variants)
+        return np.append(self.counts, 0)[np.asarray(place)]
+
     def find(self, traces: TraceBatch) -> np.ndarray:
         """Returns int64[n_cases], the variant number of each case, or -1 where it is not here."""
         variants = encode_sequences(traces.offsets, traces.activities).dictionary_encode()
@@ -414,12 +419,10 @@ class Dafsa:
         Raises:
             ValueError: It has a variant that this automaton does not accept.
         """
-        if variants is self.variants:
-            return variants.counts
-        union = VariantHistogram.merge([self.variants, variants])
-        if union.n_variants != self.variants.n_variants:
+        counts = variants.cases_of(self.variants.sequences)
+        if counts.sum() != variants.n_cases:
             raise ValueError("a variant is not accepted by the automaton")
-        return union.counts - self.variants.counts
+        return counts
 
     def annotate(self, traces: TraceBatch) -> tuple[np.ndarray, np.ndarray]:
         """Follows every case through the automaton (Amun, Definition 3.6).

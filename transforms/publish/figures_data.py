@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tracecloak.schemas.arrays.merging import sum_by_key
+from tracecloak.schemas.arrays.merging import sum_by_key, sum_groups
 from tracecloak.schemas.calendar.local_time import day_number, period_around
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.figures import (
@@ -22,6 +22,7 @@ from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.variants import ReleasedVariants
 from tracecloak.schemas.statistics.log_times import (
     BIN_EDGES_US,
+    HOURS_OF_WEEK,
     SECOND_US,
     LogTimes,
     median_rows,
@@ -286,8 +287,7 @@ def times_data(
     both = times if original is None else LogTimes.merge([times, original])
     median = median_rows(np.zeros_like(times.spans), times.span_counts)
     period, starts = _by_period(times, original, both)
-    week = np.zeros(168, np.int64)
-    week[times.hours] = times.hour_counts
+    week = sum_groups(times.hours, times.hour_counts, HOURS_OF_WEEK)
     has_hours = has_starts and bool((times.hours % 24).any())
     return {
         "spans": _spans(times, original, both),
