@@ -2,22 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
-
-from tracecloak.pipelines.commands.flags import add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, quantity, show
-
-
-def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the size and the files."""
-    from tracecloak.transforms.formats.registry import FORMATS
-
-    written = [form for form in FORMATS.builtins.values() if form.writer is not None]
-    plain = ", ".join(form.endings[0] for form in written if not form.is_packed)
-    packed = ", ".join(form.endings[0] for form in written if form.is_packed)
-    add_table_flags(parser, __package__, "sample", plain=plain, packed=packed)
 
 
 def run(given: Given) -> int:

@@ -21,13 +21,6 @@ SHELLS = ("bash", "zsh", "fish")
 _BY_METHOD = ("release", "plan", "windows", "attack config")
 
 
-def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the argument that names the shell."""
-    parser.add_argument(
-        "shell", metavar="SHELL", choices=SHELLS, help=f"one of {', '.join(SHELLS)}"
-    )
-
-
 def words() -> Sequence[str]:
     """Returns the shells."""
     return SHELLS

@@ -65,6 +65,9 @@ def add_release_flags(
         config: The configuration file, or None.
         helps: Help of flags that mean something else to this command, by name.
     """
+    from tracecloak.pipelines.runners.memory import keep_freed_memory, keep_pandas_out
+
+    keep_freed_memory()  # before Arrow is loaded, by what follows or by a method
     from tracecloak.anonymizers.registry import METHODS, method_named
     from tracecloak.pipelines.configuration.config import (
         IN_FILES_ONLY,
@@ -83,8 +86,6 @@ def add_release_flags(
     if method is None and config is not None:
         method = read_yaml(config).get("method")
     if method in METHODS:
-        from tracecloak.pipelines.runners.memory import keep_pandas_out
-
         keep_pandas_out()  # with Arrow, which the method loads
     parameters = {} if method is None else method_named(method).Params.model_fields
     add_reading_flags(parser)

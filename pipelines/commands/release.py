@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import logging
 import time
@@ -10,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from tracecloak.pipelines.commands.flags import add_release_flags, add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.release_text import (
     left_out_text,
@@ -114,15 +112,6 @@ def _data_of_window(one: Ended) -> dict[str, Any]:
 
 
 # --- `tracecloak release`: makes one release of a log. --------------------------------------------
-
-
-def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
-    """Adds the flags of the configuration and of the method, and where metrics and events go."""
-    from tracecloak.pipelines.runners.memory import keep_freed_memory
-
-    keep_freed_memory()  # before the flags of a method load Arrow
-    add_release_flags(parser, argv, config)
-    add_table_flags(parser, __package__, "release", "lineage", "release_yes")
 
 
 def run(given: Given) -> int:

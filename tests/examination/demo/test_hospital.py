@@ -20,8 +20,10 @@ from tracecloak.examination.demo.hospital import (
     main,
     write_lake,
 )
+from tracecloak.pipelines.commands.flags import table_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.transforms.formats.registry import FORMATS
 
 CASES = 4_000
 DAY = 86_400
@@ -105,3 +107,11 @@ def test_what_is_no_number_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     for arguments in ((-1,), (5, 0)):
         with pytest.raises(UsageError, match="must be at least"):
             hospital_log(*arguments)
+
+
+def test_the_help_has_the_formats_that_can_be_written() -> None:
+    written = [form for form in FORMATS.builtins.values() if form.writer is not None]
+    plain = ", ".join(form.endings[0] for form in written if not form.is_packed)
+    packed = ", ".join(form.endings[0] for form in written if form.is_packed)
+    said = table_of("tracecloak.examination.commands")["sample"]["output"]["help"]
+    assert f"{plain}, each also with .gz; or {packed}" in said
