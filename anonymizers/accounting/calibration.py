@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context, Decimal, InvalidOperation
+from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from functools import lru_cache, partial
 
@@ -27,34 +27,10 @@ from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import Adjacency
 
 _SCALE_LIMIT = 2**50  # numerators and denominators of scales, so that the samplers stay in int64
-_MAX_DECIMALS = 400
 _MAX_EPSILON = 10**6
 
 LEAST_EPSILON = Fraction(1, 10**9)
 """The smallest epsilon of Gaussian noise."""
-
-
-def exact(value: str | int | Decimal | Fraction) -> Fraction:
-    """Returns the exact value of a decimal such as "0.1" or "1e-6".
-
-    Args:
-        value: Text or decimal of at most 400 decimal places; whole numbers and fractions as well. A
-            float is refused, because 0.1 is not the number that one writes.
-
-    Raises:
-        UsageError: It is no such number.
-    """
-    if isinstance(value, Fraction) or (isinstance(value, int) and not isinstance(value, bool)):
-        return Fraction(value)
-    if isinstance(value, str | Decimal):
-        try:
-            number = Decimal(value)
-        except InvalidOperation:
-            number = Decimal("nan")
-        # An exponent of a billion would be a fraction of a billion digits.
-        if number.is_finite() and (not number or abs(number.adjusted()) <= _MAX_DECIMALS):
-            return Fraction(number)
-    raise UsageError(f"expected a decimal number such as 0.1 or 1e-6 as text, got {value!r}")
 
 
 def check_epsilon(epsilon: Fraction | int) -> Fraction:

@@ -33,7 +33,6 @@ from typing import Any, Literal
 import numpy as np
 import pydantic
 
-from tracecloak.anonymizers.accounting.calibration import exact
 from tracecloak.anonymizers.accounting.joint import block_scale, joint_deviation
 from tracecloak.anonymizers.contract.in_memory import MethodRun, execute
 from tracecloak.anonymizers.contract.method import Anonymizer
@@ -105,7 +104,7 @@ class PrivatePgm:
         Raises:
             UsageError: Epsilon or delta is out of range.
         """
-        deviation = joint_deviation(exact(self.epsilon), exact(self.delta))
+        deviation = joint_deviation(Fraction(self.epsilon), Fraction(self.delta))
         return block_scale(deviation, Fraction(1, len(self.marginals)), 1)
 
     def measured(self, randomness: Randomness) -> list[np.ndarray]:

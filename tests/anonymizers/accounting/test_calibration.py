@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tests.support.privacy_loss import ONE, discrete_gaussian
 from tracecloak.anonymizers.accounting import calibration, joint
 from tracecloak.anonymizers.accounting.calibration import (
-    exact,
     gaussian_threshold,
     guessing_advantage_of,
     laplace_interval,
@@ -29,7 +28,7 @@ from tracecloak.anonymizers.accounting.composition import (
 from tracecloak.anonymizers.accounting.intervals import Interval, is_proven
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 
-MILLIONTH = exact("1e-6")
+MILLIONTH = Fraction("1e-6")
 epsilons = st.fractions(Fraction(1, 100), 20, max_denominator=1000)
 deltas = st.integers(1, 12).map(lambda n: Fraction(1, 10**n))
 
@@ -124,9 +123,9 @@ def test_a_value_with_gaussian_noise_seldom_reaches_its_threshold(
     scale: tuple[int, int], value: int, passing: str
 ) -> None:
     """By enumeration; and one of two steps less is too low, up to the millionth of z."""
-    threshold = gaussian_threshold(scale, value, exact(passing))
-    assert tail(Fraction(*scale), threshold - value)[1] <= exact(passing)
-    assert tail(Fraction(*scale), threshold - value - 2)[0] > exact(passing) * exact("0.999")
+    threshold = gaussian_threshold(scale, value, Fraction(passing))
+    assert tail(Fraction(*scale), threshold - value)[1] <= Fraction(passing)
+    assert tail(Fraction(*scale), threshold - value - 2)[0] > Fraction(passing) * Fraction("0.999")
 
 
 @pytest.mark.parametrize("g", [0.2, 0.3, 0.4])

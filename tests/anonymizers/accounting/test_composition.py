@@ -17,7 +17,6 @@ from tests.support.privacy_loss import (
     together,
 )
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.accounting.calibration import exact
 from tracecloak.anonymizers.accounting.composed import composed_epsilon
 from tracecloak.anonymizers.accounting.composition import (
     Block,
@@ -26,12 +25,12 @@ from tracecloak.anonymizers.accounting.composition import (
 )
 from tracecloak.anonymizers.accounting.joint import Unseen, block_scale, joint_deviation
 
-MILLIONTH = exact("1e-6")
+MILLIONTH = Fraction("1e-6")
 
 
 def laplace(scale: int, sensitivity: int = 1, delta: str = "0") -> Spend:
     epsilon = Fraction(sensitivity, scale)
-    return Spend("counts", "discrete_laplace", epsilon, exact(delta), (scale, 1), sensitivity)
+    return Spend("counts", "discrete_laplace", epsilon, Fraction(delta), (scale, 1), sensitivity)
 
 
 def clamped(law: Law, change: int) -> Law:
@@ -61,7 +60,7 @@ def product(pairs: Iterable[tuple[Law, Law]]) -> tuple[Law, Law]:
 
 def noisy_count(sigma: int, sensitivity: int) -> Spend:
     # The epsilon of these is only an upper limit here; their noise is what is composed.
-    claim = Fraction(5), exact("0.0001")
+    claim = Fraction(5), Fraction("0.0001")
     return Spend("n", "discrete_gaussian", *claim, (sigma, 1), sensitivity)
 
 
@@ -85,10 +84,10 @@ def test_composed_epsilons_hold_for_the_exact_laws(name: str, delta: str) -> Non
     """Against the products of the laws; a given share of the epsilon, the control, does not."""
     parts, pairs, share = PARTS[name]
     before, after = product(pairs)
-    found = composed_epsilon(parts, exact(delta))
+    found = composed_epsilon(parts, Fraction(delta))
     assert found < float(total(parts)[0])
-    assert delta_between(before, after, Fraction(found))[1] <= exact(delta)
-    assert delta_between(before, after, Fraction(found) * exact(share))[0] > exact(delta)
+    assert delta_between(before, after, Fraction(found))[1] <= Fraction(delta)
+    assert delta_between(before, after, Fraction(found) * Fraction(share))[0] > Fraction(delta)
 
 
 @pytest.mark.parametrize(
@@ -109,11 +108,11 @@ def joint_part(
     epsilon: str, delta: str, n_blocks: int, choices: Sequence[str], opened: str | None = None
 ) -> Spend:
     """Equal shares on a fine lattice; the first block may be of cells that nobody declared."""
-    e, d, own = exact(epsilon), exact(delta), tuple(map(exact, choices))
+    e, d, own = Fraction(epsilon), Fraction(delta), tuple(map(Fraction, choices))
     share = Fraction(1, n_blocks)
-    unseen = () if opened is None else (Unseen(share, exact(opened)),)
+    unseen = () if opened is None else (Unseen(share, Fraction(opened)),)
     scale = block_scale(joint_deviation(e, d, own, unseen), share, 10**6)
-    passing = Fraction(0) if opened is None else exact(opened)
+    passing = Fraction(0) if opened is None else Fraction(opened)
     blocks = tuple(
         Block(f"{i}", scale, Fraction(10**6), delta=passing * (not i)) for i in range(n_blocks)
     )
@@ -169,5 +168,5 @@ def test_what_a_threshold_lets_pass_is_charged_beside_all_blocks() -> None:
     found, true = composed_epsilon([part], 2 * MILLIONTH), by_others(part, 1.9e-6, 1e-5)
     assert true - 2e-5 <= found <= true + 3e-4
     assert composed_epsilon([closed], 2 * MILLIONTH) < found
-    assert composed_epsilon([part], exact("1e-8")) == math.inf
-    assert composed_epsilon([closed], exact("1e-8")) < 2
+    assert composed_epsilon([part], Fraction("1e-8")) == math.inf
+    assert composed_epsilon([closed], Fraction("1e-8")) < 2

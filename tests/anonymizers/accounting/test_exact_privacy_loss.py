@@ -21,7 +21,6 @@ from tests.support.privacy_loss import (
     truncated_laplace,
 )
 from tracecloak.anonymizers.accounting.calibration import (
-    exact,
     laplace_scale,
     stability_threshold,
     truncated_noise_bound,
@@ -123,7 +122,7 @@ HISTOGRAMS = [
 def test_a_histogram_keeps_its_claim_on_all_tiny_neighbours(
     epsilon: str, delta: str, max_units: int, n_keys: int, is_truncated: bool
 ) -> None:
-    e, d = exact(epsilon), exact(delta)
+    e, d = Fraction(epsilon), Fraction(delta)
     noise, threshold = laplace_noise(e, max_units), stability_threshold(e, d, max_units)
     if is_truncated:
         bound = truncated_noise_bound(e, d, max_units)
@@ -143,7 +142,7 @@ def test_a_histogram_keeps_its_claim_on_all_tiny_neighbours(
 def test_a_histogram_for_fewer_cases_than_a_unit_has_is_caught(
     scaled_for: int, cut_for: int, before: Counts, after: Counts
 ) -> None:
-    epsilon, delta = Fraction(1), exact("0.01")
+    epsilon, delta = Fraction(1), Fraction("0.01")
     threshold = stability_threshold(epsilon, delta, cut_for)
     noise = laplace_noise(epsilon, scaled_for)
     assert worst(noise, threshold, epsilon, iter([(before, after)]))[0] > delta
@@ -153,7 +152,7 @@ def test_a_histogram_for_fewer_cases_than_a_unit_has_is_caught(
 
 
 def test_a_histogram_with_too_little_noise_is_caught() -> None:
-    epsilon, delta = Fraction(1), exact("0.001")
+    epsilon, delta = Fraction(1), Fraction("0.001")
     noise, threshold = (
         laplace_noise(epsilon, 1, Fraction(85, 100)),
         stability_threshold(epsilon, delta),
@@ -173,7 +172,7 @@ def gaussian_noise(sigma: tuple[int, int]) -> Noise:
     [("0.5", 8053), ("1", 4231), ("2", 2247)],
 )
 def test_one_count_needs_just_this_gaussian_noise(epsilon: str, thousandths: int) -> None:
-    e, d = exact(epsilon), exact("0.000001")
+    e, d = Fraction(epsilon), Fraction("0.000001")
     for scale, is_enough in (((thousandths, 1000), True), ((thousandths - 1, 1000), False)):
         assert is_accounted_for(Spend("n", "discrete_gaussian", e, d, scale, 1)) is is_enough
     enough, short = gaussian_noise((thousandths, 1000)), gaussian_noise((thousandths - 1, 1000))
@@ -195,7 +194,7 @@ def test_gaussian_noise_in_two_dimensions(
     change: tuple[int, int], norm: Fraction, epsilon: str, delta: str
 ) -> None:
     """Summed over the whole grid; controls: a change longer by 2, and 0.6 of sigma."""
-    e, d = exact(epsilon), exact(delta)
+    e, d = Fraction(epsilon), Fraction(delta)
     sigma = gaussian_scale(e, d, of_count(norm))
     noise = gaussian_noise(sigma)
     none = noise(0).times(noise(0))
@@ -303,7 +302,7 @@ def test_the_corners_tell_of_any_number_of_new_cells(
     n_cells: int, choices: tuple[Fraction, ...]
 ) -> None:
     """Both directions, for each number of new cells of two blocks, in enclosures."""
-    epsilon, delta = Fraction(1), exact("1e-5")
+    epsilon, delta = Fraction(1), Fraction("1e-5")
     unseen = (Unseen(FIFTH, delta / 4), Unseen(Fraction(3, 10), delta / 3))
     deviation = joint_deviation(epsilon, delta, choices, unseen)
     losses = losses_of(choices)

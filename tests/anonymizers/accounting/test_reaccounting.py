@@ -68,7 +68,7 @@ def test_j_new_cases_pass_a_threshold_with_j_shares_of_delta(
     epsilon: str, delta: str, m: int
 ) -> None:
     """However they are divided among variants; with a case less for the threshold they do not."""
-    e, d = calibration.exact(epsilon), calibration.exact(delta)
+    e, d = Fraction(epsilon), Fraction(delta)
     threshold = calibration.stability_threshold(e, d, m)
 
     def is_kept(t: int) -> bool:
@@ -85,7 +85,7 @@ def test_j_new_cases_pass_a_threshold_with_j_shares_of_delta(
 @pytest.mark.parametrize(("epsilon", "m"), [("0.1", 2), ("1", 2), ("1", 3), ("1", 7)])
 def test_a_threshold_for_all_cases_alone_is_caught(epsilon: str, m: int) -> None:
     """Windows with a case each then show one of them too often: as often as m cases of one."""
-    e, delta = calibration.exact(epsilon), calibration.exact("1e-6")
+    e, delta = Fraction(epsilon), Fraction("1e-6")
     wrong = threshold_for_all_cases_alone(e, delta, m)
     assert wrong < calibration.stability_threshold(e, delta, m)
     assert passing(m / e, wrong, m) <= delta
@@ -97,7 +97,7 @@ def test_a_threshold_for_all_cases_alone_is_caught(epsilon: str, m: int) -> None
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 @pytest.mark.parametrize("m", [2, 3, 7])
 def test_truncated_noise_passes_with_shares_of_delta(epsilon: str, delta: str, m: int) -> None:
-    e, d = calibration.exact(epsilon), calibration.exact(delta)
+    e, d = Fraction(epsilon), Fraction(delta)
     k = calibration.truncated_noise_bound(e, d, m)
     weights = [power(-abs(x) * e / m) for x in range(-k, k + 1)]
     least = sum(low for low, _ in weights)
@@ -116,7 +116,7 @@ def test_gaussian_sums_and_choices_in_windows_keep_what_is_paid(
     windows: tuple[int, ...], choice: Fraction
 ) -> None:
     """Each window by itself at its share of epsilon and delta, and all of them together."""
-    epsilon, delta, m, steps = Fraction(2), calibration.exact("0.01"), 2, 3
+    epsilon, delta, m, steps = Fraction(2), Fraction("0.01"), 2, 3
     deviation = joint.joint_deviation(epsilon, delta, (choice,) if choice else ())
     sigma = Fraction(*joint.block_scale(deviation, Fraction(1), m * steps))
     worlds: list[list[Law]] = []
@@ -137,8 +137,8 @@ def test_gaussian_sums_and_choices_in_windows_keep_what_is_paid(
 def of_blocks(
     epsilon: str, delta: str, choices: tuple[str, ...] = (), unseen: tuple[joint.Unseen, ...] = ()
 ) -> Spend:
-    e, d = calibration.exact(epsilon), calibration.exact(delta)
-    own = tuple(map(calibration.exact, choices))
+    e, d = Fraction(epsilon), Fraction(delta)
+    own = tuple(map(Fraction, choices))
     deviation = joint.joint_deviation(e, d, own, unseen)
     sigma = joint.block_scale(deviation, Fraction(1), UNITS)
     block = Block("sums", sigma, Fraction(UNITS), UNITS)

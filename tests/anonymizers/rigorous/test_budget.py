@@ -20,7 +20,6 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from tests.anonymizers.rigorous.test_parts import RIGOROUS
 from tests.support.examples import examples_of
 from tests.support.tiers import at_night
-from tracecloak.anonymizers.accounting.calibration import exact
 from tracecloak.anonymizers.accounting.composition import (
     Block,
     Spend,
@@ -45,7 +44,7 @@ from tracecloak.anonymizers.rigorous.budget import (
 )
 from tracecloak.schemas.errors import UsageError
 
-HALF, QUARTER, MILLIONTH = Fraction(1, 2), Fraction(1, 4), exact("1e-6")
+HALF, QUARTER, MILLIONTH = Fraction(1, 2), Fraction(1, 4), Fraction("1e-6")
 CASE = of_one_cell()
 
 
@@ -74,8 +73,8 @@ def random_needs(generator: np.random.Generator) -> tuple[Need, ...]:
 def random_budgets(n: int) -> list[Budget]:
     generator, found = np.random.default_rng(11), []
     for _ in range(n):
-        epsilon = exact(f"{10 ** generator.uniform(-1, 1):.4f}")
-        delta = exact(f"{10 ** generator.uniform(-9, -3):.3e}")
+        epsilon = Fraction(f"{10 ** generator.uniform(-1, 1):.4f}")
+        delta = Fraction(f"{10 ** generator.uniform(-9, -3):.3e}")
         found.append(budget_of(epsilon, delta, random_needs(generator)))
     return found
 
@@ -119,7 +118,7 @@ def test_sums_that_are_bounded_in_l2_only_have_gaussian_noise() -> None:
     assert budget_of(Fraction(1), MILLIONTH, (replace(need, is_l2=False),)).deviation is None
     assert budget_of(Fraction(1), MILLIONTH, (need,)).deviation is not None
     with pytest.raises(UsageError, match="must be at least 1e-9"):
-        budget_of(exact("1e-10"), MILLIONTH, (need,))
+        budget_of(Fraction("1e-10"), MILLIONTH, (need,))
 
 
 def test_without_delta_noise_is_laplace_and_nothing_open_is_released() -> None:
@@ -309,7 +308,7 @@ def test_what_nobody_pays_is_found_by_the_same_accountant() -> None:
         "a threshold of all of delta": [replace(first, delta=delta), *others],
         "another one of nearly all": [
             first,
-            replace(blocks[1], delta=delta * exact("0.999")),
+            replace(blocks[1], delta=delta * Fraction("0.999")),
             *blocks[2:],
         ],
     }
