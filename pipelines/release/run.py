@@ -181,6 +181,8 @@ def job_of(run: Run) -> Job:
     )  # fmt: skip
     for concern in run.concerns:
         job = concern.claim(run, job)
+        # What was claimed may be part of what the release says of itself.
+        job = replace(job, target=replace(job.target, manifest=manifest_of(run)))
     if not driver.is_local:
         folder.note_at_work()
         gate()
