@@ -560,10 +560,9 @@ def _reading(column: SourceColumn, mapping: ColumnMapping) -> str:
         return (
             "numbers, which need timestamp_unit" if unit is None else f"numbers, {unit} since 1970"
         )
-    texts = f"text in ISO 8601; without an offset, {local}"
-    if layouts is not None:
-        shown = layouts if isinstance(layouts, str) else " or ".join(layouts)
-        texts = f"text in the format {shown}; without an offset, {local}"
+    shown = layouts if layouts is None or isinstance(layouts, str) else " or ".join(layouts)
+    form = "ISO 8601" if shown is None else f"the format {shown}"
+    texts = f"text in {form}; without an offset, {local}"
     return texts if unit is None or layouts is not None else f"{unit} since 1970, or {texts}"
 
 

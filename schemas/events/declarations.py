@@ -163,12 +163,7 @@ def check_names(declared: _Declared) -> _Declared:
             raise ValueError(f"{name!r} cannot name an attribute: it is blank or unprintable")
         if colon and (prefix not in KEY_PREFIXES or not rest):
             raise ValueError(f"{name!r} has a prefix of an extension other than {KEY_PREFIXES}")
-    return declared
-
-
-def _check_handovers(declared: dict[str, HandoverDeclaration]) -> dict[str, HandoverDeclaration]:
-    for name, declaration in declared.items():
-        if declaration.handovers and is_case_attribute(name):
+        if Attribute(name, declared[name]).has_handovers and is_case_attribute(name):
             raise ValueError(f"{name!r} belongs to the case; handovers is for attributes of events")
     return declared
 
@@ -185,7 +180,6 @@ HandoverDeclarations = Annotated[
     Field(max_length=MAX_ATTRIBUTES),
     pydantic.BeforeValidator(_parsed),
     pydantic.AfterValidator(check_names),
-    pydantic.AfterValidator(_check_handovers),
 ]
 
 

@@ -78,29 +78,25 @@ class CountedCases:
         if traces.individuals is None:
             raise UsageError(f"a cap on cases needs their individuals: map {INDIVIDUAL_ID}")
         at = step if cap.per_step else 0
-        in_step = np.flatnonzero(self.steps == at)
-        coded = traces.individuals.dictionary_encode()
-        whose = np.asarray(coded.indices).astype(np.int64)
-        places = pc.index_in(coded.dictionary, value_set=self.names.take(pa.array(in_step)))
-        known = np.asarray(places.is_valid())
-        row = in_step[np.asarray(places.drop_null())]
-        before = np.zeros(len(known), np.int64)
-        before[known] = self.counts[row]
-
-        order = np.argsort(whose, kind="stable")
+        known, other = self._of_steps(self.steps == at), self._of_steps(self.steps != at)
+        coded = pa.concat_arrays([known.names, traces.individuals]).dictionary_encode()
+        whose = np.asarray(coded.indices)[len(known.names) :].astype(np.int64)
+        counts = np.zeros(len(coded.dictionary), np.int64)
+        counts[: len(known.names)] = known.counts
         rank = np.empty(len(whose), np.int64)
-        rank[order] = ranges(0, np.bincount(whose))
-        counts_now = before[whose] + rank < cap.cases
-        added = np.bincount(whose[counts_now], minlength=len(known))
-        counts = self.counts.copy()
-        counts[row] += added[known]
-        fresh = np.flatnonzero(~known)
+        rank[np.argsort(whose, kind="stable")] = ranges(0, np.bincount(whose))
+        counts_now = counts[whose] + rank < cap.cases
+        counts += np.bincount(whose[counts_now], minlength=len(counts))
         state = CountedCases(
-            pa.concat_arrays([self.names, coded.dictionary.take(pa.array(fresh))]),
-            np.concatenate([self.steps, np.full(len(fresh), at)]),
-            np.concatenate([counts, added[fresh]]),
+            pa.concat_arrays([other.names, coded.dictionary]),
+            np.append(other.steps, np.full(len(counts), at)),
+            np.append(other.counts, counts),
         )
         return state, traces.take(np.flatnonzero(counts_now))
+
+    def _of_steps(self, is_one: np.ndarray) -> CountedCases:
+        names = self.names.filter(pa.array(is_one))
+        return CountedCases(names, self.steps[is_one], self.counts[is_one])
 
     def within(
         self, steps: Iterable[tuple[int, TraceBatch]], cap: CaseCap, first_step: int
@@ -117,9 +113,7 @@ class CountedCases:
         """
         state = self
         if cap.per_step:  # steps before are forgotten
-            rows = np.flatnonzero(self.steps >= first_step)
-            names = self.names.take(pa.array(rows))
-            state = CountedCases(names, self.steps[rows], self.counts[rows])
+            state = self._of_steps(self.steps >= first_step)
         counting_steps = []
         for step, traces in steps:
             state, counting = state.admit(traces, step, cap)
