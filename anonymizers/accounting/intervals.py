@@ -8,6 +8,7 @@ with more digits, and what is still open then counts as not proven.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MIN_EMIN, ROUND_CEILING, ROUND_FLOOR, Context, Decimal
@@ -205,14 +206,7 @@ def smallest(is_enough: Callable[[int], bool], start: int, name: str) -> int:
         step *= 2
         if low + step > _COUNT_LIMIT:
             raise UsageError(f"no {name} below 2^62 keeps epsilon and delta: raise epsilon")
-    high = low + step
-    while high - low > 1:
-        middle = (low + high) // 2
-        if is_enough(middle):
-            high = middle
-        else:
-            low = middle
-    return high
+    return low + 1 + bisect_left(range(low + 1, low + step), True, key=is_enough)
 
 
 def _normal_cdf(x: Decimal, digits: int) -> Interval:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -58,14 +59,36 @@ class LocalClock:
     since_us: np.ndarray
     offsets_us: np.ndarray
 
-    @classmethod
-    def of(cls, time_zone: str) -> LocalClock:
+    @staticmethod
+    @lru_cache(maxsize=16)
+    def of(time_zone: str) -> LocalClock:
         """Returns the clock of a zone for all years from 1 to 9999.
 
         Raises:
             UsageError: There is no such time zone.
         """
-        return _clock(time_zone)
+        zone = zone_of(time_zone)
+        if time_zone == "UTC":
+            return LocalClock(time_zone, np.array([_EVER_US]), np.array([0]))
+
+        def offset(second: int) -> datetime.timedelta | None:
+            return datetime.datetime.fromtimestamp(second, zone).utcoffset()
+
+        days = range(_FIRST_S, _RULE_S, _DAY_S)
+        weeks = range(_RULE_S, _RULE_S + _CYCLE_S + 1, 7 * _DAY_S)
+        since, offsets = [0], [offset(_FIRST_S)]
+        second = _FIRST_S
+        for following in (*days, *weeks):
+            while offset(following) != offsets[-1]:  # the change is behind `second`
+                between = range(second + 1, following)
+                second += 1 + bisect_left(between, True, key=lambda at: offset(at) != offsets[-1])
+                since.append(second)
+                offsets.append(offset(second))
+            second = following
+        since_us = np.array(since, np.int64) * _SECOND_US
+        since_us[0] = _EVER_US
+        offsets_us = [(of or datetime.timedelta()) // _MICROSECOND for of in offsets]
+        return _repeated(time_zone, since_us, np.array(offsets_us, np.int64))
 
     def within(self, first_us: int, last_us: int) -> LocalClock:
         """Returns the clock of a range of time, both ends of which are in it."""
@@ -135,35 +158,6 @@ class LocalClock:
     def _shown_from(self) -> np.ndarray:
         """int64[n-1], ascending: from when on a time is shown by the next offset or a later one."""
         return np.minimum.accumulate((self.since_us[1:] + self.offsets_us[1:])[::-1])[::-1]
-
-
-@lru_cache(maxsize=16)
-def _clock(time_zone: str) -> LocalClock:
-    zone = zone_of(time_zone)
-    if time_zone == "UTC":
-        return LocalClock(time_zone, np.array([_EVER_US]), np.array([0]))
-
-    def offset(second: int) -> datetime.timedelta | None:
-        return datetime.datetime.fromtimestamp(second, zone).utcoffset()
-
-    days = range(_FIRST_S, _RULE_S, _DAY_S)
-    weeks = range(_RULE_S, _RULE_S + _CYCLE_S + 1, 7 * _DAY_S)
-    since, offsets = [0], [offset(_FIRST_S)]
-    second = _FIRST_S
-    for following in (*days, *weeks):
-        while offset(following) != offsets[-1]:  # the change is in (second, high]
-            low, high = second, following
-            while high - low > 1:
-                middle = (low + high) // 2
-                low, high = (middle, high) if offset(middle) == offsets[-1] else (low, middle)
-            since.append(high)
-            offsets.append(offset(high))
-            second = high
-        second = following
-    since_us = np.array(since, np.int64) * _SECOND_US
-    since_us[0] = _EVER_US
-    offsets_us = [(of or datetime.timedelta()) // _MICROSECOND for of in offsets]
-    return _repeated(time_zone, since_us, np.array(offsets_us, np.int64))
 
 
 def _repeated(time_zone: str, since_us: np.ndarray, offsets_us: np.ndarray) -> LocalClock:

@@ -209,14 +209,6 @@ class CaseEvents:
         return np.maximum(self.times - self.publish, 0)
 
     @classmethod
-    def none(cls, by_individual: bool = False) -> CaseEvents:
-        """Returns no messages."""
-        keys, numbers = np.zeros((0, 2), np.uint64), np.zeros(0, np.int64)
-        whose = keys if by_individual else np.zeros((0, 0), np.uint64)
-        codes, ids = np.zeros(0, np.int32), np.zeros(0, np.uint64)
-        return cls(keys, whose, codes, numbers, numbers, numbers, ids, codes)
-
-    @classmethod
     def concat(cls, batches: Sequence[CaseEvents]) -> CaseEvents:
         """Returns the messages of all batches, of which there is at least one."""
         if len(batches) == 1:
@@ -261,8 +253,12 @@ class CaseEvents:
             yield shard, self._rows(order[ends[shard] : ends[shard + 1]])
 
 
-# Columns of events, in the order in which CaseEvents and OpenCases take them.
-_COLUMNS = ("publish", "times", "orders", "event_ids", "activities")
+# Columns of events and their types, in the order in which CaseEvents and OpenCases take them.
+_COLUMNS: dict[str, Any] = {
+    **dict.fromkeys(("publish", "times", "orders"), np.int64),
+    "event_ids": np.uint64,
+    "activities": np.int32,
+}
 # Columns of cases that OpenCases takes first.
 _OF_CASES = ("keys", "individuals", "closes", "latest")
 
@@ -306,16 +302,11 @@ class OpenCases:
     @classmethod
     def none(cls, by_individual: bool = False) -> OpenCases:
         """Returns the state before the first message."""
-        events, no_times = CaseEvents.none(by_individual), np.zeros(0, np.int64)
-        return cls(
-            events.keys,
-            events.individuals,
-            no_times,
-            no_times,
-            np.zeros(1, np.int64),
-            ClosedKeys({}),
-            *(getattr(events, name) for name in _COLUMNS),
-        )
+        keys, no_times = np.zeros((0, 2), np.uint64), np.zeros(0, np.int64)
+        whose = keys if by_individual else np.zeros((0, 0), np.uint64)
+        columns = (np.zeros(0, kind) for kind in _COLUMNS.values())
+        no_cases = np.zeros(1, np.int64)
+        return cls(keys, whose, no_times, no_times, no_cases, ClosedKeys({}), *columns)
 
     @property
     def n_cases(self) -> int:

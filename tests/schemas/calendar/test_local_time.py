@@ -97,7 +97,7 @@ def only_zone_files(folders: tuple[Path, ...]) -> Iterator[None]:
     def see(paths: tuple[str, ...]) -> None:
         zoneinfo.reset_tzpath(paths)
         zoneinfo.ZoneInfo.clear_cache()
-        local_time._clock.cache_clear()
+        local_time.LocalClock.of.cache_clear()
 
     before = zoneinfo.TZPATH
     see(tuple(map(str, folders)))
