@@ -78,8 +78,6 @@ CAUSES = {
 }
 """Why records are lost, but for those that are malformed for any other reason."""
 
-_NOWHERE = np.iinfo(np.int64).max
-
 
 @dataclass(frozen=True, eq=False)
 class ReadTally:
@@ -87,37 +85,35 @@ class ReadTally:
 
     Attributes:
         n_events: Records that became events, or an end of one; duplicates are among them.
-        counts: int64[len(FINDINGS)], records of each finding.
-        first: int64[len(FINDINGS)], the place of the first of them: the file's rank times
-            FILE_STRIDE, plus the record's number in it; the largest int64 where there is none.
+        counts: Records of each finding that there is, one of FINDINGS.
+        first: The place of the first of them: the file's rank times FILE_STRIDE, plus the record's
+            number in it.
     """
 
     wire_name: ClassVar[str] = "read-tally"
 
     n_events: int
-    counts: np.ndarray
-    first: np.ndarray
+    counts: dict[str, int]
+    first: dict[str, int]
 
     @classmethod
     def merge(cls, pieces: Sequence[ReadTally]) -> ReadTally:
         """Returns the tally of all files."""
-        none = np.zeros(len(FINDINGS), np.int64)
-        return cls(
-            sum(piece.n_events for piece in pieces),
-            np.sum([none, *(piece.counts for piece in pieces)], axis=0),
-            np.min([none + _NOWHERE, *(piece.first for piece in pieces)], axis=0),
-        )
+        counts, first = Counter[str](), dict[str, int]()
+        for piece in pieces:
+            counts.update(piece.counts)
+            first |= {what: min(at, first.get(what, at)) for what, at in piece.first.items()}
+        return cls(sum(piece.n_events for piece in pieces), dict(counts), first)
 
     def with_duplicates(self, n: int) -> ReadTally:
         """Returns the tally with the number of events that were dropped as duplicates."""
-        counts, first = self.counts.copy(), self.first.copy()
-        i = CODES[SetAside.DUPLICATE]
-        counts[i], first[i] = n, 0 if n else _NOWHERE  # where is not known
+        counts = {**self.counts, SetAside.DUPLICATE: n}
+        first = {**self.first, SetAside.DUPLICATE: 0}  # where is not known
         return replace(self, counts=counts, first=first)
 
     def n_of(self, *findings: str) -> int:
         """Returns how many records there are of some findings."""
-        return int(sum(self.counts[CODES[what]] for what in findings))
+        return sum(self.counts.get(what, 0) for what in findings)
 
     @property
     def n_rejects(self) -> int:
@@ -178,13 +174,12 @@ class ReadTally:
 
         Case ids of one form are nothing to tell: only both forms together are one thing in two.
         """
-        counts = dict(zip(FINDINGS, self.counts.tolist(), strict=True))
-        if not (counts[Noted.WHOLE_KEY] and counts[Noted.POINT_KEY]):
-            counts[Noted.WHOLE_KEY] = counts[Noted.POINT_KEY] = 0
+        keys = Noted.WHOLE_KEY, Noted.POINT_KEY
+        is_one_form = not all(map(self.n_of, keys))
         return [
-            Finding(what, counts[what], *divmod(int(first), FILE_STRIDE))
-            for what, first in zip(FINDINGS, self.first, strict=True)
-            if counts[what]
+            Finding(what, self.counts[what], *divmod(self.first[what], FILE_STRIDE))
+            for what in FINDINGS
+            if self.n_of(what) and not (is_one_form and what in keys)
         ]
 
     def to_json(self) -> dict[str, Any]:
@@ -200,11 +195,9 @@ class ReadTally:
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> ReadTally:
         """Returns the tally that `to_json` wrote, as far as it was found."""
-        tally = cls.merge(())
-        for one in body["findings"]:
-            i = CODES[one["what"]]
-            tally.counts[i] = one["records"]
-            tally.first[i] = one["file"] * FILE_STRIDE + one["record"] - 1
+        found = {one["what"]: one for one in body["findings"]}
+        places = {n: f["file"] * FILE_STRIDE + f["record"] - 1 for n, f in found.items()}
+        tally = cls(0, {name: one["records"] for name, one in found.items()}, places)
         n_events = body["records"] - tally.n_lost + tally.n_of(SetAside.DUPLICATE)
         return replace(tally, n_events=n_events)
 
@@ -247,14 +240,13 @@ class FileTally:
 
     def add_events(self, n: int) -> None:
         """Takes in records that became events."""
-        self._read = replace(self._read, n_events=self._read.n_events + n)
+        self.take(ReadTally(n, {}, {}))
 
     def add(self, what: str, records: np.ndarray) -> None:
         """Takes in the numbers of records of which something was found, int64[n]."""
         if len(records):
-            i = CODES[what]
-            self._read.counts[i] += len(records)
-            self._read.first[i] = min(self._read.first[i], self._base + records.min())
+            first = self._base + int(records.min())
+            self.take(ReadTally(0, {what: len(records)}, {what: first}))
 
     def take(self, tally: ReadTally) -> None:
         """Takes in what was counted of this file before."""
@@ -262,7 +254,7 @@ class FileTally:
 
     def result(self) -> ReadTally:
         """Returns the tally so far."""
-        return ReadTally.merge([self._read])
+        return self._read
 
 
 class TraceNames:

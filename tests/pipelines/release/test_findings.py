@@ -10,7 +10,6 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -120,7 +119,7 @@ def test_every_finding_has_a_line_with_a_remedy_that_exists(
 ) -> None:
     known = {*Columns.model_fields, *CSV_KEYS, "vocabulary", "closed_vocabulary", "where"}
     source = EventSource((SourceFile(0, "a.csv", 1),), SourceFormat(), mapping)
-    counts, first = np.full(len(FINDINGS), 1_234), np.full(len(FINDINGS), 4_566)
+    counts, first = dict.fromkeys(FINDINGS, 1_234), dict.fromkeys(FINDINGS, 4_566)
     tally = ReadTally(5_678, counts, first)
     lines = list(finding_lines(tally, source))
     assert len(lines) == len(set(lines)) == len(FINDINGS) - 1  # the two forms of a key are one
