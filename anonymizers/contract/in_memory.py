@@ -20,8 +20,8 @@ from tracecloak.anonymizers.contract.method import (
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey, text_digest
 from tracecloak.schemas.arrays.columnar import digest
 from tracecloak.schemas.arrays.merging import Totals
-from tracecloak.schemas.events.events import CASE_ID, ActivityVocabulary
-from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch, split_by_shard
+from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.events.traces import TraceBatch, split_by_shard
 
 # --- Every round is decided once: what it decided is kept, and what follows depends on it. --------
 
@@ -350,10 +350,9 @@ def group_into_traces(
     Raises:
         InputSchemaError: `by_individual`, and an event names no individual.
     """
-    key = INDIVIDUAL_ID if by_individual else CASE_ID
     shards: dict[int, list[pa.RecordBatch]] = {}
     for batch in events:
-        for shard, part in split_by_shard(batch, n_shards, key):
+        for shard, part in split_by_shard(batch, n_shards, by_individual):
             shards.setdefault(shard, []).append(part)
     local = [TraceBatch.from_events(shards[shard], by_individual) for shard in sorted(shards)]
     if drops_duplicates:

@@ -22,14 +22,9 @@ from tracecloak.pipelines.runners.resources import (
     Limits,
 )
 from tracecloak.schemas.arrays.merging import Totals
-from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, ActivityVocabulary, released_schema
+from tracecloak.schemas.events.events import ACTIVITY, ActivityVocabulary, released_schema
 from tracecloak.schemas.events.tally import FileTally, ReadTally
-from tracecloak.schemas.events.traces import (
-    INDIVIDUAL_ID,
-    TraceBatch,
-    carried_columns,
-    split_by_shard,
-)
+from tracecloak.schemas.events.traces import TraceBatch, carried_columns, split_by_shard
 from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.schemas.published.rows import in_order, merge_rows, parts_of, rows_of_part
 from tracecloak.schemas.published.variants import LogCounts
@@ -175,8 +170,8 @@ class EventsByShard:
         self._deal(events, self.n_shards, self._shards)
 
     def _deal(self, events: pa.RecordBatch, n_shards: int, to: _Shards) -> None:
-        key = INDIVIDUAL_ID if self.by_individual else CASE_ID
-        dealt = split_by_shard(events, n_shards, key) if n_shards > 1 else [(0, events)]
+        is_dealt = n_shards > 1
+        dealt = split_by_shard(events, n_shards, self.by_individual) if is_dealt else [(0, events)]
         for shard, part in dealt:
             block = self.hold.put(part)
             with self._lock:

@@ -440,30 +440,28 @@ def _require_values(events: pa.RecordBatch, name: str) -> None:
 
 
 def split_by_shard(
-    events: pa.RecordBatch, n_shards: int, key: str = CASE_ID
+    events: pa.RecordBatch, n_shards: int, by_individual: bool = False
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Splits canonical events so that all events of a case get the same shard number.
 
     Args:
         events: Batch of EVENT_SCHEMA, optional columns and attributes.
         n_shards: Number of shards.
-        key: Column whose value decides: of the case, or INDIVIDUAL_ID, and then all events of an
-            individual get the same number, and the events of a case may get several.
+        by_individual: Whether all events of an individual get the same number instead, and the
+            events of a case may get several.
 
     Yields:
-        (shard, events), non-empty, with the events in their order and dictionaries of keys, case
-        ids, orders and attributes that hold just the shard's own.
+        (shard, events), non-empty, with the events in their order, the columns of
+        `carried_columns`, and dictionaries that hold just the shard's own, but for activities.
 
     Raises:
-        InputSchemaError: `key` is another column than the case id, and an event has no value in it.
+        InputSchemaError: `by_individual`, and an event names no individual.
     """
     if events.num_rows == 0:
         return
-    if key != CASE_ID:
-        _require_values(events, key)
-    position = events.schema.get_field_index(key)
-    case_position = events.schema.get_field_index(CASE_ID)
-    unit = events.column(position)
+    events = carried_columns(events, by_individual)
+    key = INDIVIDUAL_ID if by_individual else CASE_ID
+    unit = events.column(key)
     value_shard = (hash_text(unit.dictionary) % np.uint64(n_shards)).astype(np.int64)
     # Dictionary values are brought into the order of their shards, so each shard's dictionary is a
     # slice of one array instead of a re-encoding of its own.
@@ -477,24 +475,21 @@ def split_by_shard(
     row_shard = value_shard[codes]
     row_order = order_of_small(row_shard, n_shards - 1)
     row_offsets = np.searchsorted(row_shard[row_order], np.arange(n_shards + 1))
-    optional = [ORDER, *map(attribute_column, attribute_names(events.schema))]
-    positions = (events.schema.get_field_index(name) for name in optional)
-    attributes = [at for at in positions if at >= 0]
     ordered = events.take(pa.array(row_order))
     ordered_codes = new_code[codes[row_order]]
     for shard in np.flatnonzero(np.diff(row_offsets)):
         first, last = row_offsets[shard], row_offsets[shard + 1]
         first_value, last_value = value_offsets[shard], value_offsets[shard + 1]
         part = ordered.slice(first, last - first)
-        arrays = list(part.columns)
-        if case_position != position:
-            arrays[case_position] = _without_unused_names(part.column(case_position))
-        for column in attributes:  # which may lack values
-            arrays[column] = _without_unused_names(part.column(column))
-        arrays[position] = pa.DictionaryArray.from_arrays(
+        units = pa.DictionaryArray.from_arrays(
             pa.array(ordered_codes[first:last] - np.int32(first_value)),
             values.slice(first_value, last_value - first_value),
         )
+        own = {key: units, ACTIVITY: part.column(ACTIVITY)}
+        arrays = [
+            own[name] if name in own else _without_unused_names(part.column(name))
+            for name in events.schema.names
+        ]
         yield int(shard), pa.RecordBatch.from_arrays(arrays, schema=events.schema)
 
 

@@ -19,13 +19,8 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics, Totals
-from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, ActivityVocabulary
-from tracecloak.schemas.events.traces import (
-    INDIVIDUAL_ID,
-    TraceBatch,
-    carried_columns,
-    split_by_shard,
-)
+from tracecloak.schemas.events.events import ACTIVITY, ActivityVocabulary
+from tracecloak.schemas.events.traces import TraceBatch, split_by_shard
 from tracecloak.transforms.arrow_coder import RecordBatchCoder, TotalsCoder, pack, unpack
 from tracecloak.transforms.batch import BATCH_BYTES, DEFAULT_PARTS, DEFAULT_SHARDS
 from tracecloak.transforms.batch.job import WindowPart
@@ -361,8 +356,7 @@ def _shard(
     events: pa.RecordBatch, n_shards: int, by_individual: bool
 ) -> Iterable[tuple[int, bytes]]:
     """Encodes batches once, as the runner would decode and encode at every step of the shuffle."""
-    key = INDIVIDUAL_ID if by_individual else CASE_ID
-    for shard, part in split_by_shard(carried_columns(events, by_individual), n_shards, key):
+    for shard, part in split_by_shard(events, n_shards, by_individual):
         yield shard, _BATCHES.encode(part)
 
 
