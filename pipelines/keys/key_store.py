@@ -18,7 +18,7 @@ import secrets
 import stat
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, ClassVar, Literal
 
@@ -392,19 +392,17 @@ class KeyStore:
             RetryLater: The source of the key-encryption key does not answer now.
             KeyStoreError: The store cannot be used.
         """
-        name = _name(output, release_id, ".key")
         begun = self.unfinished(output, release_id)
-        if begun is not None:
-            begun.check_same(input_fingerprint, config_digest)
-            return self._reference(name, begun.key_fingerprint)
-        key = ReleaseKey.generate()
-        self._write_new(name, key)
-        receipt = Receipt(
-            release_id, output, input_fingerprint, config_digest, key.fingerprint, today(),
-            origin or Origin(),
-        )  # fmt: skip
-        self.note(output, release_id, ".json", json.dumps(asdict(receipt)))
-        return self._reference(name, key.fingerprint)
+        if begun is None:
+            key = ReleaseKey.generate()
+            self._write_new(_name(output, release_id, ".key"), key)
+            begun = Receipt(
+                release_id, output, input_fingerprint, config_digest, key.fingerprint, today(),
+                origin or Origin(),
+            )  # fmt: skip
+            self.note(output, release_id, ".json", json.dumps(asdict(begun)))
+        begun.check_same(input_fingerprint, config_digest)
+        return self._for_workers(begun)
 
     def note(self, output: str, release_id: str, ending: str, text: str) -> str:
         """Writes a note of a release, and returns its path for who may read this store.
@@ -509,11 +507,11 @@ class KeyStore:
             return f"{self._worker_keys.rstrip('/')}/operator/{name}"
         return str(self.path.absolute() / "operator" / name)
 
-    def _reference(self, name: str, fingerprint: str) -> KeyReference:
+    def _for_workers(self, receipt: Receipt) -> KeyReference:
         """Where workers find a key of this store; puts it there, as it lies here."""
-        key_path = self.path / name
+        own, key_path = self.key_of(receipt), self._path(receipt.output, receipt.release_id, ".key")
         if self._worker_keys is None:
-            return KeyReference(f"file:{key_path}", fingerprint, self.secrets.reference)
+            return own
         path = files.join(self._worker_keys, key_path.name)
         # Noted first: whoever ends the release finds the copy, whatever they were configured with.
         note = f"releases/{key_path.stem}.workers"
@@ -524,7 +522,7 @@ class KeyStore:
             content = key_path.read_bytes()
             if files.read_if_there(path) != content:
                 files.write_anew(path, content)
-        return KeyReference(f"file:{path}", fingerprint, self.secrets.reference)
+        return replace(own, text=f"file:{path}")
 
     def _path(self, output: str, release_id: str, ending: str) -> Path:
         return self.path / _name(output, release_id, ending)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -115,20 +116,20 @@ def secret_of(text: str, reference: str) -> bytes:
     return secret
 
 
-def opened(text: str, reference: str, key: KeyEncryptionKey | None) -> bytes:
+def opened(text: str, reference: str, key_of: Callable[[], KeyEncryptionKey | None]) -> bytes:
     """Returns a secret, whether it is in clear or wrapped.
 
     Args:
         text: What was found.
         reference: Where.
-        key: What wraps it, if anything may.
+        key_of: Returns what wraps it, if anything may; what is in clear needs no service.
 
     Raises:
         UsageError: It is wrapped, and by another key or by one that nobody named; or it is damaged.
     """
     if wrapped_by(text) is None:
         return secret_of(text, reference)
-    if key is None:
+    if (key := key_of()) is None:
         raise UsageError(
             f"the key at {shown(reference)} is encrypted; name the key that encrypted it with "
             "key_encryption_key or TRACECLOAK_KEY_ENCRYPTION_KEY"
@@ -169,9 +170,9 @@ class KeyReference:
             RetryLater: The source does not answer now.
         """
         text = text_at(self.text)
-        needs_other = self.wrapped_by and wrapped_by(text) is not None
-        other = KeyEncryptionKey.at(self.wrapped_by) if needs_other else None
-        key = ReleaseKey(opened(text, self.text, other))
+        wraps = self.wrapped_by
+        secret = opened(text, self.text, lambda: KeyEncryptionKey.at(wraps) if wraps else None)
+        key = ReleaseKey(secret)
         if self.fingerprint and key.fingerprint != self.fingerprint:
             raise UsageError(
                 f"the release key at {shown(self.text)} is not that of this run, whose release was "
