@@ -110,9 +110,10 @@ class DatabaseKeyStore(KeyStore):
         """
         raise UsageError("key_store is a database: give the URL of the ledger with ledger")
 
-    def begin_to_write(self) -> None:
-        """Makes sure that this process alone writes."""
+    def descriptor(self, name: str) -> int:
+        """Opens a file for reading and writing, once this process alone writes."""
         self._copy.lock()
+        return super().descriptor(name)
 
     def save(self) -> None:
         """Has all that was written be in the database."""

@@ -164,14 +164,10 @@ class KeyStore:
 
     def descriptor(self, name: str) -> int:
         """Opens a file of this store for reading and writing, and makes it if it is not there."""
-        self.begin_to_write()
         path = self.path / name
         self._make()
         files.make_private_folder(path.parent)
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-
-    def begin_to_write(self) -> None:
-        """Makes sure that this process may write, where not every one may."""
 
     def save(self) -> None:
         """Makes what was written last, where the folder is a copy."""
