@@ -128,11 +128,9 @@ class DrawGuard:
             UsageError: The release was ended meanwhile.
             LedgerError: The ledger cannot be used.
         """
-        try:
-            noted = json.loads(Path(self.path).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise self._ended() from None
-        return Ledger(noted["ledger"], store=self.store())
+        if (url := self.store().ledger_of(self.output, self.release_id)) is None:
+            raise self._ended()
+        return Ledger(url, store=self.store())
 
     def _ended(self) -> UsageError:
         what = f"release {self.release_id!r} in {self.output}"

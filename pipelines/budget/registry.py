@@ -164,7 +164,7 @@ class ReleaseState:
     """What a release is now.
 
     Attributes:
-        state: See `standing.TABLE`.
+        state: See `TABLE`.
         receipt: Of what it was begun; None: this key store did not begin it.
     """
 

@@ -192,25 +192,19 @@ class LedgerCache:
         Raises:
             KeyStoreError: The key store cannot be read.
         """
-        complaints = []
-        if lost := self.lost(past, heads):
-            *_, name = lost
-            complaints.append(lost_text(self._place, lost[name], name == self.name))
-        if self.has_lost_head(past):
-            complaints.append(
-                f"this key store has lost what it saw of {self._place}, which would show a loss. "
-                f"Nothing is released until {_ACCEPT}, or its backup is restored"
-            )
-        noted = self.noted(past)
-        if noted > self.store.generation():
-            complaints.append(
-                f"this key store has forgotten what it did: {self._place} notes {noted} of its "
-                f"reservations, and it counts {self.store.generation()}. It was restored from an "
-                f"older backup, or is used in two places. Nothing is released until {_ACCEPT}"
-            )
-        if is_awaited(past.declared):
-            complaints.append(AWAITS.format(self._place))
-        return complaints
+        noted, counted = self.noted(past), self.store.generation()
+        has_lost = self.has_lost_head(past)
+        lost = (lost_text(self._place, of, n == self.name) for n, of in self.lost(past, heads))
+        found = {
+            **dict.fromkeys(lost, True),
+            f"this key store has lost what it saw of {self._place}, which would show a loss. "
+            f"Nothing is released until {_ACCEPT}, or the key store's backup is restored": has_lost,
+            f"this key store has forgotten what it did: {self._place} notes {noted} of its "
+            f"reservations, and it counts {counted}. It was restored from an older backup, or is "
+            f"used in two places. Nothing is released until {_ACCEPT}": noted > counted,
+            AWAITS.format(self._place): is_awaited(past.declared),
+        }
+        return [complaint for complaint, is_so in found.items() if is_so]
 
     def has_lost_head(self, past: LedgerSnapshot) -> bool:
         """Returns whether this key store paid with a ledger, and does not know what it saw of it.
@@ -223,16 +217,16 @@ class LedgerCache:
             return False  # it was moved
         return self.noted(past) > 0 or (not heads and self.store.generation() > 0)
 
-    def lost(self, past: LedgerSnapshot, heads: Mapping[str, Head]) -> dict[str, Head]:
-        """Returns the heads that the ledger should have and has not; the last has most entries."""
-        lost = {
-            name: head
+    def lost(self, past: LedgerSnapshot, heads: Mapping[str, Head]) -> list[tuple[str, Head]]:
+        """Returns the head with most entries that the ledger should have and has not."""
+        lost = (
+            (name, head)
             for name, head in heads.items()
             if (name == self.name or head.first_hash == past.first_hash)
             and not head.is_in(past.ask)
             and not _is_accepted(past.declared, head, name == self.name)
-        }
-        return dict(sorted(lost.items(), key=lambda item: item[1].seq))
+        )
+        return sorted(lost, key=lambda one: one[1].seq)[-1:]
 
     def noted(self, past: LedgerSnapshot) -> int:
         """Returns the number of this key store's last reservation in the ledger; 0: it has none."""

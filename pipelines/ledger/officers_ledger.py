@@ -222,7 +222,7 @@ class OfficersLedger(Ledger):
             if not complaints:
                 raise nothing
             ends: dict[str, Any] = {}  # what ends the complaints
-            lost = [*memory.lost(past, heads).values()][-1:]
+            lost = [head for _, head in memory.lost(past, heads)]
             for head in lost:
                 ends["lost"] = {"seq": head.seq, "hash": head.hash}
             if (noted := memory.noted(past)) > memory.store.generation():

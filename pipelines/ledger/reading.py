@@ -13,7 +13,13 @@ from functools import cache
 from typing import Any
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
-from tracecloak.pipelines.ledger.balance import COORDINATES, KnownCharge, Sums, charge_states
+from tracecloak.pipelines.ledger.balance import (
+    COORDINATES,
+    KnownCharge,
+    Sums,
+    charge_states,
+    exceeded,
+)
 from tracecloak.pipelines.ledger.caps import bound_datasets, declared_accounts
 from tracecloak.pipelines.ledger.database import read_windows
 from tracecloak.pipelines.ledger.entries import NOTES, Entry
@@ -164,13 +170,11 @@ def _account_facts(
         "windows": [_numbers_as_text(scope) for scope in scopes_of(spent.all)],
     })  # fmt: skip
     rows: list[Sequence[str]] = [("", "cap", "spent", "of it open", "remaining")]
-    for column in ("epsilon", "delta"):
-        cap, now = facts[f"{column}_cap"], facts[f"spent_{column}"]
-        # Without a finite epsilon no delta is kept, either.
-        is_exceeded = facts["spent_epsilon"] is None or Fraction(now) > Fraction(cap or now)
-        remaining = "exceeded" if cap and is_exceeded else facts[f"remaining_{column}"] or "no cap"
+    above = exceeded(spent.all, account)
+    for column in COORDINATES:
+        remaining = "exceeded" if column in above else facts[f"remaining_{column}"] or "no cap"
         spent_open = (facts[f"{of}_{column}"] or "not finite" for of in ("spent", "open"))
-        rows.append((column, cap or "no cap", *spent_open, remaining))
+        rows.append((column, facts[f"{column}_cap"] or "no cap", *spent_open, remaining))
     is_odd = len(spent.kinds) > 1 or any(account and account.unit != one for one, _ in spent.kinds)
     beside = {
         "is_shut": is_shut,
