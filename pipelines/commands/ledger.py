@@ -62,22 +62,18 @@ def _show(flags: Flags) -> Result:
     from tracecloak.pipelines.ledger.reading import show
 
     text, shown = show(_opened(flags), flags.get("account"))
-    return Result((), shown, _lines(text))
+    return _said(text, shown)
 
 
-def _lines(text: str) -> list[str]:
-    return text.rstrip("\n").split("\n")
-
-
-def _said(text: str, **data: Any) -> Result:
-    return Result((), {**data, "said": text}, _lines(text))
+def _said(text: str, data: Mapping[str, Any] | None = None) -> Result:
+    return Result((), {"said": text} if data is None else data, text.rstrip("\n").split("\n"))
 
 
 def _verify(flags: Flags) -> Result:
     from tracecloak.pipelines.ledger.reading import verify
 
     text, is_sound = verify(_opened(flags))
-    return _said(text, is_sound=is_sound)
+    return _said(text, {"is_sound": is_sound, "said": text})
 
 
 def _export(flags: Flags) -> Result:
@@ -133,8 +129,8 @@ def _bind(flags: Flags) -> Result:
 
     ledger = _opened(flags)
     ledger.bind_dataset(flags["name"], flags["account"], flags["by"], flags["reason"])
-    said = dataset_text(ledger.entries(), flags["name"])
-    return Result((), {"dataset": flags["name"], "account": flags["account"]}, _lines(said))
+    data = {"dataset": flags["name"], "account": flags["account"]}
+    return _said(dataset_text(ledger.entries(), flags["name"]), data)
 
 
 def _accept(flags: Flags) -> Result:
@@ -143,7 +139,7 @@ def _accept(flags: Flags) -> Result:
     ledger = _opened(flags, after_loss=True)
     complaints, counted = ledger.accept(flags["by"], flags["reason"])
     data = {"complaints": complaints, "entries_counted": len(counted)}
-    return Result((), data, _lines(text_of("accepted", complaints=complaints, counted=counted)))
+    return _said(text_of("accepted", complaints=complaints, counted=counted), data)
 
 
 def _list_unfinished(flags: Flags) -> Result:
@@ -165,8 +161,8 @@ def _ended(flags: Flags) -> Result:
         "folder": ended.folder, "key_destroyed": ended.had_key,
         "key_stores_elsewhere": list(ended.elsewhere),
     }  # fmt: skip
-    sentences = _lines(text_of("ended", action=action, ended=ended))
-    return Result([(what, ended.folder)], data, below=[" ".join(sentences)])
+    sentences = text_of("ended", action=action, ended=ended).split("\n")
+    return Result([(what, ended.folder)], data, below=[" ".join(sentences).rstrip()])
 
 
 def _list_cases(flags: Flags) -> Result:
