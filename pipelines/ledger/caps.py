@@ -290,11 +290,18 @@ def is_charged(states: Sequence[ChargeState], reservation: Reservation) -> bool:
     for entry in (state.last for state in states if is_ended):
         is_own = entry.key_fingerprint == reservation.key_fingerprint
         if not is_own and entry.action not in ("void", "forfeit"):
-            begun = (
-                f"{named} was begun on {entry.recorded_at[:19]}Z with another key store, or with a "
-                "key that this one lost, which paid for"
+            remedy = (
+                "end it there and bring that key store with the state of the stream, or begin "
+                "another epoch"
+                if "@" in reservation.release_id
+                else "wait until it ends, and run again, which finds it. If it was cut off, finish "
+                "it with that key store, or use `tracecloak ledger forfeit`. If its files are "
+                "gone, choose another release_id"
             )
-            raise MadeByAnother(f"{begun} {_finds_what(reservation)}")
+            raise MadeByAnother(
+                f"{named} was begun on {entry.recorded_at[:19]}Z with another key store, or with a "
+                f"key that this one lost, which paid for it, so nothing is paid here: {remedy}"
+            )
     if ours is None or ours.last.action == "void":
         return False
     was, now = ours.window, reservation.window
@@ -307,23 +314,6 @@ def is_charged(states: Sequence[ChargeState], reservation: Reservation) -> bool:
             "release_id, or set the schedule as it was"
         )
     return True
-
-
-def _finds_what(reservation: Reservation) -> str:
-    """Returns what another key store paid for, and what is to be done."""
-    window = reservation.window
-    if "@" in reservation.release_id:
-        return (
-            "the whole epoch, so nothing is paid here. End it there and bring that key store, with "
-            "the state of the stream, or begin another epoch"
-        )
-    finds = "it, so nothing is paid here: wait until it ends"
-    if window is not None:
-        finds = f"window {window.label}: wait until it ends and run again, which finds it"
-    return (
-        f"{finds}. If it was cut off, finish it with that key store, or use `tracecloak ledger "
-        "forfeit`. If its files are gone, choose another release_id"
-    )
 
 
 # --- Whether an account may pay for a release, and whether its caps leave enough for it. ----------
