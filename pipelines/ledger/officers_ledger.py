@@ -230,24 +230,19 @@ class OfficersLedger(Ledger):
             if not lost and not caps.is_awaited(past.declared):
                 return [("accept", NO_COLUMNS, {**ends, **details})]
             accept: Step = "accept", NO_COLUMNS, {**ends, "counted": True, **details}
-            declares = {n: unit for head in lost for n, unit in head.declares.items()}
-            return [accept, *self._shut(past, declares, details), *self._spends_rest(past, details)]
+            known = caps.declared_accounts(past.declared)
+            nothing_left = {**NO_COLUMNS, "epsilon": "0", "delta": "0"}
+            shut: list[Step] = [
+                ("account", {**nothing_left, "account": name, "unit": unit}, details)
+                for head in lost
+                for name, unit in head.declares.items()
+                if name not in known
+            ]
+            return [accept, *shut, *self._spends_rest(past, details)]
 
         _, *counted = self.append(steps)
         memory.accept(self.past())
         return complaints, counted
-
-    def _shut(
-        self, past: LedgerSnapshot, declares: Mapping[str, str], details: Mapping[str, str]
-    ) -> list[Step]:
-        """Returns declarations of accounts that a ledger has lost, which pay no more."""
-        known = caps.declared_accounts(past.declared)
-        columns = {**NO_COLUMNS, "epsilon": "0", "delta": "0"}
-        return [
-            ("account", {**columns, "account": name, "unit": unit}, details)
-            for name, unit in declares.items()
-            if name not in known
-        ]
 
     def _spends_rest(self, past: LedgerSnapshot, details: Mapping[str, str]) -> list[Step]:
         """Returns charges of what the caps of each account leave."""
