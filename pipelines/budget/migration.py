@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger.balance import KnownCharge, charge_states, claims_of
-from tracecloak.pipelines.ledger.cache import COPIES, Head
+from tracecloak.pipelines.ledger.cache import COPIES, Head, damaged
 from tracecloak.pipelines.ledger.case_registry import claim_in
 from tracecloak.pipelines.ledger.database import UNITS, Database
 from tracecloak.pipelines.ledger.entries import Entry
@@ -58,10 +57,7 @@ def _heads_of_copies(store: KeyStore) -> list[str]:
         try:
             past = LedgerSnapshot.of([Entry(**json.loads(line)) for line in lines])
         except (ValueError, TypeError):
-            raise KeyStoreError(
-                f"what the key store saw of a ledger, {store.path / name}, is damaged; restore the "
-                "key store from a backup"
-            ) from None
+            raise damaged(store.path / name) from None
         store.write(name.removesuffix("jsonl") + "head", json.dumps(asdict(Head.after(past))))
         done.append(f"of the {past.seq} entries in {store.path / name} the last one is kept")
         store.remove(name)

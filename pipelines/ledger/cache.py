@@ -163,10 +163,7 @@ class LedgerCache:
             try:
                 head = Head(**json.loads(self.store.read(name) or "{}"))
             except (ValueError, TypeError):
-                raise KeyStoreError(
-                    f"what the key store saw of a ledger, {self.store.path / name}, is damaged; "
-                    "restore the key store from a backup"
-                ) from None
+                raise damaged(self.store.path / name) from None
             found[name.removesuffix(".head")] = head
         return found
 
@@ -232,6 +229,12 @@ class LedgerCache:
         """Returns the number of this key store's last reservation in the ledger; 0: it has none."""
         identity = self.store.identity(makes=False)
         return past.reserved_by(identity) if identity else 0
+
+
+def damaged(path: Path) -> KeyStoreError:
+    """Returns the error that a file with what a key store saw of a ledger is damaged."""
+    what = f"what the key store saw of a ledger, {path}, is damaged"
+    return KeyStoreError(f"{what}; restore the key store from a backup")
 
 
 def not_migrated(what: str) -> UsageError:
