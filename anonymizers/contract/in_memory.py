@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol
 
 import pyarrow as pa
 
@@ -62,9 +62,6 @@ class Draws(Protocol):
 # memory a log takes.
 
 
-S = TypeVar("S")
-T = TypeVar("T")
-
 INPUT_DIGEST = "input digest"
 """What is counted beside the counters of the first round, and what all that follows depends on."""
 
@@ -115,12 +112,8 @@ def steps(method: Anonymizer, params: Any, beside: Mapping[str, type[Any]]) -> I
         yield Step("apply" if method.log == "transformed" else "generate", known)
 
 
-class Each(Protocol):
-    """How a function is called on every batch: `map`, or on several of them at once."""
-
-    def __call__(self, function: Callable[[S], T], items: Iterable[S], /) -> Iterable[T]:
-        """Returns what the function returns of each, in their order."""
-        ...
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+"""How a function is called on every batch: `map`, or on several of them at once."""
 
 
 @dataclass(frozen=True)
