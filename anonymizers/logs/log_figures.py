@@ -17,9 +17,7 @@ from tracecloak.schemas.arrays.merging import distinct_counts, order_of_small
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published import figures as sums
 from tracecloak.schemas.published.figures import (
-    CASES,
     DERIVED,
-    GROUP,
     MEASURED,
     Figure,
     Measure,
@@ -112,7 +110,7 @@ def surest(estimates: Sequence[Estimate]) -> Estimate:
 
 def cases_of(measures: ReleasedMeasures) -> Estimate:
     """Returns how many cases there are, by all parts that counted them, and how precisely."""
-    counted = [(row.value, 1 / row.deviation**2) for row in measures.rows(CASES)]
+    counted = [(row.value, 1 / row.deviation**2) for row in measures.rows(sums.CASES)]
     total = sum(weight for _, weight in counted)
     return Estimate(sum(weight * value for value, weight in counted) / total, 1 / total)
 
@@ -613,6 +611,6 @@ def figures_of_log(measures: ReleasedMeasures, log: LogCounts) -> dict[str, Rele
     paths = (figure for figure in flow if figure.name == "path")
     waits = wait_figures(measures, paths, log.times, log.names)
     figures = {"figures": ReleasedFigures.from_noisy([*flow, *times, *waits])}
-    if not measures.rows(GROUP):
+    if not measures.rows(sums.GROUP):
         return {**figures}
     return {**figures, "groups": groups_of_log(measures, log.variants, log.names)}

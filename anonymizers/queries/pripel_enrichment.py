@@ -38,7 +38,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.contract import method as contract
-from tracecloak.anonymizers.noise.randomness import Randomness, below, hex_ids, uniform
+from tracecloak.anonymizers.noise.randomness import CellLaws, Randomness, below, hex_ids, uniform
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import offsets_of, ranges, ranks_within
 from tracecloak.schemas.arrays.sequences import CaseRanks, case_bytes
@@ -386,10 +386,6 @@ def perturbed_cells(
     else:
         used, row = np.unique(cells, return_inverse=True)
         steps = np.abs(np.arange(1, n + 1) - used[:, None])
-        sums = np.cumsum(elementary.exp(-epsilon * steps / max(n - 1, 1)), axis=1)
-        sums /= sums[:, -1:]
-        sought = uniform(words[:, 0]) + row  # each bin's own law, one after the other
-        laws = (sums + np.arange(len(used))[:, None]).ravel()
-        perturbed = np.searchsorted(laws, sought, side="right") - row * n + 1
-        perturbed = np.clip(perturbed, 1, n)
+        laws = CellLaws.of(elementary.exp(-epsilon * steps / max(n - 1, 1)))
+        perturbed = laws.draw(row, uniform(words[:, 0])) + 1
     return np.where(cells == 0, 0, perturbed)

@@ -13,9 +13,9 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.noise.randomness import CellLaws
 from tracecloak.anonymizers.rigorous.budget import Allowance
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.merging import places_among
 from tracecloak.schemas.errors import check_least
 
 MIN_BINS = 4
@@ -173,10 +173,7 @@ def _beyond_noise(rows: np.ndarray, deviation: float, shares: np.ndarray) -> np.
 def bins_at(reached: np.ndarray, rows: np.ndarray, ranks: np.ndarray) -> np.ndarray:
     """Returns int64[m], the bin of each rank in its row of float64[n, k]."""
     n, k = reached.shape
-    # The rows lie one after the other, each ending at a whole number.
-    ends = (reached + np.arange(n)[:, None]).ravel()
-    at = rows + np.minimum(ranks, 1 - 1e-9)
-    return places_among(ends, at, k) - rows * k
+    return CellLaws((reached + np.arange(n)[:, None]).ravel(), k).draw(rows, ranks)
 
 
 def times_at(

@@ -22,7 +22,6 @@ from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous import clips
 from tracecloak.anonymizers.rigorous.bought import rank_of_clip
 from tracecloak.anonymizers.rigorous.budget import Allowances, Need, Pure, Sums
-from tracecloak.anonymizers.rigorous.clips import RANKS_SHARE, choose_clip, norm_grid, ranks_need
 from tracecloak.anonymizers.rigorous.names import MAX_CELLS
 from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE
 from tracecloak.anonymizers.variants.generator import Domain, VariantGenerator, released
@@ -460,13 +459,13 @@ class MarkovVariants(VariantGenerator):
         """Returns what the clip and the sums need."""
         sums = Sums(
             f"{self.name} sums",
-            1 - RANKS_SHARE,
+            1 - clips.RANKS_SHARE,
             of_clipped_cells(_FINE, max_units),
             _FINE,
             is_any_clip=True,
             largest=clips.largest_sums(1, max_units),
         )
-        return (ranks_need(f"{self.name} clip", RANKS_SHARE, max_units), sums)
+        return (clips.ranks_need(f"{self.name} clip", clips.RANKS_SHARE, max_units), sums)
 
     def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what it does and the noise to expect."""
@@ -504,14 +503,16 @@ class MarkovVariants(VariantGenerator):
     ) -> tuple[np.ndarray, SumNoise]:
         allowance, cells = means[f"{self.name} sums"], self.cells_of(domain)
         flows = VariantFlows.from_variants(counted, cells)
-        buckets = np.searchsorted(norm_grid(), flows.squares)
-        cases = sum_groups(buckets, flows.cases, len(norm_grid()) + 1)
+        buckets = np.searchsorted(clips.norm_grid(), flows.squares)
+        cases = sum_groups(buckets, flows.cases, len(clips.norm_grid()) + 1)
         noise_of_clip = self._noise_of_clip(means, domain.max_units)
         public = cells.n_possible, cells.n_names, _WEIGHT_OF_NOISE, cells.n_blocks - 1
         rank, share = rank_of_clip(noise_of_clip, *public), means[f"{self.name} clip"]
-        clip = choose_clip(cases, share, rank, domain.max_units, randomness, f"{self.name}/clip")
-        units = clips.lattice_units(allowance, domain.max_units)
-        noise = allowance.noise(clips.sums_sensitivity(clip, units, domain.max_units), units)
+        clip = clips.choose_clip(
+            cases, share, rank, domain.max_units, randomness, f"{self.name}/clip"
+        )
+        units = clips.lattice_units(allowance, m)
+        noise = allowance.noise(clips.sums_sensitivity(clip, units, m), units)
         stream = CellStream(randomness, f"{self.name}/sum", cell_numbers(cells.possible))
         return flows.sums(cells, math.isqrt(clip * units**2), units) + noise.draw(stream), noise
 

@@ -127,7 +127,7 @@ def test_the_noise_keeps_epsilon_and_delta_at_the_clip(
     monkeypatch: pytest.MonkeyPatch, epsilon: str, max_units: int
 ) -> None:
     """What m cases move of the chain, and what the ranks of the clip have, by their exact delta."""
-    monkeypatch.setattr(markov, "choose_clip", lambda *_: 9)
+    monkeypatch.setattr(markov.clips, "choose_clip", lambda *_: 9)
     method: Any = METHODS["markov-log"]
     of_unit = {"max_cases_per_individual": max_units} if max_units > 1 else {}
     params = method.Params(epsilon=epsilon, vocabulary=NAMES, max_trace_length=5, **of_unit)
