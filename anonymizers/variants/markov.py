@@ -508,9 +508,8 @@ class MarkovVariants(VariantGenerator):
         noise_of_clip = self._noise_of_clip(means, domain.max_units)
         public = cells.n_possible, cells.n_names, _WEIGHT_OF_NOISE, cells.n_blocks - 1
         rank, share = rank_of_clip(noise_of_clip, *public), means[f"{self.name} clip"]
-        clip = clips.choose_clip(
-            cases, share, rank, domain.max_units, randomness, f"{self.name}/clip"
-        )
+        m, purpose = domain.max_units, f"{self.name}/clip"
+        clip = clips.choose_clip(cases, share, rank, m, randomness, purpose)
         units = clips.lattice_units(allowance, m)
         noise = allowance.noise(clips.sums_sensitivity(clip, units, m), units)
         stream = CellStream(randomness, f"{self.name}/sum", cell_numbers(cells.possible))
