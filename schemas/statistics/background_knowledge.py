@@ -112,9 +112,7 @@ def grow(
     yield level
     # From here on the items that are left are numbered without gaps, and the others are left out.
     names = level.taken[:, 0]
-    number = np.full(n_items, -1, np.int64)
-    number[names] = np.arange(len(names))
-    items = number[rows.words]
+    items = places_of(names, rows.words)
     place = offsets_of(items >= 0)
     rows = CaseTable(place[rows.offsets], items[items >= 0], rows.counts, rows.sensitive)
     search = _Search(rows, max(len(names), 1), demand)

@@ -52,12 +52,10 @@ class Axis:
             rows: At least one.
         """
         unit = rows[0].unit
-        highs = [row.value for row in rows] + [row.high for row in rows if row.grade != "noise"]
-        lows = [row.value for row in rows] + [row.low for row in rows if row.grade != "noise"]
-        most, least = _bounded(max(highs)), _bounded(min(lows))
-        highest, lowest = (
-            _bounded(n) for n in (max(r.high for r in rows), min(r.low for r in rows))
-        )
+        sure = [row for row in rows if row.grade != "noise"]
+        most = _bounded(max([r.value for r in rows] + [r.high for r in sure]))
+        least = _bounded(min([r.value for r in rows] + [r.low for r in sure]))
+        highest, lowest = _bounded(max(r.high for r in rows)), _bounded(min(r.low for r in rows))
         reach = (most or highest) * _STRETCH
         most = max(most, min(highest, reach), 0.0)
         least = min(least, max(lowest, -reach), 0.0)
