@@ -77,7 +77,8 @@ def test_a_ledger_or_keys_on_this_machine_are_refused_for_a_runner_that_leaves_i
     place: Unread, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     is_shared: bool, given: list[str], told: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(Ledger, "is_shared", is_shared)
+    shared = property(lambda _: is_shared, lambda *_: None)  # whatever a ledger finds itself
+    monkeypatch.setattr(Ledger, "is_shared", shared, raising=False)
     place.refused(2, "--runner", "DataflowRunner", *given)
     assert told in capsys.readouterr().err
 
