@@ -1,5 +1,6 @@
 """The Beam stages: coders, the combiner, the shuffle, and what a retry does."""
 
+import pickle
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -121,6 +122,8 @@ def test_a_retried_bundle_draws_the_same_noise(
 
     monkeypatch.setenv("TEST_KEY", "cd" * 32)
     spec = ReleaseRun(Amun(), Amun.Params(), "r", "conf", key=KeyReference("env:TEST_KEY"))
+    spec.known()  # it has found the key, which does not pickle
+    pickle.dumps(spec)
     with beam.Pipeline("BundleBasedDirectRunner") as pipeline:
         grouped = (
             pipeline
