@@ -33,6 +33,8 @@ from tracecloak.transforms.services.kafka_topic import (
 
 # By how much clocks may differ: with time synchronisation they differ by milliseconds.
 CLOCK_SKEW_US = 2_000_000
+NEVER_US = -(1 << 63)
+_EVERY_SECONDS = 3.0  # between two questions
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,39 @@ def check_clocks(service: str, probes: Sequence[StampedProbe]) -> None:
     )
 
 
+class ServiceClock:
+    """What is known of the time of a service.
+
+    Attributes:
+        offset_us: How far this machine's clock is ahead of the service's; None: it was not asked.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        """Knows nothing yet.
+
+        Args:
+            clock: Seconds since 1970 UTC, of this machine.
+        """
+        self.offset_us: int | None = None
+        self._clock = clock
+        self._passed_us = NEVER_US
+        self._answered_seconds = -math.inf
+
+    def _is_due(self) -> bool:
+        """Whether the service is to be asked: what it answered stays true, so steps come later."""
+        return time.monotonic() - self._answered_seconds >= _EVERY_SECONDS
+
+    def _answered(self, service: str, probes: Sequence[StampedProbe]) -> None:
+        """Takes a message for each of the clocks of a service; raises as `check_clocks`."""
+        self.offset_us = max((probe.offset_us for probe in probes), key=abs)
+        check_clocks(service, probes)
+        self._passed_us = max(self._passed_us, min(probe.stamp_us for probe in probes))
+        self._answered_seconds = time.monotonic()
+
+    def _now_us(self) -> int:
+        return int(self._clock() * 1e6)
+
+
 # --- KafkaClock: what time it is by the clocks of Kafka's brokers. --------------------------------
 # Brokers stamp what they append, and tell a producer the stamp. So a message to a topic of our
 # own, which nothing reads, asks a broker for its time. The topic has a partition for each broker
@@ -84,12 +119,10 @@ def check_clocks(service: str, probes: Sequence[StampedProbe]) -> None:
 # only compared.
 
 
-# Between two questions; what was answered stays true, so steps come later by that at most.
-_EVERY_SECONDS = 3.0
 _RETENTION_MS = 3_600_000
 
 
-class KafkaClock:
+class KafkaClock(ServiceClock):
     """Asks the brokers of a topic for their time; for threads."""
 
     def __init__(
@@ -105,16 +138,13 @@ class KafkaClock:
         Raises:
             UsageError: The client library is not installed.
         """
+        super().__init__(clock)
         self._library = confluent_kafka()
         self._topic = topic
         self._name = name
-        self._clock = clock
         self._lock = threading.Lock()
         self._producer: Any = None
         self._n_partitions = 0
-        self._passed_us = 0
-        self._answered_seconds = -math.inf
-        self.offset_us: int | None = None
 
     def passed_us(self) -> int:
         """Returns a moment that is over by the clock of every broker, some seconds ago at most.
@@ -128,12 +158,11 @@ class KafkaClock:
                 stamp its messages.
         """
         with self._lock:
-            if time.monotonic() - self._answered_seconds >= _EVERY_SECONDS:
-                self._passed_us = self._ask()
-                self._answered_seconds = time.monotonic()
+            if self._is_due():
+                self._ask()
             return self._passed_us
 
-    def _ask(self) -> int:
+    def _ask(self) -> None:
         if self._producer is None:
             self._n_partitions = self._require_topic()
             limit_ms = int(ASK_OFTEN_SECONDS * 1e3)
@@ -153,9 +182,7 @@ class KafkaClock:
         if len(answers) < self._n_partitions:
             raise RetryLater(f"{KAFKA}{self._topic.servers} does not tell its time")
         probes = [self._probe(sent_us, *answer) for answer in answers]
-        self.offset_us = max((probe.offset_us for probe in probes), key=abs)
-        check_clocks(f"{KAFKA}{self._topic.servers}", probes)
-        return min(probe.stamp_us for probe in probes)
+        self._answered(f"{KAFKA}{self._topic.servers}", probes)
 
     def _probe(self, sent_us: int, error: Any, message: Any, taken_us: int) -> StampedProbe:
         if error is not None:
@@ -216,9 +243,6 @@ class KafkaClock:
             "with message.timestamp.type=LogAppendTime and a partition for each broker, and let "
             "this stream write to it, or name another one with clock_topic"
         )
-
-    def _now_us(self) -> int:
-        return int(self._clock() * 1e6)
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
-from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US
+from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US, NEVER_US
 from tracecloak.transforms.services.kafka_identity import (
     KnownLog,
     LogNow,
@@ -162,7 +162,6 @@ def _texts(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
     return texts
 
 
-_NEVER_US = -(1 << 63)
 _Answer = TypeVar("_Answer")
 
 
@@ -194,12 +193,12 @@ class PartitionReader:
         self._consumer = topic.client(self._library.Consumer, {**READING, "group.id": group})
         self._client: Any = None
         self._now: LogNow
-        self._looked_us = _NEVER_US
+        self._looked_us = NEVER_US
         self.known = known
         self._held: dict[int, str] = {}
         self._must_assign = False  # whether other partitions are fetched than are to be
         self._fetched: Sequence[Any] = ()
-        self._read_until_us = dict.fromkeys(known.places, _NEVER_US)
+        self._read_until_us = dict.fromkeys(known.places, NEVER_US)
         self._assign()
 
     @property
@@ -212,7 +211,7 @@ class PartitionReader:
         if not (added := dict.fromkeys(partitions, Place(0))):
             return
         self.known = replace(self.known, places={**self.known.places, **added})
-        self._read_until_us.update(dict.fromkeys(added, _NEVER_US))
+        self._read_until_us.update(dict.fromkeys(added, NEVER_US))
         self._must_assign = True
 
     def poll(self, max_messages: int, timeout_seconds: float) -> KafkaMessages:
@@ -317,7 +316,7 @@ class PartitionReader:
         read_us = self._read_until_us[partition]
         if self.known.places[partition].next >= self.look(passed_us, False).bounds[partition].end:
             read_us = passed_us
-        return max(_NEVER_US, min(read_us, passed_us) - CLOCK_SKEW_US)
+        return max(NEVER_US, min(read_us, passed_us) - CLOCK_SKEW_US)
 
     def commit(self, positions: Mapping[int, int]) -> None:
         """Notes positions on the brokers, for those who watch the lag; nothing reads them here."""

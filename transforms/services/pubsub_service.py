@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,12 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError, import_extra
-from tracecloak.transforms.services.kafka_clock import StampedProbe, check_clocks
+from tracecloak.transforms.services.kafka_clock import NEVER_US, ServiceClock, StampedProbe
 
 # --- Google's client of Pub/Sub: how it is found, its stamps, and which subscription one is. ------
 
 
-NEVER_US = -(1 << 63)
 LABEL = "tracecloak-read-by"
 _DELETED_TOPIC = "_deleted-topic_"
 _LEAST_RETENTION_HOURS = 24.0
@@ -154,8 +152,6 @@ def short_retention(found: Any) -> str | None:
 # Steps are decided by that time alone; this machine's clock is only compared.
 
 
-# Between two questions; what was answered stays true, so steps come later by that at most.
-_EVERY_SECONDS = 3.0
 _PULL_SECONDS = 0.5
 # A message that has not come back for so long is lost.
 _LOST_SECONDS = 20.0
@@ -173,7 +169,7 @@ class _Sent:
     seconds: float
 
 
-class PubSubClock:
+class PubSubClock(ServiceClock):
     """Asks Pub/Sub for its time; not for threads."""
 
     def __init__(
@@ -189,18 +185,15 @@ class PubSubClock:
         Raises:
             UsageError: The client library is not installed.
         """
+        super().__init__(clock)
         self._errors = importlib.import_module("google.api_core.exceptions")
         self._publisher = pubsub().PublisherClient()
         self._subscriber = pubsub().SubscriberClient()
         self._topic = topic
         self._subscription = subscription
-        self._clock = clock
         self._is_made = False
         self._is_refused = False
         self._sent: _Sent | None = None
-        self._passed_us = NEVER_US
-        self._answered_seconds = -math.inf
-        self.offset_us: int | None = None
 
     def begin(self) -> None:
         """Waits for the first answer.
@@ -225,8 +218,7 @@ class PubSubClock:
         with asking(self._topic, self._refusal):
             if not self._is_made:
                 self._make()
-            is_due = time.monotonic() - self._answered_seconds >= _EVERY_SECONDS
-            if self._sent is None and is_due:
+            if self._sent is None and self._is_due():
                 self._send()
             if self._sent is not None:
                 self._receive(self._sent)
@@ -271,10 +263,7 @@ class PubSubClock:
             if one.message.attributes.get("nonce") == sent.nonce:
                 probe = StampedProbe(sent.sent_us, stamp_us(one.message), sent.taken_us)
                 self._sent = None
-                self.offset_us = probe.offset_us
-                check_clocks("Pub/Sub", [probe])
-                self._passed_us = max(self._passed_us, probe.stamp_us)
-                self._answered_seconds = time.monotonic()
+                self._answered("Pub/Sub", [probe])
                 return
         if time.monotonic() - sent.seconds > _LOST_SECONDS:
             self._sent = None
@@ -290,6 +279,3 @@ class PubSubClock:
             f"made nor used: {error.message}. Make both, and let this stream publish to one and "
             "pull from the other, or name another topic with clock_topic"
         )
-
-    def _now_us(self) -> int:
-        return int(self._clock() * 1e6)

@@ -20,7 +20,7 @@ import numpy as np
 
 from tracecloak.schemas.errors import RetryLater
 from tracecloak.transforms.formats.messages import Message
-from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US, KafkaClock
+from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US, NEVER_US, KafkaClock
 from tracecloak.transforms.services.kafka_identity import (
     DELETED,
     KnownLog,
@@ -37,7 +37,6 @@ from tracecloak.transforms.services.kafka_reader import PartitionReader
 from tracecloak.transforms.services.kafka_topic import KafkaTopic
 from tracecloak.transforms.services.pubsub_service import (
     LABEL,
-    NEVER_US,
     PubSubClock,
     check_subscription,
     pubsub,

@@ -16,7 +16,7 @@ from google.api_core import exceptions
 from tests.support.pubsub import VARIABLE, Service
 from tests.support.pubsub_double import PubSubDouble
 from tracecloak.schemas.errors import RetryLater, SourceChanged, UsageError
-from tracecloak.transforms.services import pubsub_service
+from tracecloak.transforms.services import kafka_clock, pubsub_service
 from tracecloak.transforms.services.pubsub_service import PubSubClock
 from tracecloak.transforms.stream.sources import MessageBatch, PubSubSource, delete_subscription
 from tracecloak.transforms.stream.step_sinks import _PubSubWriter
@@ -43,7 +43,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    monkeypatch.setattr(pubsub_service, "_EVERY_SECONDS", 0.0)  # the test's time goes on by itself
+    monkeypatch.setattr(kafka_clock, "_EVERY_SECONDS", 0.0)  # the test's time goes on by itself
     return Clock()
 
 
