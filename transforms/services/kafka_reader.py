@@ -106,11 +106,8 @@ class KafkaMessages(Sequence[KafkaMessage]):
         self.offsets = np.fromiter(map(_OFFSET, fetched), np.int64, n)
         self.published_us = np.maximum(stamps[1::2], 0) * 1_000
         self.is_stamped = stamps[::2] == append_time
-        self._values: list[bytes | None] = list(map(_VALUE, fetched))
-        self._headers: list[Iterable[tuple[str, bytes | None]] | None] = list(
-            map(_HEADERS, fetched)
-        )
-        self.data = [value or b"" for value in self._values]
+        self._fetched = fetched
+        self.data = [value or b"" for value in map(_VALUE, fetched)]
 
     @property
     def orders(self) -> np.ndarray:
@@ -120,7 +117,7 @@ class KafkaMessages(Sequence[KafkaMessage]):
     def are_plain(self, names: Collection[str]) -> np.ndarray:
         """Returns bool[n], which messages have none of the named headers."""
         is_plain = np.ones(len(self), bool)
-        for row, headers in enumerate(self._headers):
+        for row, headers in enumerate(map(_HEADERS, self._fetched)):
             if headers and any(name in names for name, _ in headers):
                 is_plain[row] = False
         return is_plain
@@ -138,12 +135,12 @@ class KafkaMessages(Sequence[KafkaMessage]):
         offset = int(self.offsets[row])
         return KafkaMessage(
             self.data[row],
-            _texts(self._headers[row] or ()),
+            _texts(self._fetched[row].headers() or ()),
             str(offset),
             int(self.partitions[row]),
             offset,
             int(self.published_us[row]),
-            self._values[row] is None,
+            self._fetched[row].value() is None,
         )
 
 
