@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.noise.randomness import KeyedBlocks, ReleaseKey, text_digest
-from tracecloak.schemas.arrays.merging import OfArrays, ranges
+from tracecloak.schemas.arrays.merging import OfArrays, equal_to_previous, ranges
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
 
@@ -98,10 +98,10 @@ class CountedUnits(OfArrays):
         if n_columns not in (_OF_CASES, _OF_INDIVIDUALS) or (len(data) - 1) % (8 * n_columns):
             raise ValueError("the bytes are no set of counted units")
         digests = np.frombuffer(data, "<u8", offset=1).astype(np.uint64).reshape(-1, n_columns)
-        counted = cls(digests)
-        if not counted._is_in_order or (len(digests) == 0 and n_columns != _OF_CASES):
+        _, is_later = equal_to_previous([*digests.T])
+        if not is_later.all() or (len(digests) == 0 and n_columns != _OF_CASES):
             raise ValueError("the bytes are no set of counted units")
-        return counted
+        return cls(digests)
 
     def to_bytes(self) -> bytes:
         """Returns the number of columns in one byte, then the words, the least byte first."""
@@ -175,16 +175,6 @@ class CountedUnits(OfArrays):
     def _case_words(self) -> np.ndarray:
         """uint64[n], these words in ascending order."""
         return np.ascontiguousarray(self.digests[self._case_order, -2])
-
-    @property
-    def _is_in_order(self) -> bool:
-        """Whether the rows ascend and are distinct."""
-        is_below = np.zeros(max(len(self.digests) - 1, 0), bool)
-        is_same = ~is_below
-        for column in self.digests.T:
-            is_below |= is_same & (column[:-1] < column[1:])
-            is_same &= column[:-1] == column[1:]
-        return bool(is_below.all())
 
 
 def _equal_words(words: np.ndarray, ordered: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

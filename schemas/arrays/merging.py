@@ -495,10 +495,11 @@ def rows_in_order(
 
 
 def equal_to_previous(
-    keys: Iterable[np.ndarray], rows: np.ndarray
+    keys: Sequence[np.ndarray], rows: np.ndarray | slice = slice(None)
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns bool[n-1] twice: which rows have the keys of the one before, and which later ones."""
-    is_equal = np.ones(max(len(rows) - 1, 0), bool)
+    n_rows = len(keys[0]) if isinstance(rows, slice) else len(rows)
+    is_equal = np.ones(max(n_rows - 1, 0), bool)
     is_later = ~is_equal
     for key in keys:
         values = key[rows]

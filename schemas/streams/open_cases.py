@@ -13,6 +13,7 @@ import pyarrow as pa
 from tracecloak.schemas.arrays.hashing import mix
 from tracecloak.schemas.arrays.merging import (
     distinct_places,
+    equal_to_previous,
     offsets_of,
     order_of_small,
     ranges,
@@ -515,8 +516,6 @@ def _first_messages(case: np.ndarray, columns: Sequence[np.ndarray], limit: int)
     again = order[np.isin(mixed[order], in_order[1:][in_order[1:] == in_order[:-1]])]
     by_event = again[np.lexsort((event_ids[again], case[again]))]
     repeats = np.zeros(len(order), bool)
-    repeats[by_event[1:]] = (case[by_event[1:]] == case[by_event[:-1]]) & (
-        event_ids[by_event[1:]] == event_ids[by_event[:-1]]
-    )
+    repeats[by_event[1:]], _ = equal_to_previous((case, event_ids), by_event)
     order = order[~repeats[order]]
     return order[ranges(0, np.bincount(case[order])) < limit]
