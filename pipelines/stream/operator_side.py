@@ -93,6 +93,26 @@ class Health:
     ended: Mapping[str, Value] | None = None
     now: Callable[[], float] = time.time
     monotonic: Callable[[], float] = time.monotonic
+    # What is written last is the newest.
+    _writing: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def write_file(self) -> None:
+        """Writes the file of health, if there is to be one."""
+        if (path := self.plan.keys.health_file) is None:
+            return
+        with self._writing:
+            text = json.dumps(self.told()) + "\n"
+            try:
+                write_private(Path(path).absolute(), text.encode(), mode=0o644)
+                self.file_away = None
+            except OSError as error:
+                self.file_away = f"health_file cannot be written: {error.strerror}"
+
+    def write_metrics(self) -> None:
+        """Writes the file of metrics, if there is to be one."""
+        if (path := self.plan.keys.metrics) is not None:
+            with self._writing:
+                note_metrics(path, self.readings(), self.plan.keys.metrics_for)
 
     def told(self) -> dict[str, Any]:
         """Returns how the stream stands now, as probes read it; none of it is a number of the data.
@@ -201,17 +221,6 @@ def operator_side(
     folder = Path(store.operator_folder(*plan.place))
     health = Health(plan, standing, folder / STREAM_STATE)
     began_seconds = time.monotonic()
-    lock = threading.Lock()  # what is written last is the newest
-
-    def write_health() -> None:
-        if (path := config.health_file) is not None:
-            with lock:
-                _write_health(health, path)
-
-    def write_metrics() -> None:
-        if (path := config.metrics) is not None:
-            with lock:
-                note_metrics(path, health.readings(), config.metrics_for)
 
     def ended(exit_code: int) -> None:
         at = health.now()
@@ -221,8 +230,8 @@ def operator_side(
             "release_last_duration_seconds": time.monotonic() - began_seconds,
             **({} if exit_code else {"release_last_success_timestamp_seconds": at}),
         }
-        write_health()
-        write_metrics()
+        health.write_file()
+        health.write_metrics()
 
     def last_words(error: TracecloakError) -> None:
         sys.stderr.write(f"tracecloak: {error}\n")
@@ -239,9 +248,9 @@ def operator_side(
             parts.enter_context(serving(*place, health.told, registry, config.operator_names))
         parts.enter_context(_every(_LEDGER_SECONDS, lambda: ask_ledger(health, store)))
         if config.health_file is not None:
-            parts.enter_context(_every(_FILE_SECONDS, write_health))
+            parts.enter_context(_every(_FILE_SECONDS, health.write_file))
         if config.metrics is not None:
-            parts.enter_context(_every(_METRICS_SECONDS, write_metrics))
+            parts.enter_context(_every(_METRICS_SECONDS, health.write_metrics))
         exit_code = TracecloakError.exit_code
         try:
             with (
@@ -345,15 +354,6 @@ def check_operators_files(config: StreamConfig) -> None:
         check_metrics(config.metrics)
     if config.health_file is not None:
         require_folder_of("health_file", config.health_file)
-
-
-def _write_health(health: Health, path: str) -> None:
-    text = json.dumps(health.told()) + "\n"
-    try:
-        write_private(Path(path).absolute(), text.encode(), mode=0o644)
-        health.file_away = None
-    except OSError as error:
-        health.file_away = f"health_file cannot be written: {error.strerror}"
 
 
 @contextlib.contextmanager

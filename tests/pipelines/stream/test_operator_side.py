@@ -354,7 +354,7 @@ def test_a_disk_that_is_full_is_a_reason(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(module, "write_private", full)
     health = health_of(stream_config(tmp_path, health_file=str(tmp_path / "health.json")))
-    module._write_health(health, str(health.plan.keys.health_file))
+    health.write_file()
     assert health.told()["reasons"] == ["health_file cannot be written: No space left on device"]
 
 
