@@ -217,6 +217,8 @@ CHANGES: dict[str, tuple[str, Change, set[str]]] = {
         "log", carries(lambda b: b.update(x="," * 4_000_000)), {"copies"}),
     "a hidden file": ("log", has_unlisted(".DS_Store", b""), {"leftovers"}),
     "a pipe": ("log", lambda r: os.mkfifo(r / "pipe"), {"leftovers"}),
+    "a link to a folder": ("log", lambda r: (r / "more").symlink_to("log"), {"leftovers"}),
+    "an empty folder": ("log", lambda r: (r / "more").mkdir(), {"leftovers"}),
     "a link in place of a file": (
         "log", lambda r: (shutil.move(r / "dfg.json", r / "x"), (r / "dfg.json").symlink_to("x")),
         {"files", "leftovers"}),
