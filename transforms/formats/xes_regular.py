@@ -5,6 +5,7 @@ which is `<string key="..." value="..."/>` or of another type. Then every second
 around a value, and what stands between two values is one of few texts: the end of a tag, ends and
 begins of elements, and a type with its key. Each different one of them is looked at once. What has
 anything else is refused as a whole, so that an XML parser can read it. So is what no XML may have.
+What the parser finds becomes columns here, too, and traces without a name get theirs.
 """
 
 from __future__ import annotations
