@@ -30,7 +30,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
 from xml.parsers import expat
@@ -460,11 +460,11 @@ class _Traces:
 
     def leave_out(self) -> RawBatch:
         """Returns the trace that is open as one malformed record, which is all that is held."""
-        none = np.empty(0, np.int64)
-        empty = pa.array([], pa.string()), none.astype(bool)
-        batch = self._batch(dict.fromkeys(self._wanted, empty), none)
         self.emitted += 1
-        return replace(batch, malformed=np.array([self.emitted - 1], np.int64))
+        none = np.empty(0, np.int64)
+        fields = pa.schema([(name, pa.string()) for name in self._wanted])
+        empty = pa.RecordBatch.from_pylist([], fields)
+        return RawBatch(empty, none, np.array([self.emitted - 1], np.int64), none)
 
     def _batch(self, read: dict[str, tuple[pa.Array, np.ndarray]], traces: np.ndarray) -> RawBatch:
         """The events that leave now: their texts, which are fractions, and their traces."""
