@@ -127,7 +127,8 @@ def test_the_parts_of_any_configuration_add_up_to_epsilon_and_delta(
         expected |= {f"attribute {name}" for name in attributes}
     parts = params.parts
     assert {part.name for part in parts} == expected
-    assert [need.name for part in parts for need in part.needs] == list(budget.means)
+    assert [need for part in parts for need in part.needs] == [*budget.needs]
+    assert {need.name for need in budget.needs} == budget.means.keys()
 
 
 def test_what_is_not_public_is_bought() -> None:
