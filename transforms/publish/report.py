@@ -241,7 +241,7 @@ def _shown_of(
 
 def _first(products: list[ReleasedProduct], kind: str) -> Any:
     """The first product of a kind; the classes of kinds that there are none of are not loaded."""
-    return next((product for product in products if kind_of(product) is PRODUCTS[kind]), None)
+    return next((product for product in products if kind_of(product) is PRODUCTS.get(kind)), None)
 
 
 def _curve(epsilon: float) -> list[dict[str, float]]:

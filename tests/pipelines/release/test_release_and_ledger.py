@@ -28,6 +28,7 @@ from tracecloak.pipelines.keys.receipts import Receipt
 from tracecloak.pipelines.ledger.entries import reservation_of
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.release.values import manifest_of
+from tracecloak.pipelines.runners import on_beam
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.sources import EventSource
 
@@ -79,6 +80,7 @@ def test_a_ledger_or_keys_on_this_machine_are_refused_for_a_runner_that_leaves_i
 ) -> None:  # fmt: skip
     shared = property(lambda _: is_shared, lambda *_: None)  # whatever a ledger finds itself
     monkeypatch.setattr(Ledger, "is_shared", shared, raising=False)
+    monkeypatch.setattr(on_beam, "check_ready", lambda _: None)  # whatever is installed
     place.refused(2, "--runner", "DataflowRunner", *given)
     assert told in capsys.readouterr().err
 
