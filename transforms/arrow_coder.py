@@ -13,25 +13,25 @@ import apache_beam as beam
 import pyarrow as pa
 
 import tracecloak.transforms.columnar_names  # noqa: F401  # names what is encoded
-from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.arrays.columnar import decode, encode, narrowed, widened
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics, Totals
 from tracecloak.schemas.events.traces import TraceBatch
 
 
 class RecordBatchCoder(beam.coders.Coder):
-    """One `pa.RecordBatch` as one compressed IPC stream."""
+    """One `pa.RecordBatch` as one IPC stream, its numbers in as few bytes as they need."""
 
     def encode(self, value: pa.RecordBatch) -> bytes:
         """Returns the batch with its schema; a slice carries its own rows only."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, value.schema, options=_OPTIONS) as writer:
-            writer.write_batch(value)
+        narrow, sink = narrowed(value), pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, narrow.schema, options=_OPTIONS) as writer:
+            writer.write_batch(narrow)
         return sink.getvalue().to_pybytes()
 
     def decode(self, encoded: bytes) -> pa.RecordBatch:
         """Returns the batch."""
         with pa.ipc.open_stream(pa.py_buffer(encoded), options=_READ_OPTIONS) as reader:
-            return reader.read_next_batch()
+            return widened(reader.read_next_batch())
 
     def estimate_size(self, value: pa.RecordBatch) -> int:
         """Returns the size of the batch's buffers; Beam's own estimate would encode it."""
@@ -45,9 +45,9 @@ class RecordBatchCoder(beam.coders.Coder):
 # The runner owns the threads. Compressed, because a runner copies what is shuffled half a dozen
 # times, and holds what several stages see once for each. Kept at module level: inside a pickled
 # function it would not pickle.
-_CODEC = pa.Codec("zstd", 1)
-_OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False, compression=_CODEC)
+_OPTIONS = pa.ipc.IpcWriteOptions(use_threads=False, compression="lz4")
 _READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
+_CODEC = pa.Codec("zstd", 1)
 # What a packed message begins with, as no message of Arrow does, and from which size it is packed.
 _PACKED = b"\1"
 _PACKED_FROM_BYTES = 1 << 16

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
@@ -231,3 +232,80 @@ def _build(layout: dict[str, Any], columns: dict[str, pa.Array]) -> Any:
         )
     build: Any = kind
     return build(**{name: _build(part, columns) for name, part in layout["fields"].items()})
+
+
+# --- Batches of rows that travel: their integers in as few bytes as they need. --------------------
+
+
+def narrowed(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns a batch whose columns are of smaller integers where they fit; see `widened`.
+
+    Columns of int64 without nulls are counted from their least value, in their common unit;
+    dictionaries have indices of as many bytes as their size asks for.
+    """
+    return _each_column(_narrow, batch)
+
+
+def widened(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Returns the batch that was `narrowed`."""
+    return _each_column(_wide, batch)
+
+
+def _each_column(change: Callable[..., tuple[pa.Field, pa.Array]], batch: Any) -> pa.RecordBatch:
+    columns = [change(*one) for one in zip(batch.schema, batch.columns, strict=True)]
+    schema = pa.schema([field for field, _ in columns], batch.schema.metadata)
+    return pa.RecordBatch.from_arrays([column for _, column in columns], schema=schema)
+
+
+_NARROW = b"narrow"
+_INDICES = pa.int32()
+# Of so many numbers tells the common divisor that of all, or there is none.
+_FIRST = 64
+
+
+def _narrow(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:
+    """Returns a column in smaller integers where it fits, with what `_wide` needs to undo that."""
+    if pa.types.is_dictionary(field.type) and field.type.index_type == _INDICES:
+        size = len(column.dictionary)
+        if size > 1 << 16:
+            return field, column
+        indices = column.indices.cast(pa.uint8() if size <= 1 << 8 else pa.uint16())
+        column = pa.DictionaryArray.from_arrays(indices, column.dictionary)
+        return _field_of(field, column, b""), column
+    if field.type != pa.int64() or column.null_count or not len(column):
+        return field, column
+    values = np.asarray(column)
+    least, unit = int(values.min()), 1
+    largest = int(values.max()) - least
+    if largest >= 1 << 63:
+        return field, column
+    values = values - least
+    if largest >= 1 << 32:
+        unit = int(np.gcd.reduce(values[:_FIRST])) or 1
+        if largest // unit >= 1 << 32 or (values % unit).any():
+            return field, column
+        values //= unit
+    kind = np.uint16 if largest // unit < 1 << 16 else np.uint32
+    column = pa.array(values.astype(kind))
+    return _field_of(field, column, f"{least} {unit}".encode()), column
+
+
+def _wide(field: pa.Field, column: pa.Array) -> tuple[pa.Field, pa.Array]:
+    """Returns the column that was narrowed."""
+    about = (field.metadata or {}).get(_NARROW)
+    if about is None:
+        return field, column
+    if pa.types.is_dictionary(field.type):
+        column = pa.DictionaryArray.from_arrays(column.indices.cast(_INDICES), column.dictionary)
+    else:
+        least, unit = map(int, about.split())
+        column = pa.array(np.asarray(column).astype(np.int64) * unit + least)
+    return _field_of(field, column), column
+
+
+def _field_of(field: pa.Field, column: pa.Array, about: bytes | None = None) -> pa.Field:
+    """Returns a field for a column of another type, which says how that was made narrow."""
+    metadata = {key: text for key, text in (field.metadata or {}).items() if key != _NARROW}
+    if about is not None:
+        metadata[_NARROW] = about
+    return pa.field(field.name, column.type, field.nullable, metadata or None)
