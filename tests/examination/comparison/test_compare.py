@@ -322,13 +322,10 @@ def test_the_command_on_the_page_has_no_folders_and_can_be_pasted() -> None:
 
 def test_the_help_has_the_defaults() -> None:
     table = table_of("tracecloak.examination.commands")
-    defaults = {
-        "epsilons": ",".join(compare.DEFAULT_EPSILONS),
-        "delta": compare.DEFAULT_DELTA,
-        "repetitions": str(compare.DEFAULT_REPETITIONS),
-    }
-    for name, default in defaults.items():
-        assert f"(default {default})" in table["compare"][name]["help"]
+    for name in ("epsilons", "delta", "repetitions"):
+        default = getattr(compare, f"DEFAULT_{name.upper()}")
+        told = ",".join(default) if name == "epsilons" else default
+        assert f"(default {told})" in table["compare"][name]["help"]
     linkage = table["attack"]["actions"]["linkage"]["flags"]
     assert f"from 0 to {LARGEST_SIZE} (" in linkage["sizes"]["help"]
     assert f"(default {DEFAULT_SAMPLES:,})" in linkage["samples"]["help"]
