@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import pydantic
 from pydantic import Field
-from pydantic_core import core_schema
 
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.pipelines.configuration.flags import (
@@ -124,7 +123,7 @@ def one_of(names: Callable[[], Iterable[str]]) -> pydantic.GetPydanticSchema:
         return value
 
     return pydantic.GetPydanticSchema(
-        lambda source, of: core_schema.no_info_after_validator_function(check, of(source)),
+        pydantic.AfterValidator(check).__get_pydantic_core_schema__,
         lambda schema, of: {**of(schema), "enum": list(names())},
     )
 
