@@ -286,22 +286,8 @@ def is_charged(states: Sequence[ChargeState], reservation: Reservation) -> bool:
             when = entry.recorded_at[:10]
             raise UsageError(f"{named} was withdrawn on {when}; choose another release_id")
     ours = next((one for one in states if one.last.charge == reservation.entry.charge), None)
-    is_ended = ours is None or ours.last.action in ("void", "forfeit")
-    for entry in (state.last for state in states if is_ended):
-        is_own = entry.key_fingerprint == reservation.key_fingerprint
-        if not is_own and entry.action not in ("void", "forfeit"):
-            remedy = (
-                "end it there and bring that key store with the state of the stream, or begin "
-                "another epoch"
-                if "@" in reservation.release_id
-                else "wait until it ends, and run again, which finds it. If it was cut off, finish "
-                "it with that key store, or use `tracecloak ledger forfeit`. If its files are "
-                "gone, choose another release_id"
-            )
-            raise MadeByAnother(
-                f"{named} was begun on {entry.recorded_at[:19]}Z with another key store, or with a "
-                f"key that this one lost, which paid for it, so nothing is paid here: {remedy}"
-            )
+    if ours is None or ours.last.action in ("void", "forfeit"):
+        check_not_elsewhere(states, reservation)
     if ours is None or ours.last.action == "void":
         return False
     was, now = ours.window, reservation.window
@@ -314,6 +300,30 @@ def is_charged(states: Sequence[ChargeState], reservation: Reservation) -> bool:
             "release_id, or set the schedule as it was"
         )
     return True
+
+
+def check_not_elsewhere(states: Sequence[ChargeState], reservation: Reservation) -> None:
+    """Makes sure that a release is neither reserved nor visible under another key.
+
+    Raises:
+        MadeByAnother: It is.
+    """
+    for entry in (state.last for state in states):
+        is_own = entry.key_fingerprint == reservation.key_fingerprint
+        if not is_own and entry.action not in ("void", "forfeit"):
+            remedy = (
+                "end it there and bring that key store with the state of the stream, or begin "
+                "another epoch"
+                if "@" in reservation.release_id
+                else "wait until it ends, and run again, which finds it. If it was cut off, finish "
+                "it with that key store, or use `tracecloak ledger forfeit`. If its files are "
+                "gone, choose another release_id"
+            )
+            raise MadeByAnother(
+                f"release {reservation.release_id!r} in {reservation.output} was begun on "
+                f"{entry.recorded_at[:19]}Z with another key store, or with a key that this one "
+                f"lost, which paid for it, so nothing is paid here: {remedy}"
+            )
 
 
 # --- Whether an account may pay for a release, and whether its caps leave enough for it. ----------

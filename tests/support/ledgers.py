@@ -19,7 +19,7 @@ from typing import Any
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.balance import ChargeState, charge_states
 from tracecloak.pipelines.ledger.caps import Account
-from tracecloak.pipelines.ledger.database import Database, MadeByAnother
+from tracecloak.pipelines.ledger.database import Database, LedgerError, MadeByAnother
 from tracecloak.pipelines.ledger.entries import Charge, Entry, Reservation
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.pipelines.ledger.snapshot import problems
@@ -160,7 +160,7 @@ def begun_at_once(url: str, folder: Path, release_id: str, n_stores: int = 6) ->
         ledger = Ledger(url, store=KeyStore(folder / f"keys {number}"), patience_seconds=60)
         ledger.entries()
         together.wait(60)
-        with contextlib.suppress(MadeByAnother):
+        with contextlib.suppress(MadeByAnother, LedgerError):  # which a broken ledger ends with
             ledger.reserve(reservation(release_id=release_id, key_fingerprint=f"k{number}"))
             begun.append(number)
 
