@@ -45,9 +45,11 @@ from tracecloak.pipelines.stream.plan import load_stream
 from tracecloak.pipelines.stream.plan import resolve as stream_plan
 from tracecloak.pipelines.stream.positions import _kept, positions
 from tracecloak.schemas import errors
+from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.errors import InputSchemaError, RetryLater, TracecloakError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.traces import EVENT_SCHEMA
+from tracecloak.transforms.batch.traces import cut
 from tracecloak.transforms.inputs import databases
 from tracecloak.transforms.services.schema_registry import SchemaRegistry
 
@@ -159,6 +161,8 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
      "name no individuals"),
     (lambda f: read_as(NO_EVENTS, order="n"), InputSchemaError, "have no order column"),
     (lambda f: read.product_schema("none"), UsageError, "to come as rows, got 'none'"),
+    (lambda f: read.product_batches("tree", cut(Statistics({}))), UsageError,
+     "the release has no product 'tree'"),
     (of_no_driver, UsageError, "psycopg.*postgresql"),
     (of_wrong_options, LedgerError, r"cannot be opened \(ValueError\)"),
     (lambda f: refuse_unknown(["word"], []), UsageError, "unknown argument 'word'"),

@@ -333,10 +333,18 @@ def field_name(name: str) -> str:
 
 
 def product_batches(name: str, products: Iterable[Chunk]) -> list[pa.RecordBatch]:
-    """Returns the table of a product in batches."""
-    batches: list[pa.RecordBatch] = (
-        only(products).by_name[name].to_table().to_batches(_PRODUCT_ROWS)
-    )
+    """Returns the table of a product in batches.
+
+    Raises:
+        UsageError: The method has no such product; names those that it has.
+    """
+    by_name = only(products).by_name
+    if name not in by_name:
+        raise UsageError(
+            f"the release has no product {name!r}: its products are {', '.join(sorted(by_name))}. "
+            "The same release_id gives them without paying again"
+        )
+    batches: list[pa.RecordBatch] = by_name[name].to_table().to_batches(_PRODUCT_ROWS)
     return batches
 
 
