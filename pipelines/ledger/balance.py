@@ -18,6 +18,7 @@ import operator
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracecloak.pipelines.ledger.entries import Charge, Entry, WindowCharge, parse_decimal
@@ -128,14 +129,17 @@ class KnownCharge(NamedTuple):
         Raises:
             UsageError: A number is no decimal.
         """
-        is_boundless = self.epsilon is None
-        own = {
-            "n": 1, "n_boundless": int(is_boundless),
-            "epsilon": parse_decimal(self.epsilon or "0"),
-            "delta": parse_decimal("0" if is_boundless else self.delta or "0"),
-        }  # fmt: skip
-        # Few numbers are those of thousands of windows, which `_numbers` makes use of.
+        own = _cost(self.epsilon, self.delta)
         return own if total is None else {name: total[name] + more for name, more in own.items()}
+
+
+@lru_cache(maxsize=1024)
+def _cost(epsilon: str | None, delta: str | None) -> Total:
+    """Returns what one charge costs: one value for thousands of windows, see `_distinct`."""
+    if epsilon is None:
+        return {**_cost("0", "0"), "n_boundless": 1}
+    numbers = parse_decimal(epsilon or "0"), parse_decimal(delta or "0")
+    return {"n": 1, "n_boundless": 0, **dict(zip(COORDINATES, numbers, strict=True))}
 
 
 def claims_of(charges: Iterable[KnownCharge]) -> list[KnownCharge]:
@@ -261,15 +265,14 @@ def increase(before: Sums, further: Sequence[KnownCharge]) -> tuple[Fraction | N
 
 def _numbers(sums: Sums) -> list[Fraction]:
     """Returns by name what is finite, of each scope that of its dearest window, and what is not."""
+    alike = [_distinct(labels) for labels in sums.values()]
     names = (*COORDINATES, "n_boundless")
-    return [sum((largest(n, one) for one in sums.values()), Fraction(0)) for n in names]
+    return [sum((max(t[n] for t in totals) for totals in alike), Fraction(0)) for n in names]
 
 
-def largest(name: str, labels: Mapping[str, Total]) -> Fraction:
-    """Returns the largest of the windows' sums of a coordinate."""
-    # Thousands of windows have few numbers, and to compare fractions takes long.
-    numbers: list[Fraction] = [total[name] for total in labels.values()]
-    return max(dict(zip(map(id, numbers), numbers, strict=True)).values())
+def _distinct(labels: Mapping[str, Total]) -> list[Total]:
+    """Returns what windows cost, of those that share one value only one."""
+    return [*dict(zip(map(id, labels.values()), labels.values(), strict=True)).values()]
 
 
 def dearest(labels: Mapping[str, Total], others: Collection[str]) -> dict[str, Total]:
@@ -284,7 +287,7 @@ def dearest(labels: Mapping[str, Total], others: Collection[str]) -> dict[str, T
     """
     kept = labels.keys() & {*others}
     for name in (*COORDINATES, "n_boundless"):
-        most = largest(name, labels)
+        most = max(total[name] for total in _distinct(labels))
         alike = (one for one, t in labels.items() if t[name] is most or t[name] == most)
         kept.add(min(filter(None, alike)))
     n_rest = sum(total["n"] for label, total in labels.items() if label not in kept)
