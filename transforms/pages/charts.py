@@ -1,4 +1,4 @@
-"""Charts as shapes that a template prints as SVG: columns and rows, each with its interval.
+"""Charts that `charts.svg.j2` draws: where numbers lie in them, and which texts have room.
 
 Axes: from where to where a chart reaches, and which round numbers stand on it. Numbers of
 indicators in words: 2.1 days, 94.3 %, 4,982 cases.
@@ -7,8 +7,9 @@ indicators in words: 2.1 days, 94.3 %, 4,982 cases.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from tracecloak.schemas.published.figures import SHARE, IndicatorRow
 from tracecloak.transforms.models.dfg_svg import elide
@@ -175,230 +176,107 @@ def time_words(seconds: float, in_days_from: float = _IN_DAYS) -> str:
     return f"{seconds:.2g} s" if seconds < 1 else f"{seconds:.3g} s"
 
 
+Form = Literal["share", "rows", "time", "histogram", "quantiles"]
+"""How numbers are drawn: a bar of 100 % without a label, or as in `Panel`."""
+
 _FONT_SIZE = 12.0
 LETTER = 6.6
 """About how wide a letter is, in the drawing's unit, of a font of that size."""
-
-Point = tuple[float, float]
-
-
-@dataclass(frozen=True)
-class Shape:
-    """One shape.
-
-    Attributes:
-        tag: Its element of SVG.
-        attributes: Of the element.
-        text: Of a text.
-        title: What is told when somebody points at it; empty: nothing.
-    """
-
-    tag: str
-    attributes: Mapping[str, str]
-    text: str = ""
-    title: str = ""
-
-
-@dataclass(frozen=True)
-class Drawing:
-    """Shapes on a canvas.
-
-    Attributes:
-        width: In the drawing's unit.
-        height: Likewise.
-        title: What it is, in a few words.
-        shapes: From the lowest to the one on top.
-    """
-
-    width: float
-    height: float
-    title: str
-    shapes: tuple[Shape, ...]
-
-
-def shape(
-    tag: str, kind: str, title: str = "", text: str = "", anchor: str = "", **numbers: float
-) -> Shape:
-    """Returns a shape of a class, such as a line from x1 and y1 to x2 and y2.
-
-    Args:
-        tag: Its element of SVG.
-        kind: Its class.
-        title: What is told when somebody points at it.
-        text: Of a text.
-        anchor: Which part of a text is at its place: start, middle or end.
-        numbers: Its other attributes.
-    """
-    attributes = {"class": kind, **({"text-anchor": anchor} if anchor else {})}
-    attributes |= {name: f"{number:.2f}" for name, number in numbers.items()}
-    return Shape(tag, attributes, text, title)
-
-
-def line(kind: str, start: Point, end: Point, title: str = "") -> Shape:
-    """Returns a line of a class."""
-    return shape("line", kind, title, x1=start[0], y1=start[1], x2=end[0], y2=end[1])
-
-
-def marks(
-    row: IndicatorRow,
-    axis: Axis,
-    place_of: Callable[[float], float],
-    across: float,
-    bar: float,
-    title: str = "",
-    *,
-    is_upright: bool = False,
-) -> list[Shape]:
-    """Returns a bar from nought, or a dot, with its interval.
-
-    Args:
-        row: What is drawn.
-        axis: Beyond whose ends an interval goes on, which an arrow says.
-        place_of: Where a number lies along the axis.
-        across: Where the middle of the bar lies, across it.
-        bar: How wide the bar is, of which a slim one has no caps on its interval; 0 gives a dot.
-        title: What is told when somebody points at it.
-        is_upright: Whether the axis goes from the bottom to the top; else from left to right.
-    """
-    zero, value, low, high = map(place_of, (0.0, row.value, row.low, row.high))
-    is_slim, cap = 0 < bar < _SLIM, min(bar / 3 or _CAP, _CAP)
-    grade, tip = row.grade, -_TIP if is_upright else _TIP
-
-    def at(along: float, aside: float = 0.0) -> Point:
-        here = across + aside
-        return (here, along) if is_upright else (along, here)
-
-    shapes = []
-    if bar:
-        x, y = at(min(zero, value), -bar / 2)
-        width, height = (bar, abs(value - zero)) if is_upright else (abs(value - zero), bar)
-        shapes.append(shape("rect", f"extent {grade}", title, x=x, y=y, width=width, height=height))
-    shapes.append(line(f"whisker {grade}{' thin' * is_slim}", at(low), at(high), title))
-    for end, number, way in ((low, row.low, -1), (high, row.high, 1)):
-        if axis.is_beyond(number):
-            corners = at(end + way * tip), at(end, -cap), at(end, cap)
-            points = " ".join(f"{x:.2f},{y:.2f}" for x, y in corners)
-            shapes.append(Shape("polygon", {"class": f"beyond {grade}", "points": points}))
-        elif not is_slim:
-            shapes.append(line(f"whisker {grade}", at(end, -cap), at(end, cap)))
-    if not bar:
-        x, y = at(value)
-        shapes.append(shape("circle", f"dot {grade}", title, cx=x, cy=y, r=_DOT))
-    return shapes
-
-
 MANY = 36
 """So many columns are drawn on the width of half a page; more have all of it."""
 
 _WIDTH, _WIDE = 420.0, 860.0
 _HEIGHT, _BELOW, _ABOVE, _RIGHT = 210.0, 26.0, 12.0, 14.0
 _FILLED = 0.7  # of the room that a column has
-_SLIM = 5.6  # a narrower column has an interval without caps
-_TIP, _DOT, _CAP = 7.0, 4.5, 4.0
-
-
-def columns_chart(
-    title: str,
-    rows: Sequence[IndicatorRow],
-    labels: Sequence[str],
-    *,
-    edges: Sequence[str] = (),
-) -> Drawing:
-    """Returns a column for each number, in their order.
-
-    Args:
-        title: Of the drawing.
-        rows: At least one, all in one unit.
-        labels: Of each.
-        edges: What stands at the borders of the columns, of a histogram, one more than columns;
-            by default the labels stand below the columns.
-    """
-    axis = Axis.of(rows)
-    width = _WIDE if len(rows) > MANY else _WIDTH
-    left = 12 + LETTER * max(len(text) for _, text in axis.ticks)
-    room = (width - left - _RIGHT) / len(rows)
-    bottom = _HEIGHT - _BELOW
-
-    def y_of(value: float) -> float:
-        return _ABOVE + (bottom - _ABOVE) * (1 - axis.share(value))
-
-    shapes = []
-    for value, text in axis.ticks:
-        shapes.append(line("grid", (left, y_of(value)), (width - _RIGHT, y_of(value))))
-        shapes.append(shape("text", "tick", "", text, "end", x=left - 6, y=y_of(value) + 4))
-    for place, (row, label) in enumerate(zip(rows, labels, strict=True)):
-        shapes += marks(
-            *(row, axis, y_of, left + room * (place + 0.5), room * _FILLED),
-            f"{label}: {value_words(row)} ({interval_words(row)})",
-            is_upright=True,
-        )
-    shapes += _below(edges or labels, left if edges else left + room / 2, room, width)
-    return Drawing(width, _HEIGHT, title, tuple(shapes))
-
-
-def _below(texts: Sequence[str], first: float, room: float, width: float) -> list[Shape]:
-    """As many of the texts as have room, evenly, the first one among them."""
-    widest = LETTER * (max(len(text) for text in texts) + 1.5)
-    every = max(math.ceil(widest / room), 1)
-    shapes: list[Shape] = []
-    free_from = 0.0
-    for place in range(0, len(texts), every):
-        text = texts[place]
-        x, half = _within(text, first + room * place, width)
-        if x - half >= free_from:  # the last one is moved inwards, where another one may be
-            shapes.append(shape("text", "tick", "", text, "middle", x=x, y=_HEIGHT - 7))
-            free_from = x + half + LETTER
-    return shapes
-
-
-def _within(text: str, x: float, width: float) -> tuple[float, float]:
-    """Where the middle of a text is that goes beyond no border of a canvas, and half its width."""
-    half = LETTER * len(text) / 2
-    return min(max(x, half), max(width - half, half)), half
-
-
 _MARGIN = 14.0
-_ROW, _BELOW_ROWS = 38.0, 22.0
-_BAR = 12.0  # how high a bar is
+_ROW, _BELOW_ROWS, _BAR = 38.0, 22.0, 12.0  # heights, the last one of a bar
+_SHARE_WIDTH, _SHARE_HEIGHT, _SHARE_BAR = 150.0, 16.0, 10.0
 
 
-def rows_chart(
-    title: str,
-    rows: Sequence[IndicatorRow],
-    labels: Sequence[str],
-    *,
-    is_dotted: bool = False,
-) -> Drawing:
-    """Returns a row for each number, in their order, with its label and value above its mark.
+class Chart:
+    """Numbers along an axis, upwards or to the right, all in the drawing's unit.
 
-    Args:
-        title: Of the drawing.
-        rows: At least one, all in one unit.
-        labels: Of each.
-        is_dotted: Whether a number is a dot, as a point in time is; else it is a bar from nought.
+    Attributes:
+        title: What it is, in a few words.
+        form: How its numbers are drawn.
+        numbers: What is drawn, each with its label.
+        n_more: How many numbers there are beside.
+        axis: What the numbers lie on.
+        is_upright: Whether the axis goes from the bottom to the top; else from left to right.
+        is_wide: Whether it takes the whole width of a page.
+        width: Of the drawing.
+        height: Likewise.
+        left: Where the numbers begin.
+        room: Of each number across the axis.
+        bar: How wide the bar of a number is across the axis; 0: it is a dot.
     """
-    axis = Axis.of(rows)
-    plot = _WIDTH - 2 * _MARGIN
-    height = _ROW * len(rows) + _BELOW_ROWS
 
-    def x_of(value: float) -> float:
-        return _MARGIN + plot * axis.share(value)
+    def __init__(
+        self,
+        title: str,
+        form: Form,
+        rows: Sequence[IndicatorRow],
+        labels: Sequence[str],
+        edges: Sequence[str] = (),
+        n_more: int = 0,
+    ) -> None:
+        """Measures it.
 
-    shapes: list[Shape] = []
-    for tick, text in axis.ticks:
-        x = x_of(tick)
-        shapes.append(line("grid", (x, 0), (x, height - _BELOW_ROWS + 4)))
-        x, _ = _within(text, x, _WIDTH)
-        shapes.append(shape("text", "tick", "", text, "middle", x=x, y=height - 5))
-    for place, (row, label) in enumerate(zip(rows, labels, strict=True)):
-        top, value = _ROW * place + 13, value_words(row)
-        shown = elide(label, _FONT_SIZE, plot - LETTER * (len(value) + 2))
-        shapes += [
-            shape("text", f"label {row.grade}", "", shown, "start", x=_MARGIN, y=top),
-            shape("text", f"value {row.grade}", "", value, "end", x=_MARGIN + plot, y=top),
-            *marks(
-                *(row, axis, x_of, top + 6 + _BAR / 2, 0.0 if is_dotted else _BAR),
-                f"{label}: {value} ({interval_words(row)})",
-            ),
-        ]
-    return Drawing(_WIDTH, height, title, tuple(shapes))
+        Args:
+            title: See above.
+            form: See above.
+            rows: At least one, all in one unit.
+            labels: Of each.
+            edges: What stands at the borders of the columns, of a histogram, one more than columns;
+                by default the labels stand below the columns.
+            n_more: See above.
+        """
+        self.title, self.form, self.n_more = title, form, n_more
+        self.numbers = tuple(zip(labels, rows, strict=True))
+        self.is_upright = form in ("time", "histogram")
+        self.is_wide = self.is_upright and len(rows) > MANY
+        self.width, self.room = _WIDE if self.is_wide else _WIDTH, _ROW
+        self._edges = edges
+        if form == "share":
+            self.axis, self.left, self.bar = Axis(0.0, 1.0, ()), 0.0, _SHARE_BAR
+            self.width, self.height = _SHARE_WIDTH, _SHARE_HEIGHT
+            return
+        self.axis = Axis.of(rows)
+        if self.is_upright:
+            self.height = _HEIGHT
+            self.left = 12 + LETTER * max(len(text) for _, text in self.axis.ticks)
+            self.room = (self.width - self.left - _RIGHT) / len(rows)
+            self.bar = self.room * _FILLED
+        else:
+            self.height, self.left = _ROW * len(rows) + _BELOW_ROWS, _MARGIN
+            self.bar = 0.0 if form == "quantiles" else _BAR
+
+    def place(self, value: float) -> float:
+        """Returns where a number lies along the axis, from the left or from the top."""
+        share = self.axis.share(value)
+        if self.is_upright:
+            return _ABOVE + (_HEIGHT - _BELOW - _ABOVE) * (1 - share)
+        return self.left + (self.width - 2 * self.left) * share
+
+    def below(self) -> Iterator[tuple[str, float]]:
+        """Yields as many of the texts below columns as have room, evenly, with their middles."""
+        texts = self._edges or [label for label, _ in self.numbers]
+        first = self.left if self._edges else self.left + self.room / 2
+        every = max(math.ceil(LETTER * (max(map(len, texts)) + 1.5) / self.room), 1)
+        free_from = 0.0
+        for place in range(0, len(texts), every):
+            text = texts[place]
+            x, half = self.within(text, first + self.room * place), LETTER * len(text) / 2
+            if x - half >= free_from:  # the last one is moved inwards, where another one may be
+                yield text, x
+                free_from = x + half + LETTER
+
+    def within(self, text: str, x: float) -> float:
+        """Returns the middle of a text near a place that goes beyond no border."""
+        half = LETTER * len(text) / 2
+        return min(max(x, half), max(self.width - half, half))
+
+    def beside(self, label: str, value: str) -> str:
+        """Returns a label of a row, or as much of it as has room beside a value."""
+        room = self.width - 2 * self.left - LETTER * (len(value) + 2)
+        return elide(label, _FONT_SIZE, room)

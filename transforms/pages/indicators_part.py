@@ -13,21 +13,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby, pairwise
-from typing import Any, Literal
+from typing import Any
 
-from tracecloak.schemas.published.figures import LEGEND, SHARE, IndicatorRow, ReleasedIndicators
+from tracecloak.schemas.published.figures import LEGEND, IndicatorRow, ReleasedIndicators
 from tracecloak.transforms.models.dfg_svg import plain_name
-from tracecloak.transforms.pages.charts import (
-    MANY,
-    Axis,
-    Drawing,
-    columns_chart,
-    interval_words,
-    marks,
-    rows_chart,
-    shape,
-    value_words,
-)
+from tracecloak.transforms.pages.charts import Chart, Form, interval_words, value_words
 from tracecloak.transforms.pages.page import PagePart
 
 MAX_NUMBERS = 3_000
@@ -35,26 +25,6 @@ MAX_NUMBERS = 3_000
 
 # How many numbers a chart has at most, by how they are drawn.
 _MOST = {"rows": 40, "time": 1_000, "histogram": 1_000, "quantiles": 40}
-_BAR_WIDTH, _BAR_HEIGHT = 150.0, 16.0
-
-
-@dataclass(frozen=True)
-class ShownPanel:
-    """A chart with the table under it.
-
-    Attributes:
-        drawing: The chart.
-        form: How its numbers are drawn.
-        numbers: What is drawn, each with its name.
-        n_more: How many numbers the files have beside.
-        is_wide: Whether it takes the whole width of the page.
-    """
-
-    drawing: Drawing
-    form: Form
-    numbers: tuple[tuple[str, IndicatorRow], ...]
-    n_more: int
-    is_wide: bool
 
 
 def indicators_part(indicators: ReleasedIndicators, params: Mapping[str, Any]) -> PagePart:
@@ -68,12 +38,9 @@ def indicators_part(indicators: ReleasedIndicators, params: Mapping[str, Any]) -
     rows = indicators.rows()
     alone, panels = split(rows)
     n_so_far = accumulate(min(len(panel.rows), _MOST[panel.form]) for panel in panels)
-    shown = [
-        _shown_panel(panel) for panel, n in zip(panels, n_so_far, strict=True) if n <= MAX_NUMBERS
-    ]
+    shown = [_chart(panel) for panel, n in zip(panels, n_so_far, strict=True) if n <= MAX_NUMBERS]
     numbers = [
-        (plain_name(row.indicator), row, _bar(row) if row.unit == SHARE else None)
-        for row in alone[:MAX_NUMBERS]
+        Chart(plain_name(row.indicator), "share", (row,), ("",)) for row in alone[:MAX_NUMBERS]
     ]
     asked = params.get("indicators")
     zone = params.get("calendar_time_zone") or ""
@@ -83,11 +50,12 @@ def indicators_part(indicators: ReleasedIndicators, params: Mapping[str, Any]) -
         "value_words": value_words,
         "interval_words": interval_words,
         "legend": LEGEND,
-        "n_left_out": len(rows) - len(numbers) - sum(len(panel.numbers) for panel in shown),
+        "n_left_out": len(rows) - sum(len(chart.numbers) for chart in (*numbers, *shown)),
         "has_arrows": any(
-            shape.attributes["class"].startswith("beyond")
-            for panel in shown
-            for shape in panel.drawing.shapes
+            chart.axis.is_beyond(end)
+            for chart in shown
+            for _, row in chart.numbers
+            for end in (row.low, row.high)
         ),
         # What is no text there is a mapping of keys.
         "asked": [
@@ -100,28 +68,12 @@ def indicators_part(indicators: ReleasedIndicators, params: Mapping[str, Any]) -
     return PagePart("indicators.html.j2", sections, context, ("figures.css", "indicators.css"))
 
 
-def _bar(row: IndicatorRow) -> Drawing:
-    """A share of the whole, with its interval."""
-    axis, height = Axis(0.0, 1.0, ()), _BAR_HEIGHT - 6
-    track = shape("rect", "track", x=0, y=3, width=_BAR_WIDTH, height=height)
-    bar = marks(row, axis, lambda n: _BAR_WIDTH * axis.share(n), _BAR_HEIGHT / 2, height)
-    return Drawing(_BAR_WIDTH, _BAR_HEIGHT, plain_name(row.indicator), (track, *bar))
-
-
-def _shown_panel(panel: Panel) -> ShownPanel:
+def _chart(panel: Panel) -> Chart:
     n = min(len(panel.rows), _MOST[panel.form])
-    rows, labels = panel.rows[:n], tuple(map(plain_name, panel.labels[:n]))
-    title = plain_name(panel.indicator) + (f": {plain_name(panel.of)}" if panel.of else "")
-    if panel.form in ("rows", "quantiles"):
-        drawing = rows_chart(title, rows, labels, is_dotted=panel.form == "quantiles")
-    else:
-        drawing = columns_chart(title, rows, labels, edges=panel.edges[: n + 1])
-    numbers = tuple(zip(labels, rows, strict=True))
-    is_wide = panel.form in ("time", "histogram") and n > MANY
-    return ShownPanel(drawing, panel.form, numbers, len(panel.rows) - n, is_wide)
+    title = plain_name(panel.rows[0].indicator) + (f": {plain_name(panel.of)}" if panel.of else "")
+    labels, n_more = list(map(plain_name, panel.labels[:n])), len(panel.rows) - n
+    return Chart(title, panel.form, panel.rows[:n], labels, panel.edges[: n + 1], n_more)
 
-
-Form = Literal["rows", "time", "histogram", "quantiles"]
 
 _PERIOD = re.compile(r"[0-9]{4}(-[0-9]{2}(-[0-9]{2})?|-Q[1-4]|-W[0-9]{2})?", re.ASCII)
 _QUANTILE = re.compile(r"0\.[0-9]{1,30}", re.ASCII)
@@ -134,19 +86,17 @@ class Panel:
     """Numbers of one unit that one chart shows.
 
     Attributes:
-        indicator: What they say.
-        of: Which of its groups they are of; empty: all.
-        form: How they are drawn.
         rows: The numbers, in the order of the release.
+        of: Which of the groups of their indicator they are of; empty: all.
         labels: Of each.
+        form: How they are drawn.
         edges: Where the columns of a histogram begin, and the last one ends, in few letters.
     """
 
-    indicator: str
+    rows: list[IndicatorRow]
     of: str
+    labels: list[str]
     form: Form
-    rows: tuple[IndicatorRow, ...]
-    labels: tuple[str, ...]
     edges: tuple[str, ...] = ()
 
 
@@ -169,15 +119,15 @@ def _panels_of(rows: list[IndicatorRow]) -> list[Panel]:
     parts = [(head, tail) for head, _, tail in (label.rpartition(", ") for label in labels)]
     if all(_QUANTILE.fullmatch(tail) for _, tail in parts):
         if not any(head for head, _ in parts):
-            return [_panel(rows, "", labels, "quantiles")]
+            return [Panel(rows, "", labels, "quantiles")]
         # Each quantile of all groups is comparable, and no two quantiles of one group are.
         by_quantile = _by(rows, [(tail, head) for head, tail in parts])
-        return [_panel(*panel, _form_of(panel[2])) for panel in by_quantile]
+        return [Panel(*panel, _form_of(panel[2])) for panel in by_quantile]
     if rows[0].unit == "cases":
-        by_head = [_panel(*panel, "histogram", _edges(panel[2])) for panel in _by(rows, parts)]
+        by_head = [Panel(*panel, "histogram", _edges(panel[2])) for panel in _by(rows, parts)]
         if all(panel.edges for panel in by_head):
             return by_head
-    return [_panel(rows, "", labels, _form_of(labels))]
+    return [Panel(rows, "", labels, _form_of(labels))]
 
 
 def _by(
@@ -190,16 +140,6 @@ def _by(
         group.append(row)
         labels.append(label)
     return [(group, name, labels) for name, (group, labels) in found.items()]
-
-
-def _panel(
-    rows: Sequence[IndicatorRow],
-    of: str,
-    labels: Sequence[str],
-    form: Form,
-    edges: tuple[str, ...] = (),
-) -> Panel:
-    return Panel(rows[0].indicator, of, form, tuple(rows), tuple(labels), edges)
 
 
 def _form_of(labels: Sequence[str]) -> Form:

@@ -21,7 +21,6 @@ from tracecloak.transforms.pages.charts import (
     LETTER,
     MANY,
     Axis,
-    Drawing,
     interval_words,
     time_words,
     value_words,
@@ -67,12 +66,12 @@ def pictures(text: str) -> list[ET.Element]:
     return [ET.fromstring(svg) for svg in re.findall(r"<svg.*?</svg>", text, re.DOTALL)]
 
 
-def shapes(drawing: Drawing, kind: str) -> list[dict[str, str]]:
-    return [
-        dict(shape.attributes)
-        for shape in drawing.shapes
-        if shape.attributes["class"].split()[0] == kind
-    ]
+def shapes(drawing: ET.Element, kind: str) -> list[ET.Element]:
+    return [shape for shape in drawing if shape.get("class", "").partition(" ")[0] == kind]
+
+
+def number_in(shape: ET.Element, name: str) -> float:
+    return float(shape.attrib[name])
 
 
 def test_every_picture_says_what_it_is_to_those_who_do_not_see_it() -> None:
@@ -92,17 +91,15 @@ def test_every_picture_says_what_it_is_to_those_who_do_not_see_it() -> None:
 
 
 def test_bars_are_as_long_as_their_numbers_and_whiskers_as_their_intervals() -> None:
-    panels = part_of(EVERY_FORM).context["panels"]
-    bars = shapes(panels[0].drawing, "extent")
-    widths = [float(bar["width"]) for bar in bars]
+    panels = pictures(page(EVERY_FORM))[2:]
+    widths = [number_in(bar, "width") for bar in shapes(panels[0], "extent")]
     assert widths[1] == pytest.approx(2 * widths[0], rel=1e-3)
-    whisker = shapes(panels[0].drawing, "whisker")[0]
-    length = float(whisker["x2"]) - float(whisker["x1"])
+    whisker = shapes(panels[0], "whisker")[0]
+    length = number_in(whisker, "x2") - number_in(whisker, "x1")
     assert length == pytest.approx(widths[0] / 2, rel=1e-3)  # 30 to 50 of 40
-    columns = shapes(panels[2].drawing, "extent")
-    heights = [float(column["height"]) for column in columns]
+    heights = [number_in(column, "height") for column in shapes(panels[2], "extent")]
     assert heights[1] == pytest.approx(2 * heights[0], rel=1e-3)
-    dots = [float(dot["cx"]) for dot in shapes(panels[3].drawing, "dot")]
+    dots = [number_in(dot, "cx") for dot in shapes(panels[3], "dot")]
     assert dots[1] - 14 == pytest.approx(2 * (dots[0] - 14), rel=1e-3)
 
 
@@ -153,14 +150,13 @@ def test_long_lists_are_cut_and_the_page_says_so(monkeypatch: pytest.MonkeyPatch
 def test_no_text_below_columns_lies_on_another() -> None:
     edges = [f"{923 * n} days 15 hours" for n in range(13)]
     rows = [row("histogram", f"{a} to {b}", 5, 4, 6) for a, b in pairwise(edges)]
-    [panel] = part_of(rows).context["panels"]
-    texts = [s for s in panel.drawing.shapes if s.attributes.get("class") == "tick"]
-    below = [s for s in texts if float(s.attributes["y"]) > 190]
-    spans = [(float(s.attributes["x"]), LETTER * len(s.text) / 2) for s in below]
+    [panel] = pictures(page(rows))
+    below = [text for text in shapes(panel, "tick") if number_in(text, "y") > 190]
+    spans = [(number_in(text, "x"), LETTER * len(text.text or "") / 2) for text in below]
     assert len(spans) >= 3
     for (x, half), (next_x, next_half) in pairwise(spans):
         assert x + half <= next_x - next_half
-    assert spans[-1][0] + spans[-1][1] <= panel.drawing.width
+    assert spans[-1][0] + spans[-1][1] <= number_in(panel, "width")
 
 
 def test_none_came_out_and_the_page_is_there() -> None:
@@ -200,7 +196,7 @@ def test_groups_say_how_they_are_drawn() -> None:
     ]:  # fmt: skip
         alone, panels = split(of_groups("figure", *groups, unit=unit))
         assert not alone
-        assert [(panel.form, panel.of, panel.labels) for panel in panels] == shown
+        assert [(panel.form, panel.of, tuple(panel.labels)) for panel in panels] == shown
 
 
 def test_figures_without_groups_stand_alone_and_nothing_is_lost() -> None:
