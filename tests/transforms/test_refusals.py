@@ -115,7 +115,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "a record takes a byte at least"),
     "a length of Avro without an end": (
         lambda: next(avro._File(io.BytesIO(b"\x80" * 20)).blocks(True)), ValueError,
-        "no length of a block"),
+        "a number is cut off or too long"),
     "a type of Avro that is not there": (lambda: judged(UNKNOWN_TYPE), ValueError,
         "a type is not there"),
     "a chain of 5,000 types of Avro": (lambda: judged(chain(5_000)), ValueError, "too large"),

@@ -29,7 +29,7 @@ import pyarrow.compute as pc
 from fastavro.write import Writer as ContainerWriter
 
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.schemas.events.events import RELEASED_SCHEMA, TIMESTAMP
 from tracecloak.schemas.events.source_column import joined
 from tracecloak.transforms.formats.avro_regular import (
     Step,
@@ -44,7 +44,9 @@ from tracecloak.transforms.formats.avro_schemas import (
     column_type,
     event_file_schema,
     promotion,
+    signed,
     times_apart,
+    varint,
 )
 from tracecloak.transforms.formats.base import (
     Columns,
@@ -217,8 +219,8 @@ class _File:
 
     def blocks(self, goes_on: bool) -> Iterator[_Block]:
         """Yields the blocks behind the header."""
-        while (n_records := self._number()) is not None:
-            left = self._number() or 0
+        while (number := varint(self._read)) is not None:
+            n_records, left = signed(number), signed(varint(self._read) or 0)
             if goes_on and left > BLOCK_BYTES:
                 if not 0 <= n_records <= left:
                     raise ValueError("a record takes a byte at least")
@@ -242,16 +244,6 @@ class _File:
         if len(data) != size:
             raise ValueError("the file ends within a block, or a length is none")
         return data
-
-    def _number(self) -> int | None:
-        """Returns a number; None where the file ends."""
-        written = self._read(1)
-        while written and written[-1] > 0x7F:
-            written += self.read(1)
-            if len(written) > 10:
-                raise ValueError("no length of a block")
-        number = sum((byte & 0x7F) << 7 * place for place, byte in enumerate(written))
-        return number >> 1 ^ -(number & 1) if written else None
 
     def _read(self, size: int) -> bytes:
         """Returns `size` bytes, or as many as there are."""
@@ -377,11 +369,7 @@ def _regular(
 
 
 def _snappy(data: bytes) -> bytes:
-    size = 0  # of what is unpacked, which stands first
-    for place, byte in enumerate(data[:5]):
-        size |= (byte & 0x7F) << 7 * place
-        if byte < 0x80:
-            break
+    size = varint(io.BytesIO(data).read)  # of what is unpacked, which stands first
     return pa.decompress(data[:-4], size, "snappy", asbytes=True)
 
 
@@ -480,10 +468,9 @@ class AvroWriter:
 
     def write(self, rows: pa.RecordBatch) -> None:
         """Appends rows of RELEASED_SCHEMA."""
-        case_id, activity, timestamp = rows.cast(RELEASED_SCHEMA).columns
-        columns = [case_id, activity, timestamp.cast(pa.int64())]
-        for row in zip(*(column.to_pylist() for column in columns), strict=True):
-            self._writer.write(dict(zip(RELEASED_SCHEMA.names, row, strict=True)))
+        rows = rows.cast(RELEASED_SCHEMA)
+        for row in rows.set_column(2, TIMESTAMP, rows[TIMESTAMP].cast(pa.int64())).to_pylist():
+            self._writer.write(row)
 
     def close(self) -> None:
         """Writes the last block."""

@@ -129,6 +129,28 @@ def promotion(branch: Any) -> int:
     return _PROMOTIONS.index(kind) if kind in _PROMOTIONS else -1
 
 
+def varint(read: Callable[[int], bytes], most_bytes: int = 10) -> int | None:
+    """Returns the next number, its lowest seven bits first; None: nothing follows.
+
+    Raises:
+        ValueError: It is cut off, or has more bytes.
+    """
+    number = shift = 0
+    while shift < 7 * most_bytes and (octet := read(1)):
+        number |= (octet[0] & 0x7F) << shift
+        if octet[0] < 0x80:
+            return number
+        shift += 7
+    if shift:
+        raise ValueError("a number is cut off or too long")
+    return None
+
+
+def signed(number: int) -> int:
+    """Returns what a number stands for whose last bit is its sign, in zigzag."""
+    return (number >> 1) ^ -(number & 1)
+
+
 def event_file_schema() -> dict[str, Any]:
     """Returns the schema of released events, `schemas/files/event.avsc`."""
     text = files("tracecloak.schemas.files").joinpath("event.avsc").read_text("utf-8")

@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.errors import InputSchemaError
-from tracecloak.schemas.events.events import RELEASED_SCHEMA
+from tracecloak.schemas.events.events import RELEASED_SCHEMA, TIMESTAMP
 from tracecloak.schemas.events.source_column import texts_of_scalars
 from tracecloak.transforms.formats.base import (
     NO_OBJECT,
@@ -364,14 +364,10 @@ class JsonLinesWriter:
     def write(self, rows: pa.RecordBatch) -> None:
         """Appends rows of RELEASED_SCHEMA."""
         rows = rows.cast(RELEASED_SCHEMA)
+        rows = rows.set_column(2, TIMESTAMP, iso_utc(rows[TIMESTAMP]))
         for start in range(0, rows.num_rows, _WRITTEN_ROWS):
-            case_id, activity, timestamp = rows.slice(start, _WRITTEN_ROWS).columns
-            columns = [case_id, activity, iso_utc(timestamp)]
-            lines = [
-                _encoder.encode(dict(zip(RELEASED_SCHEMA.names, row, strict=True))) + "\n"
-                for row in zip(*(column.to_pylist() for column in columns), strict=True)
-            ]
-            self._stream.write("".join(lines).encode())
+            lines = map(_encoder.encode, rows.slice(start, _WRITTEN_ROWS).to_pylist())
+            self._stream.write("".join(f"{line}\n" for line in lines).encode())
 
     def close(self) -> None:
         """Does nothing more: every row is written by then."""

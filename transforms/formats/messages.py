@@ -48,7 +48,11 @@ from tracecloak.schemas.events.source_column import (
 from tracecloak.schemas.events.tally import Reject, Unread
 from tracecloak.schemas.events.timestamps import UNITS_US, from_iso
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID
-from tracecloak.transforms.formats.avro_schemas import event_file_schema
+from tracecloak.transforms.formats.avro_schemas import (
+    PlainSchemas,
+    event_file_schema,
+    times_apart,
+)
 from tracecloak.transforms.formats.base import Stamp, UnreadError, field_at, scalar
 from tracecloak.transforms.formats.jsonl_regular import parsed
 
@@ -539,8 +543,5 @@ def _datum(data: bytes) -> dict[str, Any]:
 @functools.cache
 def _avro_schema() -> Any:
     """The schema of events, whose times stay numbers."""
-    schema = event_file_schema()
-    for its_field in schema["fields"]:
-        if its_field["name"] == TIMESTAMP:
-            its_field["type"] = "long"
-    return fastavro.parse_schema(schema)
+    plain = PlainSchemas(times_apart).rewritten(event_file_schema())
+    return fastavro.parse_schema(plain)

@@ -20,7 +20,7 @@ import fastavro
 from tracecloak.schemas.errors import TracecloakError, UsageError
 from tracecloak.schemas.events.tally import Unread
 from tracecloak.schemas.texts import bounded_json
-from tracecloak.transforms.formats.avro_schemas import SCALARS, PlainSchemas
+from tracecloak.transforms.formats.avro_schemas import SCALARS, PlainSchemas, signed, varint
 from tracecloak.transforms.formats.base import Stamp, UnreadError
 from tracecloak.transforms.services.schema_registry import (
     NotThereError,
@@ -213,34 +213,9 @@ class RegistrySchemas:
             UsageError: The registry refuses this client, or the library is not installed.
             RetryLater: The registry is away.
         """
-        return _readers(self.kind, self.registry).body(data)
-
-
-class _Readers:
-    """What reads messages of each schema, by its frame; for threads.
-
-    What was found out of a schema is kept, as it never changes. That one is not there is kept for
-    _UNKNOWN_SECONDS.
-    """
-
-    def __init__(self, kind: Kind, registry: SchemaRegistry) -> None:
-        self._kind = kind
-        self._registry = registry
-        self._client = registry.client()
-        self._by_frame: dict[bytes, Reader | None] = {}
-        self._unknown_until: dict[bytes, float] = {}
-
-    def body(self, data: bytes) -> dict[str, Any]:
         if data[0] or len(data) <= _FRAME_BYTES:
             raise UnreadError(Unread.NO_FRAME)
-        frame = data[:_FRAME_BYTES]
-        try:
-            reader = self._by_frame[frame]
-        except KeyError:
-            reader = self._reader(frame)
-            if len(self._by_frame) >= _MAX_SCHEMAS:
-                self._by_frame.clear()
-            self._by_frame[frame] = reader
+        reader = _reader(self.kind, self.registry, data[:_FRAME_BYTES])
         if reader is None:
             raise UnreadError(Unread.UNFIT_SCHEMA)
         try:
@@ -251,26 +226,34 @@ class _Readers:
             raise UnreadError(Unread.NOT_OF_SCHEMA)
         return body
 
-    def _reader(self, frame: bytes) -> Reader | None:
-        """Returns what reads messages of a schema; None: it cannot be used."""
-        if self._unknown_until.get(frame, 0.0) > time.monotonic():
-            raise UnreadError(Unread.UNKNOWN_SCHEMA)
-        schemas = _Schemas(self._registry, self._client, self._kind)
-        try:
-            return _READERS[self._kind](schemas, schemas.of_frame(frame))
-        except NotThereError:
-            if len(self._unknown_until) >= _MAX_SCHEMAS:
-                self._unknown_until.clear()
-            self._unknown_until[frame] = time.monotonic() + _UNKNOWN_SECONDS
-            raise UnreadError(Unread.UNKNOWN_SCHEMA) from None
-        except TracecloakError:
-            raise
-        except Exception:  # whatever somebody's schema leads to
-            return None
+
+_client = functools.cache(SchemaRegistry.client)
+# By what was asked for: until when it is taken for unknown.
+_unknown_until: dict[tuple[Any, ...], float] = {}
 
 
-_readers = functools.cache(_Readers)
-"""The readers of this process, by kind and registry."""
+@functools.lru_cache(_MAX_SCHEMAS)
+def _reader(kind: Kind, registry: SchemaRegistry, frame: bytes) -> Reader | None:
+    """Returns what reads messages of the schema that a frame names; None: it cannot be used.
+
+    What was found out of a schema is kept, as it never changes. That one is not there is kept for
+    _UNKNOWN_SECONDS.
+    """
+    asked = kind, registry, frame
+    if _unknown_until.get(asked, 0.0) > time.monotonic():
+        raise UnreadError(Unread.UNKNOWN_SCHEMA)
+    schemas = _Schemas(registry, _client(registry), kind)
+    try:
+        return _READERS[kind](schemas, schemas.of_frame(frame))
+    except NotThereError:
+        if len(_unknown_until) >= _MAX_SCHEMAS:
+            _unknown_until.clear()
+        _unknown_until[asked] = time.monotonic() + _UNKNOWN_SECONDS
+        raise UnreadError(Unread.UNKNOWN_SCHEMA) from None
+    except TracecloakError:
+        raise
+    except Exception:  # whatever somebody's schema leads to
+        return None
 
 
 class _Schemas:
@@ -393,10 +376,10 @@ def _protobuf_reader(schemas: _Schemas, schema: Any) -> Reader:
 
     def body(data: bytes) -> Any:
         stream = io.BytesIO(data[_FRAME_BYTES:])
-        size = _zigzag(stream)
+        size = _signed(stream)
         if not 0 <= size <= _MAX_DEPTH:
             raise ValueError("a message is of no type")
-        index = tuple(_zigzag(stream) for _ in range(size)) or (0,)
+        index = tuple(_signed(stream) for _ in range(size)) or (0,)
         if min(index) < 0:
             raise ValueError("a message is of no type")
         return _fields(parser(index)(stream.read()), count())
@@ -404,15 +387,11 @@ def _protobuf_reader(schemas: _Schemas, schema: Any) -> Reader:
     return body
 
 
-def _zigzag(stream: io.BytesIO) -> int:
-    """Returns the next number of the index of a message, of at most 5 bytes."""
-    value = 0
-    for shift in range(0, 35, 7):
-        (byte,) = stream.read(1)
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (value >> 1) ^ -(value & 1)
-    raise ValueError("a number is too long")
+def _signed(stream: io.BytesIO) -> int:
+    """Returns the next number of the index of a message."""
+    if (number := varint(stream.read, 5)) is None:
+        raise ValueError("a message is of no type")
+    return signed(number)
 
 
 def _references(schemas: _Schemas, schema: Any, seen: set[str]) -> Iterator[tuple[str, Any]]:

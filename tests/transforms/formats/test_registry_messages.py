@@ -63,9 +63,16 @@ def registry(running: RegistryDouble, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setattr(schema_registry, "_SETTINGS", fast)
     running.schemas, running.versions, running.asked = {}, {}, []
     running.away = running.authorization = None
-    registry_messages._readers.cache_clear()
+    forget()
     yield running
-    registry_messages._readers.cache_clear()
+    forget()
+
+
+def forget() -> None:
+    """Forgets what was asked of registries."""
+    registry_messages._reader.cache_clear()
+    registry_messages._client.cache_clear()
+    registry_messages._unknown_until.clear()
 
 
 def framed(number: int, data: bytes) -> Sent:
@@ -298,8 +305,8 @@ def test_a_schema_that_is_not_there_is_asked_for_again_after_a_while(
     assert len(decoded(sent, layout(registry))[0]) == 3
     others = [framed(number, b"\2c") for number in (7, 8, 9)]
     assert len(decoded(others, layout(registry))[1]) == 3
-    readers = registry_messages._readers("avro", SchemaRegistry(registry.url))
-    assert len(readers._unknown_until) <= 2
+    assert len(registry_messages._unknown_until) <= 2
+    assert registry_messages._reader.cache_info().maxsize == 1_000
 
 
 NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
@@ -577,7 +584,7 @@ def test_a_schema_of_protobuf_that_cannot_be_used_is_refused(registry: RegistryD
     _, rejects = decoded(sent, layout(registry, "protobuf"))
     assert rejects == [(0, "no case id"), (1, Unread.NOT_OF_SCHEMA)]  # 90,000 fields of 180 bytes
     registry.serializes = False
-    registry_messages._readers.cache_clear()
+    forget()
     with pytest.raises(UsageError, match="format=serialized"):
         decoded([visit(visits(registry))], layout(registry, "protobuf"))
     registry.serializes = True
@@ -638,7 +645,7 @@ def test_no_schema_and_no_bytes_make_a_stream_fail(
     """Of schemas that may be none, with bytes that may be of them: an event, or one reject."""
     name: Literal["avro", "json"] = "avro" if kind else "json"
     # Of numbers that were none when other bytes named them.
-    registry_messages._readers(name, SchemaRegistry(registry.url))._unknown_until.clear()
+    registry_messages._unknown_until.clear()
     number = registry.add(schema, "AVRO" if kind else "JSON")
     good = registry.add(event_schema() if kind else {}, "AVRO" if kind else "JSON")
     well = datum(event_schema(), good, BODY) if kind else framed(good, json.dumps(BODY).encode())
