@@ -17,6 +17,15 @@ import yaml
 if TYPE_CHECKING:
     import jinja2
 
+
+def text_or_null(data: bytes) -> str | None:
+    """Returns what bytes say in UTF-8; None: they are none."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 # --- Templates: of texts, Markdown and pages; a name that a template does not get is an error. ----
 
 

@@ -213,11 +213,18 @@ def remove_folder(folder: str) -> None:
         _beam().delete([file.path for file in files])
 
 
+def holds(folder: str, *names: str) -> bool:
+    """Returns whether there is something in a folder, by patterns of one name after the other."""
+    if is_on_this_machine(folder):
+        return any(Path(folder).glob("/".join(names)))
+    return bool(_beam().match([_beam().join(folder, *names)], [1])[0].metadata_list)
+
+
 def holds_files(folder: str) -> bool:
     """Returns whether there is a file in a folder, at any depth."""
     if is_on_this_machine(folder):
         return any(names for _, _, names in os.walk(folder))
-    return bool(_beam().match([_beam().join(folder, "**")], [1])[0].metadata_list)
+    return holds(folder, "**")
 
 
 def names_in(folder: str) -> list[str]:

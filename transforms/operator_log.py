@@ -50,20 +50,24 @@ class _InFolder(logging.Handler):
             _LOG.warning("%s cannot be written: %s", self._folder, type(error).__name__)
 
 
-# The handlers of threads of this worker that keep their lines now.
-_KEEPING: set[_InFolder] = set()
 _LOCK = threading.Lock()
 
 
+def _threads() -> list[int | None]:
+    """Returns the threads of this process that keep their lines now; None: all do."""
+    return [one.thread for one in _OPERATOR.handlers if isinstance(one, _InFolder)]
+
+
 @contextlib.contextmanager
-def operator_log(folder: str) -> Iterator[None]:
-    """Keeps what is told of the data while the block runs, by all threads of this process.
+def operator_log(folder: str, thread: int | None = None) -> Iterator[None]:
+    """Keeps what is told of the data while the block runs.
 
     Args:
         folder: Which only the operator reads, on this machine or any Beam file system; it is made
             when there is something to keep.
+        thread: By which thread; None: by all of this process.
     """
-    handler = _InFolder(folder)
+    handler = _InFolder(folder, thread)
     _OPERATOR.addHandler(handler)
     try:
         yield
@@ -80,20 +84,14 @@ def kept_on_worker(folder: str | None) -> Iterator[None]:
     Args:
         folder: See `operator_log`; None: nothing is kept, and nothing changes.
     """
-    if folder is None or any(
-        isinstance(handler, _InFolder) and handler.thread is None for handler in _OPERATOR.handlers
-    ):
+    if folder is None or None in _threads():
         yield
         return
-    handler = _InFolder(folder, threading.get_ident())
-    with _LOCK:
-        _KEEPING.add(handler)
-        _OPERATOR.propagate = False
-        _OPERATOR.addHandler(handler)
     try:
-        yield
+        with operator_log(folder, threading.get_ident()):
+            with _LOCK:
+                _OPERATOR.propagate = False
+            yield
     finally:
         with _LOCK:
-            _KEEPING.discard(handler)
-            _OPERATOR.propagate = not _KEEPING
-            _OPERATOR.removeHandler(handler)
+            _OPERATOR.propagate = not any(_threads())

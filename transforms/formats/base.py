@@ -15,6 +15,7 @@ import pyarrow as pa
 from tracecloak.schemas.errors import LacksColumn
 from tracecloak.schemas.events.events import EVENT_PREFIX
 from tracecloak.schemas.events.tally import Reject, Unread
+from tracecloak.schemas.texts import text_or_null
 
 # --- What a file format owes the pipeline: raw record batches in, released rows out. --------------
 # A reader knows bytes and nothing of event logs: it hands over the source's own columns, named as
@@ -166,13 +167,7 @@ def marked_as(name: str, character: str) -> str:
 
 def is_utf8(data: bytes) -> bool:
     """Returns whether bytes are UTF-8."""
-    if data.isascii():
-        return True
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+    return data.isascii() or text_or_null(data) is not None
 
 
 def valid_rows(n: int, check: Callable[[int, int], Any]) -> np.ndarray:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, UsageError, import_extra
 from tracecloak.schemas.plugins import Plugins
 from tracecloak.schemas.published.manifest import Guarantee, Unit
-from tracecloak.schemas.texts import SECRET_REFUSED, has_secret
+from tracecloak.schemas.texts import SECRET_REFUSED, has_secret, text_or_null
 from tracecloak.transforms.files import make_private_folder
 from tracecloak.transforms.keys.sources import KEY_SOURCES, first_word, text_at
 
@@ -146,14 +146,6 @@ def sqlite(uri: str) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{_file(uri).absolute().as_uri()}?mode=ro", uri=True)
     connection.text_factory = text_or_null
     return connection
-
-
-def text_or_null(data: bytes) -> str | None:
-    """Returns what bytes say in UTF-8; None: they are none."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def duckdb(uri: str) -> Connection:

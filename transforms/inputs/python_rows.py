@@ -22,6 +22,7 @@ from tracecloak.schemas.events.columns import XES_NAMES, ColumnMapping, Resolved
 from tracecloak.schemas.events.events import without_numbers
 from tracecloak.schemas.events.source_column import column_of_kinds, text_of
 from tracecloak.schemas.events.tally import FileTally, Reject
+from tracecloak.schemas.texts import text_or_null
 from tracecloak.transforms.formats.base import UnreadError
 
 EPOCH = datetime.datetime(1970, 1, 1)
@@ -157,10 +158,7 @@ def kind_and_value(value: Any) -> tuple[str, Any]:
     if isinstance(value, uuid.UUID):
         return "text", str(value)
     if isinstance(value, bytes):
-        try:
-            return "text", value.decode()
-        except UnicodeDecodeError:
-            return "text", None
+        return "text", text_or_null(value)
     if isinstance(value, int):
         if value.bit_length() > _MOST_BITS:
             raise UnreadError(Reject.NO_SCALAR)

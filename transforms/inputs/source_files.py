@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import InputSchemaError, NoSuchFile, UsageError
+from tracecloak.schemas.texts import text_or_null
 from tracecloak.transforms.files import is_on_this_machine, open_raw
 from tracecloak.transforms.formats.registry import unpacked
 from tracecloak.transforms.inputs.listing import (
@@ -123,32 +124,28 @@ def can_hold(
 _OPENERS: dict[str, Any] = {"gzip": gzip.open, "bz2": bz2.open}
 
 
-class DecompressedStream(io.BufferedReader):
+class DecompressedStream(io.RawIOBase):
     """What a compressed stream holds, also one of several members or frames.
 
     Attributes:
         packed: The stream as it lies there.
     """
 
-    def __init__(self, raw: BinaryIO, codec: str) -> None:
+    def __init__(self, packed: BinaryIO, codec: str) -> None:
         """Takes a stream and what it is compressed by, see `transforms.formats.registry.CODECS`."""
-        super().__init__(_Raw(raw, codec), buffer_size=1 << 18)
-        self.packed = raw
-
-
-class _Raw(io.RawIOBase):
-    def __init__(self, raw: BinaryIO, codec: str) -> None:
-        self._raw = raw
+        self.packed = packed
         self._codec = codec
         if codec in _OPENERS:
-            self._file = _OPENERS[codec](raw)
+            self._file = _OPENERS[codec](packed)
         else:
-            self._file = pa.CompressedInputStream(pa.PythonFile(raw, "r"), codec)
+            self._file = pa.CompressedInputStream(pa.PythonFile(packed, "r"), codec)
 
     def readable(self) -> bool:
+        """Returns that it is."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Reads some bytes; an error says what is wrong with a damaged file."""
         try:
             return int(self._file.readinto(buffer))
         except (EOFError, zlib.error, pa.ArrowException, OSError) as error:
@@ -163,7 +160,8 @@ class _Raw(io.RawIOBase):
             raise InputSchemaError(message) from error
 
     def close(self) -> None:
-        with closing(self._raw):
+        """Ends reading, of the stream as it lies there, too."""
+        with closing(self.packed):
             super().close()
 
 
@@ -232,10 +230,7 @@ def partitions_of(path: str) -> tuple[tuple[str, str | None], ...]:
 
 def _unescaped(text: str) -> str | None:
     """Returns text without its percent signs for bytes; None if that is no UTF-8."""
-    try:
-        return unquote_to_bytes(text).decode()
-    except UnicodeError:
-        return None
+    return text_or_null(unquote_to_bytes(text.encode(errors="surrogatepass")))
 
 
 def match_files(patterns: Sequence[str], may_be_none: bool = False) -> list[SourceFile]:
@@ -374,12 +369,11 @@ def open_source(file: SourceFile) -> BinaryIO:
 
     Beam's own decompression takes a file that ends too early for a whole one, so it is not used.
     """
-    raw = open_packed(file)
+    packed = open_packed(file)
     _, codec = unpacked(file.path)
     if codec is None:
-        return raw
-
-    return DecompressedStream(raw, codec)
+        return packed
+    return io.BufferedReader(DecompressedStream(packed, codec), buffer_size=1 << 18)
 
 
 def open_packed(file: SourceFile) -> BinaryIO:
@@ -400,5 +394,5 @@ def position_in(stream: BinaryIO) -> int:
     Args:
         stream: What `open_source` returned.
     """
-    packed: BinaryIO = getattr(stream, "packed", stream)
+    packed: BinaryIO = getattr(getattr(stream, "raw", None), "packed", stream)
     return packed.tell()

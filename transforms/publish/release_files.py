@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import pyarrow as pa
@@ -59,11 +60,7 @@ def write_part(
 
     def content(stream: BinaryIO) -> None:
         first = next(rows)
-        writer = FORMATS[PARTS].open_writer(stream, first.schema, manifest.to_json())
-        writer.write(first)
-        for more in rows:
-            writer.write(more)
-        writer.close()
+        write_rows(FORMATS[PARTS], stream, chain([first], rows), first.schema, manifest)
 
     return folder.write(part_name(number), content)
 
@@ -82,27 +79,40 @@ def write_export(
     form = FORMATS[kind]
 
     def content(stream: BinaryIO) -> None:
-        with packed_for(form, stream) as target, contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
             parts = [_open_part(stack, folder, number) for number in range(n_parts)]
             schema = parts[0].schema_arrow.remove_metadata()
-            writer = form.open_writer(target, schema, manifest.to_json())
             streams = [_rows_of(part, schema) for part in parts]
-            for rows in merge_rows(streams, schema):
-                writer.write(rows)
-            writer.close()
+            write_rows(form, stream, merge_rows(streams, schema), schema, manifest)
 
     return folder.write(log_name(kind), content)
 
 
-@contextlib.contextmanager
-def packed_for(form: Format, stream: BinaryIO) -> Iterator[BinaryIO]:
-    """Gives the stream that a log is written to: gzipped, unless the format packs itself."""
-    if form.is_packed:
-        yield stream
-        return
-    # No name and no time of writing in the header: equal logs are equal bytes.
-    with gzip.GzipFile("", "wb", GZIP_LEVEL, stream, mtime=0) as packed:
-        yield cast(BinaryIO, packed)
+def write_rows(
+    form: Format,
+    stream: BinaryIO,
+    rows: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    manifest: ReleaseManifest,
+) -> None:
+    """Writes a log: gzipped, unless the format packs itself.
+
+    Args:
+        form: A format of releases.
+        stream: Where the bytes go.
+        rows: In the canonical order.
+        schema: Of the rows.
+        manifest: Whose promise the file carries, if its format has room for it.
+    """
+    with contextlib.ExitStack() as stack:
+        if not form.is_packed:
+            # No name and no time of writing in the header: equal logs are equal bytes.
+            packed = gzip.GzipFile("", "wb", GZIP_LEVEL, stream, mtime=0)
+            stream = cast(BinaryIO, stack.enter_context(packed))
+        writer = form.open_writer(stream, schema, manifest.to_json())
+        for batch in rows:
+            writer.write(batch)
+        writer.close()
 
 
 def read_log(folder: ReleaseFolder, n_parts: int) -> list[TraceBatch]:

@@ -105,17 +105,9 @@ def release_around(path: str, by_name: bool = True) -> str | None:
 
 def holds_releases(folder: str) -> bool:
     """Returns whether there are releases, or epochs of streams, in a folder as in an output."""
-    for names in ((MANIFEST_NAME,), ("epoch=*", MANIFEST_NAME)):
-        if files.is_on_this_machine(folder):
-            is_any_there = any(Path(folder).glob("/".join((f"{_OF_RELEASE}*", *names))))
-        else:
-            from apache_beam.io.filesystems import FileSystems
-
-            pattern = FileSystems.join(folder, f"{_OF_RELEASE}*", *names)
-            is_any_there = bool(FileSystems.match([pattern], [1])[0].metadata_list)
-        if is_any_there:
-            return True
-    return False
+    release = f"{_OF_RELEASE}*"
+    manifests = (release, MANIFEST_NAME), (release, "epoch=*", MANIFEST_NAME)
+    return any(files.holds(folder, *names) for names in manifests)
 
 
 def _has_manifest(folder: str) -> bool:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar, overload
 import numpy as np
 
 from tracecloak.schemas.errors import RetryLater, TracecloakError, UsageError
+from tracecloak.schemas.texts import text_or_null
 from tracecloak.transforms.services.kafka_clock import CLOCK_SKEW_US, NEVER_US
 from tracecloak.transforms.services.kafka_identity import (
     KnownLog,
@@ -150,13 +151,8 @@ _PARTITION, _OFFSET, _TIMESTAMP, _VALUE, _HEADERS = map(
 
 
 def _texts(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
-    texts = {}
-    for name, value in headers:
-        try:
-            texts[name] = (value or b"").decode()
-        except UnicodeDecodeError:  # no attribute that anything here asks for
-            continue
-    return texts
+    texts = ((name, text_or_null(value or b"")) for name, value in headers)
+    return {name: text for name, text in texts if text is not None}  # nothing asks for others
 
 
 _Answer = TypeVar("_Answer")

@@ -321,15 +321,9 @@ class LocalState:
     @contextlib.contextmanager
     def _committing(self) -> Iterator[None]:
         """Commits what the block writes, or nothing of it."""
-        with self._undamaged():
-            self._database.execute("BEGIN IMMEDIATE")
-            try:
-                yield
-                self._database.execute("COMMIT")
-            except BaseException:
-                if self._database.in_transaction:
-                    self._database.execute("ROLLBACK")
-                raise
+        with self._undamaged(), self._database as database:
+            database.execute("BEGIN IMMEDIATE")
+            yield
 
     @contextlib.contextmanager
     def _undamaged(self) -> Iterator[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-import importlib
 import io
 import json
 import logging
@@ -50,7 +49,7 @@ from tracecloak.transforms.operator_log import kept_on_worker
 from tracecloak.transforms.publish.products import parquet_of
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 from tracecloak.transforms.services.kafka_topic import KafkaTopic, TopicWriter
-from tracecloak.transforms.services.pubsub_service import pubsub
+from tracecloak.transforms.services.pubsub_service import asking, pubsub
 from tracecloak.transforms.stream.stream_status import RateLimiter
 
 if TYPE_CHECKING:
@@ -277,13 +276,10 @@ def files_of(release: Step, formats: Sequence[str], manifest: ReleaseManifest) -
 
 
 def _log(rows: pa.RecordBatch, form: Format, manifest: ReleaseManifest) -> bytes:
-    from tracecloak.transforms.publish.release_files import packed_for
+    from tracecloak.transforms.publish.release_files import write_rows
 
     stream = io.BytesIO()
-    with packed_for(form, stream) as target:
-        writer = form.open_writer(target, rows.schema, manifest.to_json())
-        writer.write(rows)
-        writer.close()
+    write_rows(form, stream, [rows], rows.schema, manifest)
     return stream.getvalue()
 
 
@@ -494,7 +490,6 @@ class _PubSubWriter:
     def __init__(self, topic: str) -> None:
         self._name = topic
         self._client = pubsub().PublisherClient()
-        self._errors = importlib.import_module("google.api_core.exceptions")
 
     def send(self, messages: Sequence[tuple[bytes, bytes]], attributes: Mapping[str, str]) -> None:
         n_bytes = max((len(data) for _, data in messages), default=0)
@@ -504,13 +499,12 @@ class _PubSubWriter:
                 "publish it to files"
             )
         sent = [self._client.publish(self._name, data, **attributes) for _, data in messages]
-        try:
+        with asking(self._name, self._refusal):
             for one in sent:
                 one.result(timeout=_ASK_SECONDS)
-        except self._errors.ClientError as error:
-            raise UsageError(f"{self._name} takes no message: {error.message}") from None
-        except (self._errors.GoogleAPIError, TimeoutError) as error:
-            raise RetryLater(f"{self._name} takes no message now: {error}") from None
+
+    def _refusal(self, error: Any) -> UsageError:
+        return UsageError(f"{self._name} takes no message: {error.message}")
 
 
 class TableSink:

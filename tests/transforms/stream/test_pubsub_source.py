@@ -358,7 +358,7 @@ def test_a_topic_that_takes_no_message_is_named(service: Service) -> None:
     writer = _PubSubWriter(service.topic)
     for error, kind, said in (
         (exceptions.NotFound("gone"), UsageError, "takes no message: gone"),
-        (TimeoutError("slow"), RetryLater, "takes no message now: slow"),
+        (TimeoutError("slow"), RetryLater, "cannot be asked: slow"),
     ):
         later = SimpleNamespace(result=answering(error))
         writer._client = SimpleNamespace(publish=lambda *_, later=later: later)
