@@ -98,7 +98,7 @@ def divides_by_case(parts: Iterable[composition.Spend]) -> bool:
 
 
 def _divides(part: composition.Spend) -> bool:
-    deviation = _deviation(part)
+    deviation = deviation_of(part)
     if deviation is None:  # pure but for thresholds, which are made for it
         return part.mechanism != "discrete_gaussian"
     left = (
@@ -107,11 +107,11 @@ def _divides(part: composition.Spend) -> bool:
     return left >= 1 / (2 * deviation**2)
 
 
-def _deviation(part: composition.Spend) -> Fraction | None:
-    """Deviation at sensitivity 1 of the continuous Gaussian that a part is, rounded down.
+def deviation_of(part: composition.Spend) -> Fraction | None:
+    """Returns the deviation of the continuous Gaussian that a part is, at sensitivity 1.
 
-    None where it is none: the noise is another, unknown, or too narrow for the proof in
-    `gaussian_scale`.
+    It is rounded down. None where there is none: the noise is another, unknown, or too narrow for
+    the proof in `gaussian_scale`.
     """
     if part.mechanism == "joint":
         squared = sum((block.squared_loss for block in part.blocks), Fraction(0))
@@ -151,7 +151,7 @@ def is_accounted_for(part: composition.Spend) -> bool | None:
         return _is_joint_enough(part)
     if part.mechanism != "discrete_gaussian":
         return None
-    most, deviation = part.delta * (1 + _SLACK), _deviation(part)
+    most, deviation = part.delta * (1 + _SLACK), deviation_of(part)
     if deviation is not None:
         needed = composition.gaussian_delta(deviation, part.epsilon - composition.COORDINATES_LOSS)
         if needed.is_at_most(most):
@@ -172,7 +172,7 @@ def _is_joint_enough(part: composition.Spend) -> bool | None:
         if block.delta
     ]
     choices = tuple(epsilon for _, epsilon in part.choices)
-    deviation = _deviation(part)
+    deviation = deviation_of(part)
     if len(unseen) > _MOST_UNSEEN or len(set(choices)) > _MOST_CHOICES or deviation is None:
         return None
     most, losses = part.delta * (1 + _SLACK), losses_of(choices)
@@ -257,7 +257,7 @@ def composed_epsilon(spends: Iterable[composition.Spend], delta: Fraction) -> fl
 
 def _one_part_epsilon(part: composition.Spend, delta: Fraction) -> float:
     """The closed form for one part."""
-    deviation = _deviation(part)
+    deviation = deviation_of(part)
     if part.mechanism == "discrete_gaussian" and deviation is not None:
         return _gaussian_epsilon(deviation, delta)
     if _is_joint(part) and delta > 0:
@@ -297,7 +297,7 @@ def _is_joint(part: composition.Spend) -> bool:
 
 def _span(part: composition.Spend) -> float:
     """How far the losses of a part reach, roughly: it sizes the arrays and is no bound."""
-    deviation = _deviation(part)
+    deviation = deviation_of(part)
     if deviation is None or part.instead:
         return 2 * float(part.epsilon)
     change = 1 / float(deviation)
@@ -348,7 +348,7 @@ def _losses(part: composition.Spend, interval: float) -> PrivacyLossDistribution
             Interval.of(deviation).float_below(), value_discretization_interval=interval
         )
 
-    deviation = _deviation(part)
+    deviation = deviation_of(part)
     if _is_joint(part) and deviation is not None:
         passing = sum((block.delta for block in part.blocks), Fraction(0))
         others = [generic(epsilon, Fraction(0)) for _, epsilon in part.choices]

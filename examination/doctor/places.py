@@ -11,7 +11,6 @@ import stat
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -25,7 +24,7 @@ from tracecloak.pipelines.budget.opening import (
 )
 from tracecloak.pipelines.keys.receipts import KeyStoreError
 from tracecloak.pipelines.ledger import caps
-from tracecloak.pipelines.ledger.balance import increase
+from tracecloak.pipelines.ledger.balance import added, increase
 from tracecloak.pipelines.ledger.cache import LedgerCache
 from tracecloak.pipelines.ledger.database import TABLES, Database, LedgerError
 from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge, reservation_of
@@ -168,18 +167,16 @@ def check_budget(setting: Setting) -> Iterator[CheckResult]:
     caps.is_charged(past.states(asked.output, asked.release_id), asked)
     caps.check_caps(past, asked, ledger.accounts.get(account))
     spent = past.spent(account, asked.window)
-    more = increase(spent.all, [caps.asked_of(asked)])
+    more = increase(spent.all, added(spent.all, [caps.asked_of(asked)]))
     known = account in ledger.accounts or any(e.account == account for e in ledger.entries())
     left = ledger.balance(account) if known else None
-    remaining = (left.remaining_epsilon, left.remaining_delta) if left else (None, None)
-    pairs = zip(remaining, more, strict=True)
-    times = [int(has / cost) for has, cost in pairs if has is not None and cost]
-    epsilon = decimal_text(more[0] or Fraction(0))
-    if not times:
-        why = "has no cap, so it pays for" if remaining == (None, None) else "need not pay for"
+    times = None if left is None else left.room(more)
+    epsilon = decimal_text(more["epsilon"])
+    if times is None:
+        why = "need not pay for" if left and left.caps else "has no cap, so it pays for"
         yield "ok", f"account {account!r} {why} what comes next"
         return
-    n_more = min(times) - 1
+    n_more = times - 1
     status: Status = "warning" if n_more == 0 else "ok"
     what = "stream" if setting.stream is not None else "release"
     tail = f"and for {n_more:,} more of the same" if n_more else "and for no other of the same"

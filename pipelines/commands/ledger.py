@@ -120,7 +120,8 @@ def _declare(flags: Flags) -> Result:
     from tracecloak.pipelines.ledger.caps import account_of
 
     account = account_of(flags["name"], flags, "none")
-    _opened(flags).declare_account(account, flags["by"], flags["reason"])
+    signed = {name: flags[name] for name in _SIGNED}
+    _opened(flags).declare_account(account, **signed, composition=flags.get("composition"))
     return _show({**flags, "account": account.name})
 
 

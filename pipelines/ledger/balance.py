@@ -1,9 +1,10 @@
 """What the charges of an account add up to, and whether its caps leave enough for another.
 
 Epsilons and deltas of one account add up (basic composition: Dwork and Roth, The Algorithmic
-Foundations of Differential Privacy, 2014, Theorem 3.16). That holds for one unit and one adjacency,
-so a release with another is refused, and no sum holds once a release without a finite epsilon is
-among them. Finer accounting happens inside a release, before it asks.
+Foundations of Differential Privacy, 2014, Theorem 3.16), or its Gaussian noise, its pure parts and
+its deltas do, each within a cap of its own (`accounting.account_caps`). That holds for one unit and
+one adjacency, so a release with another is refused, and no sum holds once a release without a
+finite epsilon is among them.
 
 Releases of windows add up within their window. Of the windows of one scope, of which no two count
 the same unit, all together cost what the dearest costs (parallel composition: McSherry, Privacy
@@ -14,8 +15,7 @@ both numbers bounds each window's loss, so it bounds them all.
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
@@ -27,45 +27,110 @@ if TYPE_CHECKING:
     from tracecloak.pipelines.ledger.caps import Account
 
 
+# What charges cost together: `n`, how many they are; `n_boundless`, how many of them have no finite
+# epsilon, and add nothing else; and the sum of each coordinate.
+Total = Mapping[str, Any]
+# By scope and label of the window; what adds up is under empty texts.
+Sums = Mapping[str, Mapping[str, Total]]
+# Of all windows of a scope, those with the largest sums of these count: what a release claims, and
+# what it loses at most, see `account_caps.Loss`. With their names for people.
+NAMES = {
+    "epsilon": "epsilon",
+    "delta": "delta",
+    "squared_mu": "squared mu of Gaussian noise",
+    "pure_epsilon": "epsilon of pure parts",
+    "leaked_delta": "delta of thresholds",
+}
+COORDINATES = tuple(NAMES)
+
+
 @dataclass(frozen=True)
 class Balance:
     """What the charges of an account add up to.
 
     Attributes:
         account: The account's name.
-        spent_epsilon: Sum over open and committed charges, of the windows of a scope over the
-            dearest one; None: one of the charges has no finite epsilon.
-        spent_delta: Likewise; charges without a finite epsilon add nothing.
-        open_epsilon: The part of it that is reserved and neither committed nor voided, and would be
-            free again if all of that were voided; None: no finite epsilon.
-        open_delta: Likewise.
+        caps: By coordinate, of those that have one.
+        spent: By coordinate: sum over open and committed charges, of the windows of a scope over
+            the dearest one; charges without a finite epsilon add nothing.
+        opened: By coordinate the part of it that is reserved and neither committed nor voided, and
+            would be free again if all of that were voided.
+        is_finite: Whether all charges have a finite epsilon.
         n_releases: Open and committed charges.
         n_open: Open charges.
-        remaining_epsilon: What the cap leaves, at least 0; None: there is no cap.
-        remaining_delta: Likewise.
-        is_exceeded: Whether more is spent than a cap allows, as where the cap was lowered, or came
-            after the releases.
+        n_open_boundless: Those of them without a finite epsilon.
     """
 
     account: str
-    spent_epsilon: Fraction | None
-    spent_delta: Fraction
-    open_epsilon: Fraction | None
-    open_delta: Fraction
+    caps: Mapping[str, Fraction]
+    spent: Mapping[str, Fraction]
+    opened: Mapping[str, Fraction]
+    is_finite: bool
     n_releases: int
     n_open: int
-    remaining_epsilon: Fraction | None
-    remaining_delta: Fraction | None
-    is_exceeded: bool
+    n_open_boundless: int
 
+    @property
+    def spent_epsilon(self) -> Fraction | None:
+        """The sum of epsilons; None: one of the charges has no finite epsilon."""
+        return self.spent["epsilon"] if self.is_finite else None
 
-# What charges cost together, by coordinate: `n`, how many they are; `n_boundless`, how many of them
-# have no finite epsilon, and add nothing to it; and the sums of epsilon and of delta.
-Total = Mapping[str, Any]
-# By scope and label of the window; what adds up is under empty texts.
-Sums = Mapping[str, Mapping[str, Total]]
-# Of all windows of a scope, those with the largest sums of these count.
-COORDINATES = ("epsilon", "delta")
+    @property
+    def spent_delta(self) -> Fraction:
+        """The sum of deltas."""
+        return self.spent["delta"]
+
+    @property
+    def open_epsilon(self) -> Fraction | None:
+        """The part of the sum of epsilons that is open; None: no finite epsilon."""
+        return None if self.n_open_boundless else self.opened["epsilon"]
+
+    @property
+    def open_delta(self) -> Fraction:
+        """The part of the sum of deltas that is open."""
+        return self.opened["delta"]
+
+    @property
+    def remaining_epsilon(self) -> Fraction | None:
+        """What a cap on the sum of epsilons leaves; None: there is none."""
+        return self.remaining.get("epsilon")
+
+    @property
+    def remaining_delta(self) -> Fraction | None:
+        """What a cap on the sum of deltas leaves; None: there is none."""
+        return self.remaining.get("delta")
+
+    @property
+    def remaining(self) -> dict[str, Fraction]:
+        """By coordinate what a cap leaves, at least 0, and 0 without a finite epsilon."""
+        return {
+            name: max(cap - self.spent[name], Fraction(0)) * self.is_finite
+            for name, cap in self.caps.items()
+        }
+
+    @property
+    def exceeded(self) -> list[str]:
+        """The coordinates in which more is spent than a cap allows.
+
+        That is so where a cap was lowered, or came after the releases.
+        """
+        return [
+            name
+            for name, cap in self.caps.items()
+            if not (self.is_finite and self.spent[name] <= cap)
+        ]
+
+    @property
+    def shares(self) -> dict[str, float]:
+        """By coordinate the share of its cap that is spent; 1 of a cap of 0."""
+        return {n: float(self.spent[n] / cap) if cap else 1.0 for n, cap in self.caps.items()}
+
+    def room(self, cost: Mapping[str, Fraction]) -> int | None:
+        """Returns how many more that cost so much fit; None: no cap limits them."""
+        left = [rest // cost[name] for name, rest in self.remaining.items() if cost[name]]
+        if self.caps and not self.is_finite:
+            return 0
+        return min(map(int, left), default=None)
 
 
 @dataclass
@@ -99,6 +164,9 @@ class KnownCharge(NamedTuple):
     account: str
     epsilon: str | None
     delta: str | None
+    squared_mu: str | None
+    pure_epsilon: str | None
+    leaked_delta: str | None
     scope: str
     label: str
     adds_up: bool
@@ -111,8 +179,9 @@ class KnownCharge(NamedTuple):
     def of(cls, state: ChargeState) -> KnownCharge:
         """Returns what its entries say."""
         last, window, claim = state.last, state.window, state.claim
+        squared_mu, pure_epsilon, leaked_delta = state.reserved.loss
         return cls(
-            last.account, last.epsilon, last.delta,
+            last.account, last.epsilon, last.delta, squared_mu, pure_epsilon, leaked_delta,
             *(("", "", False) if window is None else (*window.place, window.adds_up)),
             last.seq, last.hash,
             *((None, None) if claim is None else (claim.seq, claim.units_sha256)),
@@ -129,17 +198,25 @@ class KnownCharge(NamedTuple):
         Raises:
             UsageError: A number is no decimal.
         """
-        own = _cost(self.epsilon, self.delta)
+        own = self.cost
         return own if total is None else {name: total[name] + more for name, more in own.items()}
+
+    @property
+    def cost(self) -> Total:
+        """What it costs by itself."""
+        return _cost(self[1 : 1 + len(COORDINATES)])
 
 
 @lru_cache(maxsize=1024)
-def _cost(epsilon: str | None, delta: str | None) -> Total:
+def _cost(numbers: tuple[str | None, ...]) -> Total:
     """Returns what one charge costs: one value for thousands of windows, see `_distinct`."""
-    if epsilon is None:
-        return {**_cost("0", "0"), "n_boundless": 1}
-    numbers = parse_decimal(epsilon or "0"), parse_decimal(delta or "0")
-    return {"n": 1, "n_boundless": 0, **dict(zip(COORDINATES, numbers, strict=True))}
+    is_finite = numbers[0] is not None
+    values = (parse_decimal(one or "0") if is_finite else Fraction(0) for one in numbers)
+    return {
+        "n": 1,
+        "n_boundless": int(not is_finite),
+        **dict(zip(COORDINATES, values, strict=True)),
+    }
 
 
 def claims_of(charges: Iterable[KnownCharge]) -> list[KnownCharge]:
@@ -201,33 +278,24 @@ def charges(entries: Iterable[Entry]) -> dict[Charge, Entry]:
     return {charge: state.last for charge, state in charge_states(entries).items()}
 
 
-def balance_of(spent: Spent, name: str, account: Account | None) -> Balance:
+def balance_of(spent: Spent, name: str, account: Account | None, *more: KnownCharge) -> Balance:
     """Returns what an account's charges add up to.
 
     Args:
         spent: What they cost.
         name: The account's name.
         account: Its caps; None: it has none.
+        more: Charges that are not made yet.
     """
-    sums, caps = spent.all, (None, None) if account is None else account.caps
-    total, pairs = total_of(sums), zip(caps, _numbers(sums), strict=False)
-    # Without a finite epsilon no delta below 1 holds, either.
-    left = (cap and max(cap - paid, Fraction(0)) * (total[0] is not None) for cap, paid in pairs)
-    epsilon_left, delta_left = left
+    sums = added(spent.all, more)
+    total = total_of(sums)
+    # What is open would be free again if all of it were given back.
     return Balance(
-        name, *total,
-        *increase(spent.closed, spent.still_open),  # free again if all that is open were given back
+        name, {} if account is None else account.caps, total, increase(spent.closed, sums),
+        not total["n_boundless"],
         sum(one["n"] for labels in sums.values() for one in labels.values()),
-        len(spent.still_open), epsilon_left, delta_left, bool(exceeded(sums, account)),
+        len(spent.still_open), sum(known.epsilon is None for known in spent.still_open),
     )  # fmt: skip
-
-
-def exceeded(sums: Sums, account: Account | None) -> list[str]:
-    """Returns the coordinates in which charges cost more than the caps of their account allow."""
-    caps = () if account is None else account.caps
-    named = zip(COORDINATES, caps, _numbers(sums), strict=False)
-    is_finite = total_of(sums)[0] is not None
-    return [n for n, cap, paid in named if cap is not None and not (is_finite and paid <= cap)]
 
 
 def added(sums: Sums, charges: Iterable[KnownCharge]) -> Sums:
@@ -240,34 +308,24 @@ def added(sums: Sums, charges: Iterable[KnownCharge]) -> Sums:
     return merged
 
 
-def total_of(sums: Sums) -> tuple[Fraction | None, Fraction]:
-    """Returns what charges cost together: (epsilon; None if one of them is not finite, delta)."""
-    epsilon, delta, n_boundless = _numbers(sums)
-    return None if n_boundless else epsilon, delta
+def total_of(sums: Sums) -> dict[str, Fraction]:
+    """Returns by coordinate what charges cost together, and how many have no finite epsilon.
+
+    Of the windows of a scope the dearest counts.
+    """
+    alike = [_distinct(labels) for labels in sums.values()]
+    names = (*COORDINATES, "n_boundless")
+    return {n: sum((max(t[n] for t in one) for one in alike), Fraction(0)) for n in names}
 
 
-def increase(before: Sums, further: Sequence[KnownCharge]) -> tuple[Fraction | None, Fraction]:
-    """Returns how much more further charges cost beside others, of which some may not be finite.
+def increase(before: Sums, after: Sums) -> dict[str, Fraction]:
+    """Returns by coordinate how much more some charges cost than a part of them.
 
     That is their whole epsilon and delta, but for windows: one within the dearest of its scope adds
     nothing.
-
-    Args:
-        before: What the others cost.
-        further: What these cost.
-
-    Returns:
-        (Epsilon, None if one of these is not finite; delta).
     """
-    epsilon, delta, _ = map(operator.sub, _numbers(added(before, further)), _numbers(before))
-    return epsilon if all(one.epsilon is not None for one in further) else None, delta
-
-
-def _numbers(sums: Sums) -> list[Fraction]:
-    """Returns by name what is finite, of each scope that of its dearest window, and what is not."""
-    alike = [_distinct(labels) for labels in sums.values()]
-    names = (*COORDINATES, "n_boundless")
-    return [sum((max(t[n] for t in totals) for totals in alike), Fraction(0)) for n in names]
+    was = total_of(before)
+    return {name: number - was[name] for name, number in total_of(after).items()}
 
 
 def _distinct(labels: Mapping[str, Total]) -> list[Total]:

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import yaml
 
+from tracecloak.anonymizers.accounting.account_caps import Loss, caps_of
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.balance import (
-    COORDINATES,
+    NAMES,
     Balance,
     ChargeState,
     KnownCharge,
@@ -24,7 +25,6 @@ from tracecloak.pipelines.ledger.balance import (
     added,
     balance_of,
     charge_states,
-    exceeded,
     increase,
 )
 from tracecloak.pipelines.ledger.database import MadeByAnother
@@ -52,6 +52,8 @@ from tracecloak.schemas.texts import MAX_BYTES, StrictLoader, bounded_yaml
 
 
 _UNITS = get_args(Unit)
+# How the releases of an account compose: their epsilons and deltas add up, or see `account_caps`.
+Composition = Literal["sum", "gaussian"]
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,10 @@ class Account:
         unit: The unit of privacy that the caps are about; releases with another are refused.
         max_cases: Public upper bound on the number of cases of the data set, or None.
         note: What the owner of the file wrote beside it.
+        three_caps: Of an account whose composition is `gaussian`, see `accounting.account_caps`;
+            None: epsilons and deltas add up.
+        largest: Of such an account: the epsilon and delta up to which its caps may be raised, for
+            which its promise holds.
     """
 
     name: str
@@ -73,11 +79,21 @@ class Account:
     unit: Unit
     max_cases: int | None = None
     note: str = ""
+    three_caps: Loss | None = None
+    largest: tuple[Fraction, Fraction] | None = None
 
     @property
-    def caps(self) -> tuple[Fraction | None, ...]:
-        """The caps, in the order of `balance.COORDINATES`."""
-        return self.epsilon_cap, self.delta_cap
+    def composition(self) -> Composition:
+        """How its releases compose."""
+        return "sum" if self.three_caps is None else "gaussian"
+
+    @property
+    def caps(self) -> dict[str, Fraction]:
+        """The caps that there are, by their names in `balance.COORDINATES`."""
+        if self.three_caps is not None:
+            return self.three_caps._asdict()
+        both = {"epsilon": self.epsilon_cap, "delta": self.delta_cap}
+        return {name: cap for name, cap in both.items() if cap is not None}
 
     def __post_init__(self) -> None:
         refusals = {
@@ -160,14 +176,20 @@ def account_of(name: str, keys: Mapping[str, Any], none: str) -> Account:
         UsageError: A cap is no decimal, or see `Account`.
     """
     caps: dict[str, Fraction | None] = {}
-    for key in ("epsilon", "delta"):
+    for key in ("epsilon", "delta", "max_epsilon", "max_delta"):
         try:
-            caps[key] = None if keys[key] in (None, none) else parse_decimal(keys[key])
+            caps[key] = None if keys.get(key) in (None, none) else parse_decimal(keys[key])
         except UsageError as error:
             told = f"account {name!r}: {key}: {error}, or {none} for no cap"
             raise UsageError(told) from None
-    further = keys["unit"], keys.get("max_cases"), keys.get("note") or ""
-    return Account(name, caps["epsilon"], caps["delta"], *further)
+    epsilon, delta, *largest = caps.values()
+    account = Account(
+        name, epsilon, delta, keys["unit"], keys.get("max_cases"), keys.get("note") or ""
+    )
+    if not any(largest):
+        return account
+    most = (largest[0] or epsilon or Fraction(0), largest[1] or delta or Fraction(0))
+    return replace(account, largest=most)
 
 
 class _TextLoader(StrictLoader):
@@ -185,6 +207,7 @@ class _TextLoader(StrictLoader):
 # pipeline is given, or leaves out, changes none of them.
 
 
+_ANOTHER = "begin another account"
 # What to say of a restored ledger, in which nothing is paid yet.
 AWAITS = (
     "{} was restored from a backup, and does not know what was paid since: run `tracecloak ledger "
@@ -198,14 +221,67 @@ def declared_accounts(entries: Sequence[Entry]) -> dict[str, Account]:
     Raises:
         UsageError: An entry has what no ledger writes.
     """
-    return {
-        entry.account: Account(
-            entry.account, *entry.values(), entry.unit, entry.facts.get("max_cases"),
-            entry.facts.get("note", ""),
+    return {entry.account: _declared(entry) for entry in entries if entry.action == "account"}
+
+
+def _declared(entry: Entry) -> Account:
+    facts = entry.facts
+    account = Account(
+        entry.account, *entry.values(), entry.unit, facts.get("max_cases"), facts.get("note", "")
+    )
+    if "caps" not in facts:
+        return account
+    epsilon, delta, *three = map(parse_decimal, (*facts["largest"], *facts["caps"]))
+    return replace(account, three_caps=Loss(*three), largest=(epsilon, delta))
+
+
+def composed(past: LedgerSnapshot, account: Account, composition: Composition | None) -> Account:
+    """Returns an account that is declared, with the caps that follow from how it composes.
+
+    How an account composes is fixed when it is begun, and so is the largest epsilon and delta that
+    it may be raised to. One that adds up may become `gaussian`, with no larger numbers than it was
+    begun with: its caps follow from these, and never from what it spent.
+
+    Args:
+        past: What the ledger says.
+        account: As it is asked for, with its largest numbers, if any are.
+        composition: None: as it was begun; of a new one, `gaussian` where it has a delta above 0.
+
+    Raises:
+        UsageError: It was begun otherwise, or with smaller numbers, or lacks epsilon or delta.
+    """
+    begun = [e for e in past.declared if e.action == "account" and e.account == account.name]
+    was = [_declared(entry) for entry in begun[:1] + begun[-1:]]
+    if composition is None:
+        is_old = was or account.name in past.accounts()
+        of_new: Composition = "gaussian" if account.delta_cap and account.epsilon_cap else "sum"
+        composition = was[1].composition if was else "sum" if is_old else of_new
+    if composition == "sum":
+        if was and was[1].composition == "gaussian":
+            raise UsageError(f"{_named(account)} was begun with composition gaussian; {_ANOTHER}")
+        if account.largest is not None:
+            raise UsageError(f"{_named(account)}: only composition gaussian needs a largest cap")
+        return account
+    asked = _both(account)
+    largest = (was[1].largest or _both(was[0])) if was else account.largest or asked
+    most = map(max, largest, asked, account.largest or largest)
+    if tuple(most) != largest:
+        texts = " and delta ".join(map(decimal_text, largest))
+        raise UsageError(
+            f"{_named(account)} may have at most epsilon {texts}, as it was begun; {_ANOTHER}"
         )
-        for entry in entries
-        if entry.action == "account"
-    }  # fmt: skip
+    three = map(min, caps_of(*asked), caps_of(*largest))
+    return replace(account, three_caps=Loss(*three), largest=largest)
+
+
+def _both(account: Account) -> tuple[Fraction, Fraction]:
+    if account.epsilon_cap is None or account.delta_cap is None:
+        raise UsageError(f"{_named(account)}: composition gaussian needs epsilon and delta")
+    return account.epsilon_cap, account.delta_cap
+
+
+def _named(account: Account) -> str:
+    return f"account {account.name!r}"
 
 
 def bound_datasets(entries: Sequence[Entry]) -> dict[str, str]:
@@ -260,7 +336,10 @@ def both_bounds(declared: Account | None, in_file: Account | None) -> Account | 
     for name in ("epsilon_cap", "delta_cap"):
         caps = (getattr(one, name) for one in (declared, in_file))
         lower[name] = min((cap for cap in caps if cap is not None), default=None)
-    return replace(declared, **lower)
+    both = replace(declared, **lower)
+    if both.three_caps is None:
+        return both
+    return replace(both, three_caps=Loss(*map(min, both.three_caps, caps_of(*_both(both)))))
 
 
 # --- A release of one name in one output is paid once, and made by whoever began it. --------------
@@ -376,7 +455,7 @@ def check_affordable(spent: Spent, reservation: Reservation, account: Account) -
     where = f"account {account.name!r}"
     if account.unit != reservation.unit:
         raise UsageError(f"{where} has caps per {account.unit}; use one per {reservation.unit}")
-    if not any(cap is not None for cap in account.caps):
+    if not account.caps:
         return
     if reservation.epsilon is None or reservation.delta is None:
         what = f"{where} has a cap, and no finite epsilon holds for a release with"
@@ -389,33 +468,33 @@ def check_affordable(spent: Spent, reservation: Reservation, account: Account) -
                     f"those of {name} {now}; use another account"
                 )
     asked, balance = asked_of(reservation), balance_of(spent, account.name, account)
-    above = exceeded(added(spent.all, [asked]), account)
+    above = balance_of(spent, account.name, account, asked).exceeded
     if not above:
         return
     short = ["no finite epsilon holds for a release that it paid for already"]
-    if balance.spent_epsilon is not None:
-        more = dict(zip(COORDINATES, increase(spent.all, [asked]), strict=True))
-        short = [_shortage(name, balance, account, asked, more[name]) for name in above]
+    if balance.is_finite:
+        more = increase(spent.all, added(spent.all, [asked]))
+        short = [_shortage(name, balance, asked, more[name]) for name in above]
     counts = f"{balance.n_open} of {balance.n_releases} releases are reserved and not committed"
     unfinished = f" ({counts}; run those again to finish them)" if balance.n_open else ""
+    remedy = "Ask for less, or have the privacy officer raise the cap"
+    if "pure_epsilon" in above:
+        remedy += ", or name an account that adds up, with composition sum"
     raise BudgetExhausted(
         f"{where} cannot pay for release {reservation.release_id!r}: {'; '.join(short)}"
-        f"{unfinished}. Ask for less, or have the privacy officer raise the cap"
+        f"{unfinished}. {remedy}"
     )
 
 
-def _shortage(
-    name: str, balance: Balance, account: Account, asked: KnownCharge, more: Fraction | None
-) -> str:
+def _shortage(name: str, balance: Balance, asked: KnownCharge, more: Fraction) -> str:
     """Returns what an account has and lacks of a coordinate that a release asks."""
-    cap = dict(zip(COORDINATES, account.caps, strict=True))[name]
-    of_account = (getattr(balance, f"{of}_{name}") for of in ("spent", "open", "remaining"))
-    has, adds, spent, opened, left = (
-        decimal_text(number or Fraction(0)) for number in (cap, more, *of_account)
-    )
+    of_account = (balance.spent, balance.opened, balance.remaining)
+    numbers = balance.caps[name], more, asked.cost[name], *(of[name] for of in of_account)
+    has, adds, asks, spent, opened, left = map(decimal_text, numbers)
     _, label = asked.place
     window = f" for window {label} (which adds {adds} to the dearest window of its schedule)"
     return (
-        f"{name} cap {has}, spent {spent}{f' (of it {opened} not committed)' * (opened != '0')}, "
-        f"asked {getattr(asked, name)}{window * bool(label)}, remaining {left}"
+        f"{NAMES[name]} cap {has}, spent {spent}"
+        f"{f' (of it {opened} not committed)' * (opened != '0')}, "
+        f"asked {asks}{window * bool(label)}, remaining {left}"
     )

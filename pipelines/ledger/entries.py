@@ -21,6 +21,7 @@ Decimals as they are written: exact, and never binary floating point.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import json
@@ -345,6 +346,14 @@ class Entry:
             return None
         return (step, sha256) if SHA256.fullmatch(sha256) else None
 
+    @cached_property
+    def loss(self) -> tuple[str | None, ...]:
+        """What the release loses at most, see `account_caps.Loss`; None each: nothing bounds it."""
+        if self.epsilon is None:
+            return (None,) * 3
+        lost = self.facts.get("lost") if self.action == "reserve" and self.details else None
+        return tuple(lost) if lost else _loss_of(self.epsilon, self.delta or "0", self.spends)
+
     @property
     def is_open(self) -> bool:
         """Whether the charge is neither given back, nor visible, nor given up."""
@@ -369,6 +378,19 @@ class Entry:
         if self.details:
             columns["details"] = self.details
         return hashlib.sha256(canonical_json(columns).encode()).hexdigest()
+
+
+@lru_cache(maxsize=256)
+def _loss_of(epsilon: str, delta: str, spends: str) -> tuple[str, ...]:
+    """Returns what a release of these parts loses; without them, what (epsilon, delta)-DP says."""
+    from tracecloak.anonymizers.accounting.account_caps import loss_of
+    from tracecloak.anonymizers.accounting.composition import Spend, total
+
+    with contextlib.suppress(UsageError, KeyError, TypeError, ValueError):
+        parts = [Spend.from_json(part) for part in json.loads(spends)]
+        if total(parts) == (parse_decimal(epsilon), parse_decimal(delta)):
+            return tuple(map(decimal_text, loss_of(parts)))
+    return "0", epsilon, delta
 
 
 # The columns that every hash covers; `details` is another where there are some.

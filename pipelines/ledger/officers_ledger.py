@@ -13,7 +13,7 @@ from typing import Any, get_args
 import sqlalchemy as sa
 
 from tracecloak.pipelines.ledger import caps, database
-from tracecloak.pipelines.ledger.balance import balance_of
+from tracecloak.pipelines.ledger.balance import COORDINATES, balance_of
 from tracecloak.pipelines.ledger.entries import (
     NO_COLUMNS,
     Declaration,
@@ -130,10 +130,17 @@ class OfficersLedger(Ledger):
             signed(by, reason),
         )
 
-    def declare_account(self, account: caps.Account, by: str, reason: str) -> None:
+    def declare_account(
+        self,
+        account: caps.Account,
+        by: str,
+        reason: str,
+        composition: caps.Composition | None = None,
+    ) -> None:
         """Declares what an account may spend; an earlier declaration of it holds no longer.
 
-        As soon as a ledger declares an account, no other that it does not declare can pay.
+        How it composes is fixed when it is begun, see `caps.composed`. As soon as a ledger declares
+        an account, no other that it does not declare can pay.
 
         Raises:
             UsageError: A cap is no exact decimal, or nobody and no reason is named.
@@ -141,10 +148,19 @@ class OfficersLedger(Ledger):
         """
         if account.note:
             require_text("note", account.note)
-        facts = {"max_cases": account.max_cases, "note": account.note}
         bounds = decimals_of(epsilon=account.epsilon_cap, delta=account.delta_cap)
-        columns = {"account": account.name, "unit": account.unit, **bounds}
-        self.declare("account", columns, {n: f for n, f in facts.items() if f}, by, reason)
+        columns = {**NO_COLUMNS, "account": account.name, "unit": account.unit, **bounds}
+        details = signed(by, reason)
+
+        def steps(past: LedgerSnapshot) -> list[Step]:
+            whole = caps.composed(past, account, composition)
+            facts = {
+                "max_cases": whole.max_cases, "note": whole.note,
+                "caps": whole.three_caps, "largest": whole.largest,
+            }  # fmt: skip
+            return [("account", columns, {n: f for n, f in facts.items() if f} | details)]
+
+        self.append(steps)
 
     def bind_dataset(self, dataset: str, account: str, by: str, reason: str) -> None:
         """Binds a data set to one account: releases that name it under another are refused.
@@ -250,16 +266,18 @@ class OfficersLedger(Ledger):
         for name in sorted({*self.accounts, *past.accounts()}):
             account, spent = self.account_in(past, name), past.spent(name)
             left = balance_of(spent, name, account)
-            epsilon, delta = left.remaining_epsilon or 0, left.remaining_delta or 0
-            if account is not None and (epsilon or delta):
+            rest = left.remaining
+            if account is not None and any(rest.values()):
                 kinds = (
                     kind for kind in get_args(Adjacency) if (account.unit, kind) in spent.kinds
                 )
-                rest = Reservation(
-                    name, f"lost-{past.seq + 1}", "lost", Fraction(epsilon), Fraction(delta),
-                    account.unit, next(kinds, "add_remove"), "lost", (), "lost", "lost",
-                )  # fmt: skip
-                steps += [(action, rest.columns(), details) for action in ("reserve", "commit")]
+                epsilon, delta, *lost = (rest.get(one, Fraction(0)) for one in COORDINATES)
+                charge = Reservation(
+                    name, f"lost-{past.seq + 1}", "lost", epsilon, delta, account.unit,
+                    next(kinds, "add_remove"), "lost", (), "lost", "lost",
+                ).columns()  # fmt: skip
+                facts = {**details, "lost": lost} if any(lost) else details
+                steps += [("reserve", charge, facts), ("commit", charge, details)]
         return steps
 
 

@@ -12,13 +12,13 @@ from fractions import Fraction
 from functools import cache
 from typing import Any
 
+from tracecloak.anonymizers.accounting.account_caps import Loss
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.balance import (
-    COORDINATES,
+    NAMES,
     KnownCharge,
     Sums,
     charge_states,
-    exceeded,
 )
 from tracecloak.pipelines.ledger.caps import bound_datasets, declared_accounts
 from tracecloak.pipelines.ledger.database import read_windows
@@ -30,6 +30,12 @@ from tracecloak.schemas.texts import templates_of
 # How many characters of a long text a table shows, and of one in the last column; `export` has all.
 _WIDEST = 40
 _WIDEST_LAST = 120
+# What is shown of a balance, and the numbers that a release claims.
+_CLAIMED = ("epsilon", "delta")
+_SHOWN = (
+    "spent_epsilon", "spent_delta", "open_epsilon", "open_delta", "n_releases", "n_open",
+    "remaining_epsilon", "remaining_delta",
+)  # fmt: skip
 _MANY = {"entry": "entries", "release": "releases", "window": "windows"}
 
 
@@ -147,38 +153,44 @@ def _account_facts(
     balance, left = ledger.balance(name, past), None
     declared = declared_accounts(past.declared)
     is_shut = bool(declared) and name not in declared
-    is_of_window = bool(paid) and any(KnownCharge.of(paid[-1]).place)
-    if paid:
-        # How many more with the epsilon and delta of the last one the caps allow; None: any number,
-        # because no cap limits them, or as one like it of each further window costs nothing more.
-        asked = paid[-1].last.values()
-        pairs = [(balance.remaining_epsilon, asked[0]), (balance.remaining_delta, asked[1])]
-        if is_shut or (is_of_window and balance.is_exceeded):
-            left = 0
-        elif not is_of_window and None not in (*asked, balance.spent_epsilon):
-            fitting = [int(rest // cost) for rest, cost in pairs if rest is not None and cost]
-            left = min(fitting, default=None)
-        elif not is_of_window and any(rest is not None for rest, _ in pairs):
-            left = 0
+    last = KnownCharge.of(paid[-1]) if paid else None
+    is_of_window = last is not None and any(last.place)
+    # How many more that cost what the last one costs the caps allow; None: any number, because no
+    # cap limits them, or as one like it of each further window costs nothing more.
+    if is_shut or (is_of_window and balance.exceeded):
+        left = 0
+    elif last is not None and not is_of_window:
+        left = balance.room(last.cost) if last.epsilon is not None or not balance.caps else 0
+    caps = {f"{n}_cap": None if account is None else getattr(account, f"{n}_cap") for n in _CLAIMED}
     facts = _numbers_as_text({
         "account": name,
         "unit": account and account.unit,
-        "epsilon_cap": account and account.epsilon_cap,
-        "delta_cap": account and account.delta_cap,
-        **asdict(balance),
+        **caps,
+        **{key: getattr(balance, key) for key in _SHOWN},
+        "is_exceeded": bool(balance.exceeded),
+        "composition": account and account.composition,
+        "shares": balance.shares,
         "releases_like_the_last_left": left,
         "windows": [_numbers_as_text(scope) for scope in scopes_of(spent.all)],
     })  # fmt: skip
     rows: list[Sequence[str]] = [("", "cap", "spent", "of it open", "remaining")]
-    above = exceeded(spent.all, account)
-    for column in COORDINATES:
-        remaining = "exceeded" if column in above else facts[f"remaining_{column}"] or "no cap"
+    for column in _CLAIMED:
+        remaining = facts[f"remaining_{column}"] or "no cap"
+        if column in balance.exceeded:
+            remaining = "exceeded"
         spent_open = (facts[f"{of}_{column}"] or "not finite" for of in ("spent", "open"))
         rows.append((column, facts[f"{column}_cap"] or "no cap", *spent_open, remaining))
+    beside: dict[str, Any] = {"is_shut": is_shut, "is_of_window": is_of_window, "largest": None}
+    if account is not None and account.three_caps is not None and account.largest is not None:
+        of = (balance.caps, balance.spent, balance.opened)
+        rows = [(*rows[0][:-1], "share spent")]
+        for n, share in balance.shares.items():
+            rows.append((NAMES[n], *(f"{float(values[n]):.4g}" for values in of), f"{share:.1%}"))
+        so_far = Loss(*(balance.spent[n] for n in balance.caps)).epsilon(account.largest[1])
+        beside["largest"] = [*map(decimal_text, account.largest)]
+        beside["so_far"] = f"{so_far:.4g}" if balance.is_finite else "not finite"
     is_odd = len(spent.kinds) > 1 or any(account and account.unit != one for one, _ in spent.kinds)
-    beside = {
-        "is_shut": is_shut,
-        "is_of_window": is_of_window,
+    beside |= {
         "sums": _table(rows),
         "odd": sorted(map(", ".join, spent.kinds)) if is_odd else [],
     }
@@ -206,7 +218,7 @@ def scopes_of(sums: Sums) -> list[dict[str, Any]]:
             continue
         boundless = [label for label, total in totals.items() if total["n_boundless"]]
         dearest, by_delta = (
-            max(totals, key=lambda label: totals[label][name]) for name in COORDINATES
+            max(totals, key=lambda label: totals[label][name]) for name in _CLAIMED
         )
         dearest = boundless[0] if boundless else dearest
         delta = totals[by_delta]["delta"]

@@ -156,9 +156,12 @@ def cost_text(plan: ReleasePlan) -> str:
 def remains_text(balance: Balance) -> str:
     """Returns what an account has left, and how a cap is declared where it has none."""
     from tracecloak.anonymizers.accounting.composition import decimal_text
+    from tracecloak.pipelines.ledger.balance import NAMES
 
-    remaining = {"epsilon": balance.remaining_epsilon, "delta": balance.remaining_delta}
-    left = [f"{name} {decimal_text(n)}" for name, n in remaining.items() if n is not None]
+    if "pure_epsilon" in balance.caps:
+        shares = [f"{share:.1%} of {NAMES[name]}" for name, share in balance.shares.items()]
+        return f"in account {balance.account}, of whose caps are spent: {', '.join(shares)}"
+    left = [f"{name} {decimal_text(n)}" for name, n in balance.remaining.items()]
     if not left:
         return (
             f"as much as you like: no cap is declared for account {balance.account}; `tracecloak "
@@ -207,6 +210,7 @@ def release_data(plan: ReleasePlan, outcome: Outcome, elapsed_s: float) -> dict[
         else {
             "epsilon": exact_text(balance.remaining_epsilon),
             "delta": exact_text(balance.remaining_delta),
+            "shares": balance.shares,
         },
         "names_like_formulas": list(outcome.formulas),
         "elapsed_s": round(elapsed_s, 3),

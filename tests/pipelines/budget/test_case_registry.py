@@ -370,7 +370,21 @@ def test_it_finds_the_same_as_who_looks_through_all_claims(
             connection.execute(sa.insert(UNITS), claim.rows(seq))
         past.ask = lambda asked: connection.execute(asked).all()
         named = [
-            KnownCharge("a", "1", "0", claim.scope, claim.label, False, i, "", i, claim.sha256)
+            KnownCharge(
+                "a",
+                "1",
+                "0",
+                "0",
+                "1",
+                "0",
+                claim.scope,
+                claim.label,
+                False,
+                i,
+                "",
+                i,
+                claim.sha256,
+            )
             for i, claim in enumerate(claims)
         ]
         patch.setattr(past, "claims", lambda _: named)

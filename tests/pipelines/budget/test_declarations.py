@@ -36,7 +36,7 @@ def ledger(url: str) -> Ledger:
 
 
 def test_a_cap_in_the_ledger_binds_who_names_no_accounts_file(ledger: Ledger, url: str) -> None:
-    ledger.declare_account(account("1"), *OFFICER)
+    ledger.declare_account(account("1"), *OFFICER, "sum")
     ledger.reserve(reservation(0, "0.6"))
     with pytest.raises(BudgetExhausted, match=r"epsilon cap 1, spent 0\.6.*asked 0\.6"):
         Ledger(url).reserve(reservation(1, "0.6"))
@@ -49,7 +49,7 @@ def test_a_cap_in_the_ledger_binds_who_names_no_accounts_file(ledger: Ledger, ur
 
 def test_once_an_account_is_declared_no_other_pays(ledger: Ledger) -> None:
     ledger.reserve(reservation(0, account="b"))
-    ledger.declare_account(account("1"), *OFFICER)
+    ledger.declare_account(account("1"), *OFFICER, "sum")
     with pytest.raises(UsageError, match="account 'b' is not declared in the"):
         ledger.reserve(reservation(1, account="b"))
     ledger.commit("/out", "r0", "k")  # what is reserved is finished all the same
@@ -58,7 +58,7 @@ def test_once_an_account_is_declared_no_other_pays(ledger: Ledger) -> None:
     assert "Releases like the last one that still fit: 0" in text
     shown = reading.show(ledger, "b")[1]["accounts"][0]
     assert shown["releases_like_the_last_left"] == 0
-    ledger.declare_account(account(None, None, name="b"), *OFFICER)
+    ledger.declare_account(account(None, None, name="b"), *OFFICER, "sum")
     ledger.reserve(reservation(1, "1000", account="b"))
 
 
@@ -66,7 +66,7 @@ def test_a_cap_below_what_is_spent_is_shown_as_exceeded(ledger: Ledger) -> None:
     """Catches "remaining 0" beside twice the budget."""
     ledger.reserve(reservation(0, "2"))
     assert "xceeded" not in reading.show(ledger)[0]
-    ledger.declare_account(account("1.5"), *OFFICER)
+    ledger.declare_account(account("1.5"), *OFFICER, "sum")
     lines = reading.show(ledger)[0].splitlines()
     assert "  epsilon  1.5      2      2           exceeded" in lines
     assert "  delta    0.00001  0      0           0.00001" in lines
@@ -75,7 +75,7 @@ def test_a_cap_below_what_is_spent_is_shown_as_exceeded(ledger: Ledger) -> None:
     assert (shown["is_exceeded"], shown["epsilon_cap"]) == (True, "1.5")
     with pytest.raises(BudgetExhausted):
         ledger.reserve(reservation(1, "0"))
-    ledger.declare_account(account("2"), *OFFICER)  # exactly spent is not exceeded
+    ledger.declare_account(account("2"), *OFFICER, "sum")  # exactly spent is not exceeded
     assert "xceeded" not in reading.show(ledger)[0]
 
 
@@ -153,7 +153,7 @@ def test_an_officer_caps_an_account_and_binds_a_data_set(
     caps = ["--delta", "1e-5", "--unit", "case", "--max_cases", 100_000, "--note", "yearly"]
     assert as_typed("ledger", "begin", *place) == 0
     assert "nothing is spent in it" in capsys.readouterr().out
-    declared = ["ledger", "declare", "hospital", *place, *signed]
+    declared = ["ledger", "declare", "hospital", "--composition", "sum", *place, *signed]
     assert as_typed(*declared, "--epsilon", "lots", *caps) == 2
     assert "epsilon: expected a decimal such as 0.1" in capsys.readouterr().err
     assert as_typed(*declared, "--epsilon", "1.5", *caps) == 0

@@ -500,7 +500,7 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
         elif kind == "cap":  # in the ledger, beside the file's cap of 1
             cap = Fraction(int(rng.integers(5, 20)), 10)
             declared = account(str(float(cap)))
-            got = code_of(partial(ledger.declare_account, declared, "me", "why not"))
+            got = code_of(partial(ledger.declare_account, declared, "me", "why not", "sum"))
             model.cap, expected = min(cap, Fraction(1)), 0
             model.delta_cap, model.is_declared = Fraction(1, 100_000), True
         elif kind == "back up":
@@ -521,7 +521,7 @@ def check_against_the_model(path: Path, rng: np.random.Generator) -> int:
     assert balance.spent_delta == model.spent("delta")
     assert balance.remaining_epsilon == max(model.cap - model.spent("epsilon"), Fraction(0))
     is_above = model.spent("epsilon") > model.cap or model.spent("delta") > model.delta_cap
-    assert balance.is_exceeded == is_above  # as charges count again that a backup had not
+    assert bool(balance.exceeded) == is_above  # as charges count again that a backup had not
     assert balance.n_open == sum(charge["state"] in ("open", "drawn") for charge in model.charges)
     assert balance.n_releases == sum(charge["state"] != "void" for charge in model.charges)
     last = {entry.charge: entry for entry in ledger.entries() if entry.is_of_charge}
@@ -572,7 +572,8 @@ def test_show_says_what_is_spent_open_and_left(path: Path) -> None:
             "account": "a", "unit": "case", "epsilon_cap": "1", "delta_cap": "0.00001",
             "spent_epsilon": "0.7", "spent_delta": "0", "open_epsilon": "0.6", "open_delta": "0",
             "n_releases": 7, "n_open": 6, "remaining_epsilon": "0.3",
-            "remaining_delta": "0.00001", "is_exceeded": False,
+            "remaining_delta": "0.00001", "is_exceeded": False, "composition": "sum",
+            "shares": {"epsilon": 0.7, "delta": 0.0},
             "releases_like_the_last_left": 3, "windows": [],
         }
     ]  # fmt: skip

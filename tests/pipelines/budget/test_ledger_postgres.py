@@ -102,7 +102,7 @@ def roles(url: str) -> dict[str, str]:
 def test_a_pipeline_pays_and_only_the_officer_declares(url: str, roles: dict[str, str]) -> None:
     """Catches a cap that a pipeline with its own login raises, or an entry that it takes away."""
     officer = Ledger(roles["officer"])
-    officer.declare_account(account("0.5"), "the officer", "file 17")
+    officer.declare_account(account("0.5"), "the officer", "file 17", "sum")
     pipeline = Ledger(roles["pipeline"])
     pipeline.reserve(reservation(0, "0.4"))
     pipeline.draw("/out", "r0", "k")

@@ -93,7 +93,7 @@ def test_a_ledger_from_an_old_backup_is_noticed_and_what_it_forgot_counts_again(
     world: World,
 ) -> None:
     ledger = world.opened()
-    ledger.declare_account(account("1"), *OFFICER)
+    ledger.declare_account(account("1"), *OFFICER, "sum")
     ledger.reserve(reservation(0, "0.1"))
     world.copy_file()
     ledger.commit("/out", "r0", "k")
@@ -103,7 +103,7 @@ def test_a_ledger_from_an_old_backup_is_noticed_and_what_it_forgot_counts_again(
     ledger.withdraw("/out", "r2", *OFFICER)
     ledger.reserve(reservation(3, "0.1"))
     ledger.void("/out", "r3", "k")
-    ledger.declare_account(account("0.7"), *OFFICER)
+    ledger.declare_account(account("0.7"), *OFFICER, "sum")
     ledger.bind_dataset("claims", "a", *OFFICER)
     ledger.check_remembered()
 
@@ -131,7 +131,7 @@ def test_a_ledger_from_an_old_backup_is_noticed_and_what_it_forgot_counts_again(
     with pytest.raises(BudgetExhausted):
         ledger.reserve(reservation(8, "0.1"))
     ledger.commit("/out", "r2", "k")  # of a run that was at work: what it cost is counted
-    ledger.declare_account(account("1.1"), *OFFICER)
+    ledger.declare_account(account("1.1"), *OFFICER, "sum")
     ledger.reserve(reservation(8, "0.1"))
     assert faults(ledger) == []
 
@@ -139,7 +139,7 @@ def test_a_ledger_from_an_old_backup_is_noticed_and_what_it_forgot_counts_again(
 def test_a_ledger_that_is_gone_is_not_begun_anew_unseen(world: World) -> None:
     """Catches `new_ledger`, left in a configuration, that begins at zero after a loss."""
     ledger = world.opened()
-    ledger.declare_account(account("1"), *OFFICER)
+    ledger.declare_account(account("1"), *OFFICER, "sum")
     ledger.reserve(reservation(0, "0.6"))
     for remains in (b"", None):
         if remains is None:
@@ -163,7 +163,7 @@ def test_a_second_ledger_where_caps_are_declared_in_the_first_is_the_officers_to
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Catches a configuration that gets round a cap by new_ledger and another ledger."""
-    world.opened().declare_account(account(), *OFFICER)
+    world.opened().declare_account(account(), *OFFICER, "sum")
     second, keys = f"sqlite:///{world.folder}/second.sqlite", world.folder / "keys"
     release = small_release(world.folder, "--ledger", second, "--release_id", "r", "--account", "a")
     assert tracecloak(*release) == 2
@@ -196,7 +196,7 @@ def test_an_older_copy_of_a_ledger_at_another_place_is_noticed_and_counts_again(
 
 def test_each_key_store_that_saw_more_says_so(world: World) -> None:
     one, two = world.opened("one"), world.opened("two")
-    one.declare_account(account(), *OFFICER)
+    one.declare_account(account(), *OFFICER, "sum")
     one.reserve(reservation(0, "0.1"))
     world.copy_file()
     two.reserve(reservation(1, "0.1"))
@@ -309,7 +309,7 @@ def test_a_key_store_from_an_old_backup_or_in_two_places_is_noticed(world: World
 
 def check_restored(world: World) -> None:
     """One machine paid after the backup and one did not; both are asked before anybody pays."""
-    world.opened("one").declare_account(account("1"), *OFFICER)
+    world.opened("one").declare_account(account("1"), *OFFICER, "sum")
     world.opened("one").reserve(reservation(1, "0.3"))
     world.opened("two").reserve(reservation(2, "0.2"))
     head = back_up(world.opened("one"), str(world.backup))

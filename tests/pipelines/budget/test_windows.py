@@ -21,7 +21,7 @@ from tracecloak.pipelines.budget.draw_guard import Unchanged, draw_guard_of
 from tracecloak.pipelines.budget.registry import ledger_state
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import reading
-from tracecloak.pipelines.ledger.balance import balance_of, increase
+from tracecloak.pipelines.ledger.balance import added, balance_of, increase
 from tracecloak.pipelines.ledger.caps import asked_of, check_affordable
 from tracecloak.pipelines.ledger.entries import ActionOnCharge, Entry, Reservation, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
@@ -173,9 +173,11 @@ def test_a_release_fits_where_the_worst_unit_stays_within_the_cap(
     new = replace(reservation(9, window=window), epsilon=epsilon)
     before, after = total(counted), total([*counted, (epsilon, Fraction(0), window)])
     assert before[0] is not None and after[0] is not None
-    assert increase(spent.all, [asked_of(new)]) == (after[0] - before[0], after[1] - before[1])
+    more = increase(spent.all, added(spent.all, [asked_of(new)]))
+    assert (more["epsilon"], more["delta"]) == (after[0] - before[0], after[1] - before[1])
     unbounded = asked_of(replace(new, epsilon=None, delta=None))
-    assert increase(spent.all, [unbounded]) == (None, 0)
+    more = increase(spent.all, added(spent.all, [unbounded]))
+    assert (more.pop("n_boundless"), any(more.values())) == (1, False)
     fits = after[0] <= cap
     try:
         check_affordable(spent, new, account(str(float(cap)), None))
@@ -308,7 +310,7 @@ def forgotten(tmp_path: Path) -> tuple[Ledger, Path]:
     """A ledger, and its file of a time before anything was released."""
     file = tmp_path / "ledger.sqlite"
     ledger = Ledger(f"sqlite:///{file}", new=True, store=KeyStore(tmp_path / "keys"))
-    ledger.declare_account(account("10"), *OFFICER)
+    ledger.declare_account(account("10"), *OFFICER, "sum")
     shutil.copy(file, tmp_path / "backup")
     return ledger, file
 
@@ -326,7 +328,7 @@ def test_windows_add_up_after_some_may_have_been_forgotten(tmp_path: Path) -> No
     ledger.accept(*OFFICER)
     assert faults(ledger) == [] and ledger.complaints() == []
     assert ledger.balance("a").remaining_epsilon == 0
-    ledger.declare_account(account("20"), *OFFICER)
+    ledger.declare_account(account("20"), *OFFICER, "sum")
     for number in (3, 4):
         ledger.reserve(of_window(number, f"w{number}", "2"))
         claimed = book.claim("/out", f"r{number}", "k", units(["c2", f"c{number}"]))
