@@ -15,6 +15,7 @@ from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.declarations import declarations
 from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.merging import Mergeable
 from tracecloak.schemas.events.events import (
     EVENT_INDEX,
@@ -109,9 +110,13 @@ class Params(pydantic.BaseModel):
         """
         return self
 
+    # Parameters that are none of those in effect where they are not given.
+    _where_given: ClassVar[tuple[str, ...]] = ()
+
     def resolved(self) -> dict[str, Any]:
         """Returns the parameters in effect as JSON values, what a profile decides filled in."""
-        return self.model_dump(mode="json")
+        whole, if_given = self.model_dump(mode="json"), self._where_given
+        return {n: v for n, v in whole.items() if n not in if_given or v not in (None, False)}
 
     def given(self) -> dict[str, Any]:
         """Returns as JSON values the parameters that are others than by default.
@@ -125,27 +130,19 @@ class Params(pydantic.BaseModel):
         return {name: whole[name] for name in self.model_dump(exclude_defaults=True)}
 
 
-@dataclass(frozen=True)
-class Decision:
-    """What a round decided: a columnar value that every worker receives, with a name of its own.
+class Decision(Columnar, wire_name="decision"):
+    """What a round decided: a columnar value that every worker receives.
 
-    Attributes:
-        wire_name: Its own, which other decisions replace, see `schemas.arrays.columnar`; the one
-            here is of a round that decides nothing.
+    It is of a class of its own, see `Columnar`; this one is of a round that decides nothing.
     """
 
-    wire_name: ClassVar[str] = "decision"
 
-
-@dataclass(frozen=True)
-class PartsDecision(Decision):
+class PartsDecision(Decision, wire_name="parts"):
     """What the parts of a round decided.
 
     Attributes:
         parts: By their names.
     """
-
-    wire_name: ClassVar[str] = "parts"
 
     parts: dict[str, Any]
 
@@ -174,16 +171,13 @@ class Counter(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Products:
+class Products(Columnar, wire_name="products"):
     """What a method releases beside a log or instead of one; safe to publish.
 
     Attributes:
         by_name: Products (`schemas.published.figures`) by the name of their files.
         came_out: What the decisions tell of the release that its log and products do not.
     """
-
-    wire_name: ClassVar[str] = "products"
 
     by_name: Mapping[str, ReleasedProduct]
     came_out: Yield = field(default_factory=Yield)

@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -178,8 +178,7 @@ _BUCKETS, _LARGEST_POWER = 3, 10
 _OF_DELTA = Fraction(1, 4)
 
 
-@dataclass(frozen=True)
-class GraphDecision(contract.Decision):
+class GraphDecision(contract.Decision, wire_name="graph"):
     """What is released.
 
     Attributes:
@@ -188,8 +187,6 @@ class GraphDecision(contract.Decision):
         figures: Totals, and the limit of what is not shown; None in a release that began before
             there were any.
     """
-
-    wire_name: ClassVar[str] = "graph"
 
     graph: ReleasedGraph
     durations: ReleasedDurations | None
@@ -201,8 +198,7 @@ class GraphDecision(contract.Decision):
         return self.graph
 
 
-@dataclass(frozen=True)
-class ClipsDecision(contract.Decision):
+class ClipsDecision(contract.Decision, wire_name="graph-kind"):
     """The clips that were bought, or what is released without.
 
     Attributes:
@@ -212,8 +208,6 @@ class ClipsDecision(contract.Decision):
         lost: About how many occurrences a clip in L1 takes; of the others this is counted later.
         most_lost: A likely upper limit of that; None where the clip is not in L1.
     """
-
-    wire_name: ClassVar[str] = "graph-kind"
 
     edges: int
     durations: int | None = None

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -77,16 +77,13 @@ _QUANTILE, _FURTHER = Fraction(3, 4), 2
 _BOUND_SHARE, _BOUND_SHARES = Fraction(1, 25), Fraction(1, 5)
 
 
-@dataclass(frozen=True)
-class GroupsDecision(contract.Decision):
+class GroupsDecision(contract.Decision, wire_name="bought-groups"):
     """The groups that were bought.
 
     Attributes:
         names: string[n], the labels in the order of their bytes; a pair is its two names in JSON.
         is_pair: Whether they are pairs.
     """
-
-    wire_name: ClassVar[str] = "bought-groups"
 
     names: pa.StringArray
     is_pair: bool
@@ -105,15 +102,12 @@ class GroupsDecision(contract.Decision):
         return [(first, second) for first, second in map(json.loads, self.labels)]
 
 
-@dataclass(frozen=True)
-class LongestTimeDecision(contract.Decision):
+class LongestTimeDecision(contract.Decision, wire_name="bought-longest-time"):
     """The longest time that was bought.
 
     Attributes:
         longest_us: In microseconds.
     """
-
-    wire_name: ClassVar[str] = "bought-longest-time"
 
     longest_us: int
 
@@ -252,15 +246,12 @@ SUMS = "sums"
 """The round of all sums, and of the quantiles."""
 
 
-@dataclass(frozen=True)
-class NoisySums(contract.Decision):
+class NoisySums(contract.Decision, wire_name="noisy-cell-sums"):
     """Sums with noise.
 
     Attributes:
         values: int64[n], in lattice steps.
     """
-
-    wire_name: ClassVar[str] = "noisy-cell-sums"
 
     values: np.ndarray
 

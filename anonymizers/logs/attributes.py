@@ -32,10 +32,9 @@ decided before, and on no other case.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -108,16 +107,13 @@ def cells_of_cases(
     return CaseCells.of(np.arange(traces.n_cases), keys, traces.n_cases, n_keys)
 
 
-@dataclass(frozen=True)
-class AttributeDecision(contract.Decision):
+class AttributeDecision(contract.Decision, wire_name="attribute-shares"):
     """How an attribute is distributed.
 
     Attributes:
         shares: float64[n_rows, n_cells], the probability of each cell: for each activity, or, of an
             attribute of cases, for each class of cases.
     """
-
-    wire_name: ClassVar[str] = "attribute-shares"
 
     shares: np.ndarray
 
@@ -223,16 +219,13 @@ def cells_of_handovers(
     return CaseCells.of(cases, rows * k + values[events], traces.n_cases, n_keys)
 
 
-@dataclass(frozen=True)
-class HandoverDecision(contract.Decision):
+class HandoverDecision(contract.Decision, wire_name="handover-shares"):
     """How values are distributed given the one before.
 
     Attributes:
         shares: float64[n_activities * k, k]; row a k + u has the probability of each cell in events
             of activity a after one of value u.
     """
-
-    wire_name: ClassVar[str] = "handover-shares"
 
     shares: np.ndarray
 

@@ -6,9 +6,8 @@ How each is selected is in the notes of its section; later rounds count by what 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -198,15 +197,12 @@ VARIANTS_IN_DOMAIN = Counted(VariantHistogram, _variants_within)
 _GRID_RATIO = 1.1
 
 
-@dataclass(frozen=True)
-class LengthDecision(contract.Decision):
+class LengthDecision(contract.Decision, wire_name="bought-length"):
     """The length that was bought.
 
     Attributes:
         max_trace_length: In events.
     """
-
-    wire_name: ClassVar[str] = "bought-length"
 
     max_trace_length: int
 
@@ -327,15 +323,12 @@ def likely_names(allowance: Allowance, max_activities: int, max_units: int) -> s
     )
 
 
-@dataclass(frozen=True)
-class VocabularyDecision(contract.Decision):
+class VocabularyDecision(contract.Decision, wire_name="bought-vocabulary"):
     """The vocabulary that was bought.
 
     Attributes:
         vocabulary: The chosen names, and OTHER for all others.
     """
-
-    wire_name: ClassVar[str] = "bought-vocabulary"
 
     vocabulary: ActivityVocabulary
 

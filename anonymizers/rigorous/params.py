@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import pydantic
 from pydantic import Field
@@ -67,6 +67,7 @@ DateText = Annotated[
 class RigorousParams(NamesParams):
     """Parameters of every method whose epsilon holds for the whole release."""
 
+    _where_given: ClassVar[tuple[str, ...]] = ("allow_large_delta",)
     epsilon: Exact = Field(gt=0, le=1000)
     """Privacy loss of the whole release, a decimal above 0; smaller protects more and errs more."""
     delta: Exact = Field(default=Decimal("1e-6"), ge=0, le=0.5)
@@ -108,13 +109,6 @@ class RigorousParams(NamesParams):
                 "max_cases"
             )
         return self
-
-    def resolved(self) -> dict[str, Any]:
-        """Returns the parameters in effect; a permission that is not given is none of them."""
-        resolved = super().resolved()
-        if not self.allow_large_delta:
-            del resolved["allow_large_delta"]
-        return resolved
 
     @property
     def budget(self) -> tuple[Fraction, Fraction]:

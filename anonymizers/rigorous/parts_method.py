@@ -219,8 +219,7 @@ class PartsMethod(contract.Anonymizer):
 _LARGEST_COUNT = 1 << 40
 
 
-@dataclass(frozen=True)
-class NoisyCounts(contract.Decision):
+class NoisyCounts(contract.Decision, wire_name="noisy-counts"):
     """Counts of known cells with noise.
 
     Attributes:
@@ -228,8 +227,6 @@ class NoisyCounts(contract.Decision):
         half_width: Half the interval around each that holds what was counted with probability
             0.95, in occurrences.
     """
-
-    wire_name: ClassVar[str] = "noisy-counts"
 
     counts: np.ndarray
     half_width: int

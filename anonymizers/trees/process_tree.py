@@ -465,15 +465,12 @@ def noisy_fitness(
     return share, *interval_of_share(share, half)
 
 
-@dataclass(frozen=True)
-class TreeDecision(contract.Decision):
+class TreeDecision(contract.Decision, wire_name="tree"):
     """What is released.
 
     Attributes:
         tree: The tree.
     """
-
-    wire_name: ClassVar[str] = "tree"
 
     tree: ReleasedTree
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -324,16 +323,13 @@ class JointVariantsParams(VariantLogParams, GroupedParams):
     """Parameters of `joint-variants`."""
 
 
-@dataclass(frozen=True)
-class MeasuredVariantsDecision(contract.Decision):
+class MeasuredVariantsDecision(contract.Decision, wire_name="measured-variants"):
     """What is released where groups are counted.
 
     Attributes:
         variants: The variants with their noisy numbers of cases.
         measures: The noisy sums that they follow from.
     """
-
-    wire_name: ClassVar[str] = "measured-variants"
 
     variants: ReleasedVariants
     measures: ReleasedMeasures
