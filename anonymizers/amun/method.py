@@ -273,8 +273,7 @@ def _scaled(values: np.ndarray, factor: float) -> np.ndarray:
     return np.rint(values * factor).astype(np.int64)
 
 
-@contract.declared("amun")
-class Amun(contract.Anonymizer):
+class Amun(contract.Anonymizer, name="amun"):
     """The method; see the module."""
 
     Params: ClassVar[type[AmunParams]] = AmunParams

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from tracecloak.anonymizers.rigorous.parts_method import Part
     from tracecloak.schemas.events.declarations import Attribute
     from tracecloak.schemas.statistics.variants import VariantHistogram
-
-
-T = TypeVar("T")
 
 
 # --- How far a figure will be off, as public numbers say it before anything is spent. -------------
@@ -208,7 +205,21 @@ class Given:
     randomness: Randomness
 
 
-class Anonymizer(Protocol):
+class Declared(Protocol):
+    """What `methods.json` declares: `class Amun(Anonymizer, name="amun")` is its entry `amun`."""
+
+    def __init_subclass__(cls, name: str | None = None) -> None:
+        """Gives a class its name, and what is declared of that method."""
+        super().__init_subclass__()
+        row = {} if name is None else {**declarations()[name], "name": name}
+        if "operations" in row:
+            row["operations"] = tuple(Operation(*given) for given in row["operations"])
+        for key in row.keys() - {"class"}:
+            is_list = key in ("written", "examples")
+            setattr(cls, key, tuple(row[key]) if is_list else row[key])
+
+
+class Anonymizer(Declared, Protocol):
     """One method; see the module.
 
     Attributes:
@@ -261,11 +272,14 @@ class Anonymizer(Protocol):
     def attributes(self, params: Any) -> tuple[Attribute, ...]:
         """Returns the declared attributes that the method reads and releases, and none else.
 
+        By default those that the parameters have as `declared`.
+
         The traces carry the texts of the source under their names, and the released ones must carry
         values of their types, in this order; `apply` and `generate` make them from what was
         decided. Traces that were made up can lack them, which is as if no event had a value.
         """
-        return ()
+        declared: tuple[Attribute, ...] = getattr(params, "declared", ())
+        return declared
 
     def releases_starts(self, params: Any) -> bool:
         """Returns whether the method reads and releases when events began.
@@ -528,20 +542,6 @@ class Anonymizer(Protocol):
         *_, last = (None, *decisions.values())
         found = {name: getattr(last, name) for name in self.writes(params)}
         return Products({name: one for name, one in found.items() if one is not None})
-
-
-def declared(name: str) -> Callable[[type[T]], type[T]]:
-    """Returns what gives a class its name, and what `methods.json` declares of that method."""
-
-    def with_declaration(kind: type[T]) -> type[T]:
-        row = {key: value for key, value in declarations()[name].items() if key != "class"}
-        if "operations" in row:
-            row["operations"] = tuple(Operation(*given) for given in row["operations"])
-        for key, value in {**row, "name": name}.items():
-            setattr(kind, key, tuple(value) if key in ("written", "examples") else value)
-        return kind
-
-    return with_declaration
 
 
 def _has_no(method: str, step: str) -> NoReturn:

@@ -30,6 +30,7 @@ import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.graphs.graph_figures import LAPLACE_QUANTILE
 from tracecloak.anonymizers.graphs.noisy_graph import ONE_SIDED, shown_from
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
@@ -261,17 +262,13 @@ def clips_part(params: Any) -> Part:
             budget.Instead("pairs", "laplace", 1 - _OF_LENGTHS, blocks, largest),
         )
 
-    def sentence(means: budget.Allowances) -> str:
+    def does(means: budget.Allowances) -> str:
         if not params.may_choose:
             return CLIP_SENTENCE
         least = budget.least_cases(means["variants"], of_one_cell(params.max_units))
-        return (
-            f"{CLIP_SENTENCE}; or chooses Laplace noise: for pairs, where most long cases repeat "
-            "theirs, and for variants, whose graph is released, where about all cases are of those "
-            f"of at least {least:,} cases"
-        )
+        return sentence("private-dfg", "kinds", params, clip=CLIP_SENTENCE, least=least)
 
-    return Part("clip", needs, sentence, decide, counters, "clip", chosen="clip")
+    return Part("clip", needs, does, decide, counters, "clip", chosen="clip")
 
 
 def _alternative_graph(params: Any, given: Given) -> ClipsDecision | None:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.indicators import declared, quantiles, summands, terms
 from tracecloak.anonymizers.indicators.params import (
     IndicatorParams,
@@ -201,7 +202,7 @@ def _groups_part(params: IndicatorParams, by: str, most: int, share: Fraction) -
         by, f"values of {by}"
     )
 
-    def sentence(means: Allowances) -> str:
+    def does(means: Allowances) -> str:
         likely = bought.likely_names(means[name], max_labels, params.max_units)
         return (
             f"chooses {likely.replace('activities', what, 1)}, the {most:,} most frequent at most"
@@ -217,7 +218,7 @@ def _groups_part(params: IndicatorParams, by: str, most: int, share: Fraction) -
 
     needs = (Sums(name, share, changed, bought.NAME_UNITS, is_open=True, is_l2=True),)
     counters = {name: Counted(ActivityCounts, count_labels, (by, max_labels))}
-    return Part(name, needs, sentence, decide, counters, BOUGHT, chosen=name)
+    return Part(name, needs, does, decide, counters, BOUGHT, chosen=name)
 
 
 def _bound_part(params: IndicatorParams, indicator: declared.Timed, share: Fraction) -> Part:
@@ -229,12 +230,12 @@ def _bound_part(params: IndicatorParams, indicator: declared.Timed, share: Fract
         place = choose_quantile(cases, epsilon, _QUANTILE, params.max_units, given.randomness, name)
         return LongestTimeDecision(int(LONGEST_US[min(place + _FURTHER, len(LONGEST_US) - 1)]))
 
-    sentence = "chooses a round time, 4 to 8 times what about three of four cases do not exceed"
+    does = "chooses a round time, 4 to 8 times what about three of four cases do not exceed"
     needs, counters = (
         (Choice(name, share),),
         {name: Counted(summands.CellSums, count_times, (indicator,))},
     )
-    return Part(name, needs, lambda means: sentence, decide, counters, BOUGHT, chosen=f"the {name}")
+    return Part(name, needs, lambda means: does, decide, counters, BOUGHT, chosen=f"the {name}")
 
 
 # --- What is released of noisy sums and chosen quantiles: numbers with intervals, in long form. ---
@@ -360,16 +361,13 @@ def _quantiles_part(bins: terms.BinsOf, share: Fraction, params: IndicatorParams
     name, wanted = indicator.title, indicator.quantiles
     n_choices = 2 * len(wanted) * bins.n_steps
 
-    def sentence(means: Allowances) -> str:
+    def does(means: Allowances) -> str:
         epsilon = means[name].epsilon / n_choices
         ranks = max(
             quantiles.rank_half_width(epsilon, quantile, params.max_units) for quantile in wanted
         )
-        each = "each quantile" if len(wanted) > 1 else "the quantile"
-        return (
-            f"chooses two values around {each}, {math.ceil(ranks):,} cases below its rank and "
-            "above it, by which a choice errs at most (95 %)"
-        )
+        said = {"n": len(wanted), "ranks": math.ceil(ranks)}
+        return sentence("private-indicators", "quantiles", params, **said)
 
     def decide(given: Given) -> quantiles.PointsDecision:
         rows = _cells_of(bins, given, params).reshape(-1, bins.n_bins)
@@ -379,7 +377,7 @@ def _quantiles_part(bins: terms.BinsOf, share: Fraction, params: IndicatorParams
     needs: tuple[Need, ...] = (Pure(name, share),)
     counters = {bins.name: Counted(summands.CellSums, count_term, (bins, params))}
     reality = f"Chosen by permute-and-flip on ranks, which one case moves by at most one: {name}."
-    return Part(name, needs, sentence, decide, counters, SUMS, reality)
+    return Part(name, needs, does, decide, counters, SUMS, reality)
 
 
 _NO_BOUNDS = (0.0, 0.0)

@@ -112,8 +112,7 @@ class AggregatesDecision(contract.Decision, wire_name="pappi-aggregates"):
     values: np.ndarray
 
 
-@contract.declared("pappi")
-class Pappi(contract.Anonymizer):
+class Pappi(contract.Anonymizer, name="pappi"):
     """The method; see the module."""
 
     Params: ClassVar[type[PappiParams]] = PappiParams

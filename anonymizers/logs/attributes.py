@@ -42,6 +42,7 @@ import pyarrow as pa
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Counted
+from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.noise.randomness import CellLaws, Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import vocabulary_in_effect
@@ -159,10 +160,7 @@ def attribute_part(attribute: Attribute, params: PrivateLogParams, share: Fracti
     return noisy_part(
         Sums(name, share, of_one_cell(params.max_units)),
         {name: Counted(ClippedCells, clipped_sums, (cells_of_cases, attribute, 1, 1))},
-        lambda noise: (
-            f"counts cases by variant, of {MOST_VARIANTS} variants, else by last activity, and by "
-            f"value, each within {noise.half_width:,} (95 %)"
-        ),
+        told("private-log", "attributes", params, most_variants=MOST_VARIANTS),
         decide,
     )
 

@@ -355,15 +355,13 @@ class _Sanitised(contract.Anonymizer):
         verify_released(released, params.k, t, params.protect_ends, name)
 
 
-@contract.declared("pretsa")
-class Pretsa(_Sanitised):
+class Pretsa(_Sanitised, name="pretsa"):
     """The method with k and t; see the module."""
 
     Params: ClassVar[type[PretsaParams]] = PretsaParams
 
 
-@contract.declared("pretsa-case")
-class PretsaCase(_Sanitised):
+class PretsaCase(_Sanitised, name="pretsa-case"):
     """The method with k alone; see the module."""
 
     Params: ClassVar[type[PretsaCaseParams]] = PretsaCaseParams

@@ -309,8 +309,7 @@ class PairQueryMethod(QueryMethod):
         return ("The names of the vocabulary and the length are taken to be public.",)
 
 
-@contract.declared("laplace-dfg")
-class LaplaceDfg(PairQueryMethod):
+class LaplaceDfg(PairQueryMethod, name="laplace-dfg"):
     """The method; see the module."""
 
     Params: ClassVar[type[PairQueryParams]] = PairQueryParams

@@ -23,6 +23,7 @@ from tracecloak.anonymizers.accounting.sensitivity import (
 )
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
+from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, note
 from tracecloak.anonymizers.rigorous.bought import (
     rank_of_clip,
@@ -147,11 +148,7 @@ def granularity_part(params: PrivateLogParams, share: Fraction, round_name: str)
     return noisy_part(
         Sums(name, share, of_one_cell(params.max_units)),
         {name: Counted(ClippedCells, *counter)},
-        lambda noise: (
-            "counts cases by how fine their stamps are (microseconds, milliseconds, seconds, "
-            f"minutes, hours, dates), each within {noise.half_width:,} (95 %), and keeps that in "
-            "what is released"
-        ),
+        told("private-log", name, params),
         decide_granularity,
         round_name,
         chosen=name,
@@ -305,10 +302,7 @@ def spans_part(params: PrivateLogParams, share: Fraction) -> Part:
     return noisy_part(
         Sums("spans", share, of_one_cell(params.max_units)),
         {"spans": Counted(ClippedCells, count_spans, (params.log_time,))},
-        lambda noise: (
-            f"counts cases by time from first to last event, in {bins_text(None)}, each within "
-            f"{noise.half_width:,} (95 %)"
-        ),
+        told("private-log", "spans", params, bins=bins_text(None)),
         partial(decide_spans, time=params.log_time),
     )
 
@@ -475,13 +469,9 @@ def pair_times_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`; its round comes after that of spans."""
     is_pure, detail, name = params.delta == 0, params.detail, "pair times"
     counter = Counted(ClippedCells, count_pair_times, (params.log_time, is_pure, detail))
-    by_what = "" if detail.is_of_all else " by pair of activities"
     return noisy_part(
         Sums(name, share, changed_times(params.max_units, is_pure=is_pure), UNITS),
         {name: counter},
-        lambda noise: (
-            f"adds up the time of cases{by_what}, each case up to a length that few "
-            f"cases exceed, with noise of {noise.width / UNITS:.1f} times that length"
-        ),
+        told("private-log", "pair_times", params),
         partial(decide_pair_times, params=params),
     )

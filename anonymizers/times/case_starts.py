@@ -21,6 +21,7 @@ import numpy as np
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_distinct_cells
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
+from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_sums, note, variance_of
 from tracecloak.anonymizers.rigorous.budget import Sums
@@ -322,9 +323,6 @@ def starts_part(params: PrivateLogParams, share: Fraction) -> Part:
     return noisy_part(
         Sums("starts", share, changed_starts(params.max_units)),
         {"starts": Counted(ClippedCells, count_starts, (params.log_time,))},
-        lambda noise: (
-            "counts starts by date and by hour of the week, in buckets as wide as the number of "
-            f"cases asks for; each within {noise.half_width:,} cases (95 %)"
-        ),
+        told("private-log", "starts", params),
         partial(decide_starts, log_time=params.log_time),
     )

@@ -31,6 +31,7 @@ import numpy as np
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_distinct_cells
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
+from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts
 from tracecloak.anonymizers.rigorous.bought import traces_in_domain, vocabulary_in_effect
@@ -365,13 +366,10 @@ def ranks_among_all(of_all: SpansDecision, bins: np.ndarray, ranks: np.ndarray) 
 
 def tables_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`; its round comes after those of variants and starts."""
+    said = {"most_variants": MOST_VARIANTS, "fewest": _FEWEST_PERIODS, "most": _MOST_PERIODS}
     return noisy_part(
         Sums("tables", share, changed_tables(params.max_units)),
         {"tables": Counted(ClippedCells, count_tables, (params.log_time,))},
-        lambda noise: (
-            f"counts cases by variant, of {MOST_VARIANTS} variants, else by last activity, and by "
-            f"one of {_FEWEST_PERIODS} to {_MOST_PERIODS} periods; by variant and time from first "
-            f"to last event; and by period and that time; each within {noise.half_width:,} (95 %)"
-        ),
+        told("private-log", "tables", params, **said),
         partial(decide_tables, params=params),
     )

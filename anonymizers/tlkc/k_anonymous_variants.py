@@ -248,8 +248,7 @@ class KAnonymous(Suppressing):
         return is_kept
 
 
-@contract.declared("k-anonymous-variants")
-class KAnonymousVariants(KAnonymous):
+class KAnonymousVariants(KAnonymous, name="k-anonymous-variants"):
     """The method; see the module."""
 
     def kept_of_rare(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
@@ -257,8 +256,7 @@ class KAnonymousVariants(KAnonymous):
         return np.zeros(int(np.diff(cases.offsets)[rare].sum()), bool)
 
 
-@contract.declared("k-anonymous-subtraces")
-class KAnonymousSubtraces(KAnonymous):
+class KAnonymousSubtraces(KAnonymous, name="k-anonymous-subtraces"):
     """The method; see the module."""
 
     def kept_of_rare(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:

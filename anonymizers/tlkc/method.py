@@ -293,8 +293,7 @@ class SuppressionDecision(contract.Decision, wire_name="tlkc-suppression"):
         return np.split(self.words, self.offsets[1:-1])
 
 
-@contract.declared("tlkc")
-class Tlkc(Suppressing):
+class Tlkc(Suppressing, name="tlkc"):
     """The method; see the module."""
 
     Params: ClassVar[type[TlkcParams]] = TlkcParams

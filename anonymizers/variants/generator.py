@@ -56,7 +56,7 @@ class Domain:
     max_units: int
 
 
-class VariantGenerator(Protocol):
+class VariantGenerator(contract.Declared, Protocol):
     """One way from exact counts of variants to published ones.
 
     Attributes:

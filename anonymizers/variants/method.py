@@ -250,8 +250,7 @@ class VariantHistogramParams(RigorousParams):
         return calibration.laplace_interval(Fraction(numerator, denominator))
 
 
-@contract.declared("variant-histogram")
-class VariantHistogramMethod(CasesOfVariants, PartsMethod):
+class VariantHistogramMethod(CasesOfVariants, PartsMethod, name="variant-histogram"):
     """The method; see the module."""
 
     Params: ClassVar[type[VariantHistogramParams]] = VariantHistogramParams
