@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from functools import partial
 from typing import Annotated, Any, ClassVar
 
 import pydantic
@@ -149,8 +148,12 @@ def guarantee_of(
         in_each: Where so many cases of an individual count, such as " in each step"; empty: in all.
     """
     epsilon, delta = total(spends)
-    given = {"delta": delta, "is_large": delta > Fraction(MAX_DELTA), "in_each": in_each}
-    said = partial(sentences, "rigorous", params=params, **given)
+    is_large = delta > Fraction(MAX_DELTA)
+
+    def said(macro: str) -> tuple[str, ...]:
+        given = {"delta": delta, "is_large": is_large, "in_each": in_each}
+        return sentences("rigorous", macro, params, **given)
+
     return Guarantee(
         kind="rigorous",
         unit="case" if params.max_cases_per_individual is None else "individual",

@@ -220,7 +220,7 @@ class AutoVariants(JointVariants, name="auto-variants"):
             return joint
         least = means[f"{self.name}/histogram"].threshold(of_one_cell(max_units))
         tree = self._tree.explain(self._tree_allowances(means), max_units)
-        return sentence("generators", "auto", None, joint=joint, least=least, tree=tree)
+        return sentence("generators", "auto", None, measured=joint, least=least, of_tree=tree)
 
     def answer(
         self,
