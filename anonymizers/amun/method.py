@@ -21,7 +21,6 @@ give .219. `shifts` is that reading, and `equation_4` the text's.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import ClassVar
 
 import numpy as np
@@ -50,6 +49,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numb
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, step
 from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.arrays.sequences import CaseRanks, case_bytes
+from tracecloak.schemas.calendar.local_time import microseconds_at
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import Guarantee
@@ -66,8 +66,7 @@ from tracecloak.schemas.statistics.variants import Dafsa, VariantHistogram
 # the case, so a case's noise is the same in whichever batch it lies.
 
 
-@dataclass(frozen=True, eq=False)
-class DafsaDecision(contract.Decision):
+class DafsaDecision(contract.Decision, wire_name="amun-dafsa"):
     """Round `dafsa`.
 
     Attributes:
@@ -76,15 +75,12 @@ class DafsaDecision(contract.Decision):
         log_end_us: Public start of the last case.
     """
 
-    wire_name: ClassVar[str] = "amun-dafsa"
-
     dafsa: Dafsa
     log_start_us: int
     log_end_us: int
 
 
-@dataclass(frozen=True, eq=False)
-class FilterDecision(contract.Decision):
+class FilterDecision(contract.Decision, wire_name="amun-filter"):
     """Round `prior-knowledge`: the filter of section 3.4 on distinct (group, ticks) pairs.
 
     Attributes:
@@ -92,14 +88,11 @@ class FilterDecision(contract.Decision):
         is_dropped: bool[n_pairs], those whose cases are dropped.
     """
 
-    wire_name: ClassVar[str] = "amun-filter"
-
     times: DurationIndex
     is_dropped: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class SamplingDecision(contract.Decision):
+class SamplingDecision(contract.Decision, wire_name="amun-sampling"):
     """Round `sampling`.
 
     Attributes:
@@ -109,16 +102,13 @@ class SamplingDecision(contract.Decision):
         losses: int64[n_variants], cases to delete.
     """
 
-    wire_name: ClassVar[str] = "amun-sampling"
-
     times: DurationIndex
     scales: np.ndarray
     gains: np.ndarray
     losses: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class SelectionDecision(contract.Decision):
+class SelectionDecision(contract.Decision, wire_name="amun-selection"):
     """Round `selection`.
 
     Attributes:
@@ -126,22 +116,17 @@ class SelectionDecision(contract.Decision):
         copies: int64[n], how often each of them is released.
     """
 
-    wire_name: ClassVar[str] = "amun-selection"
-
     changed: pa.Array
     copies: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class CompressionDecision(contract.Decision):
+class CompressionDecision(contract.Decision, wire_name="amun-compression"):
     """Round `compression`.
 
     Attributes:
         noised_starts: Range of the noised starts; with the compression `shifts` that of the noise
             which they got, as if it were stamps.
     """
-
-    wire_name: ClassVar[str] = "amun-compression"
 
     noised_starts: StartRange
 
@@ -288,8 +273,7 @@ def _scaled(values: np.ndarray, factor: float) -> np.ndarray:
     return np.rint(values * factor).astype(np.int64)
 
 
-@contract.declared("amun")
-class Amun(contract.Anonymizer):
+class Amun(contract.Anonymizer, name="amun"):
     """The method; see the module."""
 
     Params: ClassVar[type[AmunParams]] = AmunParams
@@ -394,10 +378,6 @@ class Amun(contract.Anonymizer):
         )
 
 
-def _microseconds(stamp: datetime) -> int:
-    return (stamp - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-
-
 # --- Rounds -----------------------------------------------------------------------------------
 
 
@@ -407,8 +387,8 @@ def _decide_dafsa(given: Given, params: AmunParams) -> DafsaDecision:
     if variants.n_variants == 0:
         raise GuaranteeError("the log has no events, so there is nothing to anonymise")
     first, last = params.log_start, params.log_end
-    first_us = starts.first_us if first is None else _microseconds(first)
-    last_us = starts.last_us if last is None else _microseconds(last)
+    first_us = starts.first_us if first is None else microseconds_at(first)
+    last_us = starts.last_us if last is None else microseconds_at(last)
     if first_us > last_us:
         raise UsageError(
             "log_start and log_end must enclose the log, but all cases start before log_start, "

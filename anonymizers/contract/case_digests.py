@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.noise.randomness import KeyedBlocks, ReleaseKey, text_digest
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.merging import OfArrays, equal_to_previous, ranges
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
@@ -38,8 +38,7 @@ from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
 _OF_CASES, _OF_INDIVIDUALS = 2, 4
 
 
-@dataclass(frozen=True, eq=False)
-class CountedUnits(OfArrays):
+class CountedUnits(OfArrays, wire_name="counted-units"):
     """A set of cases; see the module. Pieces of a log merge, and may share cases.
 
     Attributes:
@@ -47,8 +46,6 @@ class CountedUnits(OfArrays):
             rows in ascending order of their words, the first one first. An empty set has two
             columns, whatever its units are.
     """
-
-    wire_name: ClassVar[str] = "counted-units"
 
     digests: np.ndarray
 
@@ -235,15 +232,12 @@ _HALF_HOUR_US = 1_800_000_000
 _LARGEST = np.uint64(2**64 - 1)
 
 
-@dataclass(frozen=True, eq=False)
-class CaseSketch(OfArrays):
+class CaseSketch(OfArrays, wire_name="case-sketch"):
     """The sketch of a log; pieces of a log that have different cases merge.
 
     Attributes:
         digests: uint64[n], ascending and distinct; with fewer than MAX_DIGESTS those of all cases.
     """
-
-    wire_name: ClassVar[str] = "case-sketch"
 
     digests: np.ndarray
 
@@ -334,16 +328,13 @@ def _smallest(digests: np.ndarray) -> np.ndarray:
     return np.unique(digests)[:MAX_DIGESTS]
 
 
-@dataclass(frozen=True, eq=False)
-class InputDigest:
+class InputDigest(Columnar, wire_name="input-digest"):
     """The sum over some events.
 
     Attributes:
         lanes: uint64[2], two sums modulo 2^64.
         n_events: Number of events summed.
     """
-
-    wire_name: ClassVar[str] = "input-digest"
 
     lanes: np.ndarray
     n_events: int

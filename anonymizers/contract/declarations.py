@@ -14,7 +14,7 @@ def declarations() -> dict[str, dict[str, Any]]:
 
     An entry has the class of a method, or of the generator that it is made of, and those
     attributes of `Anonymizer` or `VariantGenerator` that are declared and not inherited
-    (`contract.method.declared` gives them to the class).
+    (`contract.method.Declared` gives them to the class).
     """
     text = (Path(__file__).parents[1] / "methods.json").read_text(encoding="utf-8")
     by_name: dict[str, dict[str, Any]] = json.loads(text)

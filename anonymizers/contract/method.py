@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.contract.bounding import ContributionBounds
 from tracecloak.anonymizers.contract.declarations import declarations
 from tracecloak.anonymizers.noise.randomness import Randomness
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.merging import Mergeable
 from tracecloak.schemas.events.events import (
     EVENT_INDEX,
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from tracecloak.anonymizers.rigorous.parts_method import Part
     from tracecloak.schemas.events.declarations import Attribute
     from tracecloak.schemas.statistics.variants import VariantHistogram
-
-
-T = TypeVar("T")
 
 
 # --- How far a figure will be off, as public numbers say it before anything is spent. -------------
@@ -109,9 +107,13 @@ class Params(pydantic.BaseModel):
         """
         return self
 
+    # Parameters that are none of those in effect where they are not given.
+    _where_given: ClassVar[tuple[str, ...]] = ()
+
     def resolved(self) -> dict[str, Any]:
         """Returns the parameters in effect as JSON values, what a profile decides filled in."""
-        return self.model_dump(mode="json")
+        whole, if_given = self.model_dump(mode="json"), self._where_given
+        return {n: v for n, v in whole.items() if n not in if_given or v not in (None, False)}
 
     def given(self) -> dict[str, Any]:
         """Returns as JSON values the parameters that are others than by default.
@@ -125,27 +127,19 @@ class Params(pydantic.BaseModel):
         return {name: whole[name] for name in self.model_dump(exclude_defaults=True)}
 
 
-@dataclass(frozen=True)
-class Decision:
-    """What a round decided: a columnar value that every worker receives, with a name of its own.
+class Decision(Columnar, wire_name="decision"):
+    """What a round decided: a columnar value that every worker receives.
 
-    Attributes:
-        wire_name: Its own, which other decisions replace, see `schemas.arrays.columnar`; the one
-            here is of a round that decides nothing.
+    It is of a class of its own, see `Columnar`; this one is of a round that decides nothing.
     """
 
-    wire_name: ClassVar[str] = "decision"
 
-
-@dataclass(frozen=True)
-class PartsDecision(Decision):
+class PartsDecision(Decision, wire_name="parts"):
     """What the parts of a round decided.
 
     Attributes:
         parts: By their names.
     """
-
-    wire_name: ClassVar[str] = "parts"
 
     parts: dict[str, Any]
 
@@ -174,16 +168,13 @@ class Counter(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Products:
+class Products(Columnar, wire_name="products"):
     """What a method releases beside a log or instead of one; safe to publish.
 
     Attributes:
         by_name: Products (`schemas.published.figures`) by the name of their files.
         came_out: What the decisions tell of the release that its log and products do not.
     """
-
-    wire_name: ClassVar[str] = "products"
 
     by_name: Mapping[str, ReleasedProduct]
     came_out: Yield = field(default_factory=Yield)
@@ -214,7 +205,21 @@ class Given:
     randomness: Randomness
 
 
-class Anonymizer(Protocol):
+class Declared(Protocol):
+    """What `methods.json` declares: `class Amun(Anonymizer, name="amun")` is its entry `amun`."""
+
+    def __init_subclass__(cls, name: str | None = None) -> None:
+        """Gives a class its name, and what is declared of that method."""
+        super().__init_subclass__()
+        row = {} if name is None else {**declarations()[name], "name": name}
+        if "operations" in row:
+            row["operations"] = tuple(Operation(*given) for given in row["operations"])
+        for key in row.keys() - {"class"}:
+            is_list = key in ("written", "examples")
+            setattr(cls, key, tuple(row[key]) if is_list else row[key])
+
+
+class Anonymizer(Declared, Protocol):
     """One method; see the module.
 
     Attributes:
@@ -267,11 +272,14 @@ class Anonymizer(Protocol):
     def attributes(self, params: Any) -> tuple[Attribute, ...]:
         """Returns the declared attributes that the method reads and releases, and none else.
 
+        By default those that the parameters have as `declared`.
+
         The traces carry the texts of the source under their names, and the released ones must carry
         values of their types, in this order; `apply` and `generate` make them from what was
         decided. Traces that were made up can lack them, which is as if no event had a value.
         """
-        return ()
+        declared: tuple[Attribute, ...] = getattr(params, "declared", ())
+        return declared
 
     def releases_starts(self, params: Any) -> bool:
         """Returns whether the method reads and releases when events began.
@@ -534,20 +542,6 @@ class Anonymizer(Protocol):
         *_, last = (None, *decisions.values())
         found = {name: getattr(last, name) for name in self.writes(params)}
         return Products({name: one for name, one in found.items() if one is not None})
-
-
-def declared(name: str) -> Callable[[type[T]], type[T]]:
-    """Returns what gives a class its name, and what `methods.json` declares of that method."""
-
-    def with_declaration(kind: type[T]) -> type[T]:
-        row = {key: value for key, value in declarations()[name].items() if key != "class"}
-        if "operations" in row:
-            row["operations"] = tuple(Operation(*given) for given in row["operations"])
-        for key, value in {**row, "name": name}.items():
-            setattr(kind, key, tuple(value) if key in ("written", "examples") else value)
-        return kind
-
-    return with_declaration
 
 
 def _has_no(method: str, step: str) -> NoReturn:

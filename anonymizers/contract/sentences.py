@@ -58,8 +58,11 @@ def sentence(template: str, said: str, params: Any, **values: Any) -> str:
 
 
 def told(template: str, said: str, params: Any, **values: Any) -> Callable[[Any], str]:
-    """Returns what says it when it is asked: the sentence of a part."""
-    return lambda means: sentence(template, said, params, **values)
+    """Returns what says it when it is asked: the sentence of a part.
+
+    In the template `by` is what it is asked with: what the part may spend, or its noise.
+    """
+    return lambda by: sentence(template, said, params, by=by, **values)
 
 
 def promise(template: str, params: Any, **values: Any) -> dict[str, Any]:

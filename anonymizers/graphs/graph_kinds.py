@@ -24,12 +24,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.graphs.graph_figures import LAPLACE_QUANTILE
 from tracecloak.anonymizers.graphs.noisy_graph import ONE_SIDED, shown_from
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
@@ -178,8 +179,7 @@ _BUCKETS, _LARGEST_POWER = 3, 10
 _OF_DELTA = Fraction(1, 4)
 
 
-@dataclass(frozen=True)
-class GraphDecision(contract.Decision):
+class GraphDecision(contract.Decision, wire_name="graph"):
     """What is released.
 
     Attributes:
@@ -188,8 +188,6 @@ class GraphDecision(contract.Decision):
         figures: Totals, and the limit of what is not shown; None in a release that began before
             there were any.
     """
-
-    wire_name: ClassVar[str] = "graph"
 
     graph: ReleasedGraph
     durations: ReleasedDurations | None
@@ -201,8 +199,7 @@ class GraphDecision(contract.Decision):
         return self.graph
 
 
-@dataclass(frozen=True)
-class ClipsDecision(contract.Decision):
+class ClipsDecision(contract.Decision, wire_name="graph-kind"):
     """The clips that were bought, or what is released without.
 
     Attributes:
@@ -212,8 +209,6 @@ class ClipsDecision(contract.Decision):
         lost: About how many occurrences a clip in L1 takes; of the others this is counted later.
         most_lost: A likely upper limit of that; None where the clip is not in L1.
     """
-
-    wire_name: ClassVar[str] = "graph-kind"
 
     edges: int
     durations: int | None = None
@@ -267,17 +262,13 @@ def clips_part(params: Any) -> Part:
             budget.Instead("pairs", "laplace", 1 - _OF_LENGTHS, blocks, largest),
         )
 
-    def sentence(means: budget.Allowances) -> str:
+    def does(means: budget.Allowances) -> str:
         if not params.may_choose:
             return CLIP_SENTENCE
         least = budget.least_cases(means["variants"], of_one_cell(params.max_units))
-        return (
-            f"{CLIP_SENTENCE}; or chooses Laplace noise: for pairs, where most long cases repeat "
-            "theirs, and for variants, whose graph is released, where about all cases are of those "
-            f"of at least {least:,} cases"
-        )
+        return sentence("private-dfg", "kinds", params, clip=CLIP_SENTENCE, least=least)
 
-    return Part("clip", needs, sentence, decide, counters, "clip", chosen="clip")
+    return Part("clip", needs, does, decide, counters, "clip", chosen="clip")
 
 
 def _alternative_graph(params: Any, given: Given) -> ClipsDecision | None:

@@ -35,13 +35,14 @@ from tracecloak.anonymizers.accounting.sensitivity import (
     of_directly_follows,
 )
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.graphs import graph_kinds, noisy_graph
 from tracecloak.anonymizers.graphs.noisy_graph import ONE_SIDED, norms_beyond
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, variance_of
 from tracecloak.anonymizers.rigorous import names
 from tracecloak.anonymizers.rigorous.bought import recode_to_selected, vocabulary_in_effect
-from tracecloak.anonymizers.rigorous.budget import UNITS, Allowances, Budget, Sums, budget_of
+from tracecloak.anonymizers.rigorous.budget import UNITS, Budget, Sums, budget_of
 from tracecloak.anonymizers.rigorous.clips import clipped_need
 from tracecloak.anonymizers.rigorous.params import VOCABULARY_SHARE, Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, PartsMethod, budget_of_parts
@@ -275,8 +276,7 @@ def _shares(whole: Fraction, *, durations: bool, buys_clip: bool) -> dict[str, F
     return {name: whole * share / total for name, share in used.items()}
 
 
-@contract.declared("private-dfg")
-class PrivateDfg(PartsMethod):
+class PrivateDfg(PartsMethod, name="private-dfg"):
     """The method; see the module."""
 
     Params: ClassVar[type[PrivateDfgParams]] = PrivateDfgParams
@@ -302,16 +302,6 @@ def edges_part(params: PrivateDfgParams) -> Part:
         for name, share in shares.items()
         if "clip" not in name
     )
-
-    def sentence(means: Allowances) -> str:
-        noise = means["edges"].noise(params.sensitivity(clip or UNITS), params.units)
-        scaled = f"discrete {noise.kind} noise of scale {noise.width / noise.units:.1f}"
-        if clip is None:
-            return f"{scaled} times the bought clip on every possible pair"
-        return (
-            f"{scaled} occurrences on every possible pair; expect each count within "
-            f"{noise.half_width} of the sum (95 %)"
-        )
 
     def decide(given: Given) -> graph_kinds.GraphDecision:
         from tracecloak.anonymizers.graphs.graph_figures import figures_of_graph
@@ -340,7 +330,8 @@ def edges_part(params: PrivateDfgParams) -> Part:
         figures += median_times(None if params.is_whole else arcs, bins, graph, durations)
         return graph_kinds.GraphDecision(graph, durations, ReleasedFigures.from_noisy(figures))
 
-    return Part("edges", needs, sentence, decide, counters, "edges", _reality(params))
+    does = told("private-dfg", "edges", params, units=UNITS)
+    return Part("edges", needs, does, decide, counters, "edges", _reality(params))
 
 
 def _reality(params: PrivateDfgParams) -> str:

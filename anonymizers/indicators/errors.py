@@ -205,8 +205,7 @@ def _scaled(weights: list[float]) -> list[float]:
 # 2021) for the question; means of centred sums and permute-and-flip for the answer.
 
 
-@contract.declared("private-indicators")
-class PrivateIndicators(PartsMethod):
+class PrivateIndicators(PartsMethod, name="private-indicators"):
     """The method; see the module."""
 
     Params: ClassVar[type[IndicatorParams]] = IndicatorParams

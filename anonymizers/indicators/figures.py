@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.indicators import declared, quantiles, summands, terms
 from tracecloak.anonymizers.indicators.params import (
     IndicatorParams,
@@ -77,16 +78,13 @@ _QUANTILE, _FURTHER = Fraction(3, 4), 2
 _BOUND_SHARE, _BOUND_SHARES = Fraction(1, 25), Fraction(1, 5)
 
 
-@dataclass(frozen=True)
-class GroupsDecision(contract.Decision):
+class GroupsDecision(contract.Decision, wire_name="bought-groups"):
     """The groups that were bought.
 
     Attributes:
         names: string[n], the labels in the order of their bytes; a pair is its two names in JSON.
         is_pair: Whether they are pairs.
     """
-
-    wire_name: ClassVar[str] = "bought-groups"
 
     names: pa.StringArray
     is_pair: bool
@@ -105,15 +103,12 @@ class GroupsDecision(contract.Decision):
         return [(first, second) for first, second in map(json.loads, self.labels)]
 
 
-@dataclass(frozen=True)
-class LongestTimeDecision(contract.Decision):
+class LongestTimeDecision(contract.Decision, wire_name="bought-longest-time"):
     """The longest time that was bought.
 
     Attributes:
         longest_us: In microseconds.
     """
-
-    wire_name: ClassVar[str] = "bought-longest-time"
 
     longest_us: int
 
@@ -207,7 +202,7 @@ def _groups_part(params: IndicatorParams, by: str, most: int, share: Fraction) -
         by, f"values of {by}"
     )
 
-    def sentence(means: Allowances) -> str:
+    def does(means: Allowances) -> str:
         likely = bought.likely_names(means[name], max_labels, params.max_units)
         return (
             f"chooses {likely.replace('activities', what, 1)}, the {most:,} most frequent at most"
@@ -223,7 +218,7 @@ def _groups_part(params: IndicatorParams, by: str, most: int, share: Fraction) -
 
     needs = (Sums(name, share, changed, bought.NAME_UNITS, is_open=True, is_l2=True),)
     counters = {name: Counted(ActivityCounts, count_labels, (by, max_labels))}
-    return Part(name, needs, sentence, decide, counters, BOUGHT, chosen=name)
+    return Part(name, needs, does, decide, counters, BOUGHT, chosen=name)
 
 
 def _bound_part(params: IndicatorParams, indicator: declared.Timed, share: Fraction) -> Part:
@@ -235,12 +230,12 @@ def _bound_part(params: IndicatorParams, indicator: declared.Timed, share: Fract
         place = choose_quantile(cases, epsilon, _QUANTILE, params.max_units, given.randomness, name)
         return LongestTimeDecision(int(LONGEST_US[min(place + _FURTHER, len(LONGEST_US) - 1)]))
 
-    sentence = "chooses a round time, 4 to 8 times what about three of four cases do not exceed"
+    does = "chooses a round time, 4 to 8 times what about three of four cases do not exceed"
     needs, counters = (
         (Choice(name, share),),
         {name: Counted(summands.CellSums, count_times, (indicator,))},
     )
-    return Part(name, needs, lambda means: sentence, decide, counters, BOUGHT, chosen=f"the {name}")
+    return Part(name, needs, lambda means: does, decide, counters, BOUGHT, chosen=f"the {name}")
 
 
 # --- What is released of noisy sums and chosen quantiles: numbers with intervals, in long form. ---
@@ -252,15 +247,12 @@ SUMS = "sums"
 """The round of all sums, and of the quantiles."""
 
 
-@dataclass(frozen=True)
-class NoisySums(contract.Decision):
+class NoisySums(contract.Decision, wire_name="noisy-cell-sums"):
     """Sums with noise.
 
     Attributes:
         values: int64[n], in lattice steps.
     """
-
-    wire_name: ClassVar[str] = "noisy-cell-sums"
 
     values: np.ndarray
 
@@ -369,16 +361,13 @@ def _quantiles_part(bins: terms.BinsOf, share: Fraction, params: IndicatorParams
     name, wanted = indicator.title, indicator.quantiles
     n_choices = 2 * len(wanted) * bins.n_steps
 
-    def sentence(means: Allowances) -> str:
+    def does(means: Allowances) -> str:
         epsilon = means[name].epsilon / n_choices
         ranks = max(
             quantiles.rank_half_width(epsilon, quantile, params.max_units) for quantile in wanted
         )
-        each = "each quantile" if len(wanted) > 1 else "the quantile"
-        return (
-            f"chooses two values around {each}, {math.ceil(ranks):,} cases below its rank and "
-            "above it, by which a choice errs at most (95 %)"
-        )
+        said = {"n": len(wanted), "ranks": math.ceil(ranks)}
+        return sentence("private-indicators", "quantiles", params, **said)
 
     def decide(given: Given) -> quantiles.PointsDecision:
         rows = _cells_of(bins, given, params).reshape(-1, bins.n_bins)
@@ -388,7 +377,7 @@ def _quantiles_part(bins: terms.BinsOf, share: Fraction, params: IndicatorParams
     needs: tuple[Need, ...] = (Pure(name, share),)
     counters = {bins.name: Counted(summands.CellSums, count_term, (bins, params))}
     reality = f"Chosen by permute-and-flip on ranks, which one case moves by at most one: {name}."
-    return Part(name, needs, sentence, decide, counters, SUMS, reality)
+    return Part(name, needs, does, decide, counters, SUMS, reality)
 
 
 _NO_BOUNDS = (0.0, 0.0)

@@ -20,7 +20,6 @@ one budget for all, and no number taken to be known.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import ClassVar, Literal
@@ -101,8 +100,7 @@ def count_aggregates(batch: Batch, params: PappiParams) -> CellSums:
     return CellSums(np.array(sums, np.int64))
 
 
-@dataclass(frozen=True)
-class AggregatesDecision(contract.Decision):
+class AggregatesDecision(contract.Decision, wire_name="pappi-aggregates"):
     """The results.
 
     Attributes:
@@ -110,14 +108,11 @@ class AggregatesDecision(contract.Decision):
         values: float64[n], each indicator's result with noise, in ranges.
     """
 
-    wire_name: ClassVar[str] = "pappi-aggregates"
-
     n_cases: int
     values: np.ndarray
 
 
-@contract.declared("pappi")
-class Pappi(contract.Anonymizer):
+class Pappi(contract.Anonymizer, name="pappi"):
     """The method; see the module."""
 
     Params: ClassVar[type[PappiParams]] = PappiParams

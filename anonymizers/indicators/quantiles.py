@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -174,16 +174,13 @@ def count_within(value: float, half: float) -> tuple[float, float]:
 # of `rigorous.bought`; from about four on they err less.
 
 
-@dataclass(frozen=True)
-class PointsDecision(contract.Decision):
+class PointsDecision(contract.Decision, wire_name="chosen-points"):
     """The ends of the intervals of quantiles.
 
     Attributes:
         points: int64[n], bins of `terms.grid`, by group, step and quantile, the last fastest, and
             of each quantile the lower end and the upper one.
     """
-
-    wire_name: ClassVar[str] = "chosen-points"
 
     points: np.ndarray
 

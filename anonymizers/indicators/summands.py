@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -29,15 +29,12 @@ from tracecloak.schemas.statistics.log_times import IntervalTimes, has_step
 # --- Sums over cases of the numbers that each adds to the cells of a public list. -----------------
 
 
-@dataclass(frozen=True, eq=False)
-class CellSums(OfArrays):
+class CellSums(OfArrays, wire_name="cell-sums"):
     """The sum of each cell; cells and lattice are public and the same for all pieces.
 
     Attributes:
         values: int64[n_cells], in lattice steps; of a log without cases int64[0].
     """
-
-    wire_name: ClassVar[str] = "cell-sums"
 
     values: np.ndarray
 

@@ -32,10 +32,9 @@ decided before, and on no other case.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,6 +42,7 @@ import pyarrow as pa
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Counted
+from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.noise.randomness import CellLaws, Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_counts, variance_of
 from tracecloak.anonymizers.rigorous.bought import vocabulary_in_effect
@@ -108,16 +108,13 @@ def cells_of_cases(
     return CaseCells.of(np.arange(traces.n_cases), keys, traces.n_cases, n_keys)
 
 
-@dataclass(frozen=True)
-class AttributeDecision(contract.Decision):
+class AttributeDecision(contract.Decision, wire_name="attribute-shares"):
     """How an attribute is distributed.
 
     Attributes:
         shares: float64[n_rows, n_cells], the probability of each cell: for each activity, or, of an
             attribute of cases, for each class of cases.
     """
-
-    wire_name: ClassVar[str] = "attribute-shares"
 
     shares: np.ndarray
 
@@ -163,10 +160,7 @@ def attribute_part(attribute: Attribute, params: PrivateLogParams, share: Fracti
     return noisy_part(
         Sums(name, share, of_one_cell(params.max_units)),
         {name: Counted(ClippedCells, clipped_sums, (cells_of_cases, attribute, 1, 1))},
-        lambda noise: (
-            f"counts cases by variant, of {MOST_VARIANTS} variants, else by last activity, and by "
-            f"value, each within {noise.half_width:,} (95 %)"
-        ),
+        told("private-log", "attributes", params, most_variants=MOST_VARIANTS),
         decide,
     )
 
@@ -223,16 +217,13 @@ def cells_of_handovers(
     return CaseCells.of(cases, rows * k + values[events], traces.n_cases, n_keys)
 
 
-@dataclass(frozen=True)
-class HandoverDecision(contract.Decision):
+class HandoverDecision(contract.Decision, wire_name="handover-shares"):
     """How values are distributed given the one before.
 
     Attributes:
         shares: float64[n_activities * k, k]; row a k + u has the probability of each cell in events
             of activity a after one of value u.
     """
-
-    wire_name: ClassVar[str] = "handover-shares"
 
     shares: np.ndarray
 

@@ -17,6 +17,7 @@ import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
+from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, note
 from tracecloak.anonymizers.rigorous.bought import LENGTHS_OF_CASES, length_part, vocabulary_part
 from tracecloak.anonymizers.rigorous.budget import UNITS, Budget, Sums
@@ -56,7 +57,6 @@ if TYPE_CHECKING:
 
 def sizes_part(params: RigorousParams, share: Fraction, round_name: str) -> Part:
     """Returns the part of `private-log`; it decides a whole number of cases, at least 0."""
-    counted = "the log has" if params.max_cases_per_individual is None else "count"
 
     def decide(given: Given, noise: SumNoise) -> int:
         exact = np.array([given.statistics["lengths"].n_cases * noise.units], np.int64)
@@ -69,7 +69,7 @@ def sizes_part(params: RigorousParams, share: Fraction, round_name: str) -> Part
     return noisy_part(
         Sums("sizes", share, of_one_cell(params.max_units)),
         {"lengths": LENGTHS_OF_CASES},
-        lambda noise: f"releases as many cases as {counted}, within {noise.half_width:,} (95 %)",
+        told("private-log", "sizes", params),
         decide,
         round_name,
     )

@@ -26,6 +26,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.accounting.calibration import epsilon_of_guessing_advantage
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.sentences import sentences
 from tracecloak.anonymizers.logs.params import KNOWN, LOG, ROUNDS, PrivateLogParams
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM
@@ -43,7 +44,6 @@ from tracecloak.schemas.published.manifest import SUPPRESSED_TIMES, Operation, Y
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 
 if TYPE_CHECKING:
-    from tracecloak.schemas.events.declarations import Attribute
     from tracecloak.schemas.published.figures import ReleasedProduct
 
 
@@ -54,8 +54,7 @@ MEASURES = "measures"
 """Among what a round decided: the noisy sums of its parts that are published."""
 
 
-@contract.declared("private-log")
-class PrivateLog(PartsMethod):
+class PrivateLog(PartsMethod, name="private-log"):
     """The method; see the module."""
 
     Params: ClassVar[type[PrivateLogParams]] = PrivateLogParams
@@ -65,10 +64,6 @@ class PrivateLog(PartsMethod):
         """Returns what it does to a log, of whose times nothing remains with variants alone."""
         operations = super().operations_of(params)
         return operations if params.is_timed else (*operations[:-1], SUPPRESSED_TIMES)
-
-    def attributes(self, params: PrivateLogParams) -> tuple[Attribute, ...]:
-        """Returns the declared attributes."""
-        return params.declared
 
     def releases_starts(self, params: PrivateLogParams) -> bool:
         """Returns whether events have starts."""
@@ -104,19 +99,7 @@ class PrivateLog(PartsMethod):
 
     def time_caveats(self, params: PrivateLogParams) -> tuple[str, ...]:
         """Returns that a bought range is made up at its ends, and which steps are too short."""
-        if not params.is_timed:
-            return ()
-        stamps = f"Its stamps are whole {params.granularity}s"
-        if params.granularity is None:
-            stamps = "How fine its stamps are was chosen with noise"
-        short = f"{stamps}: the durations of shorter steps are not kept."
-        if params.first_date is not None:
-            return (short,)
-        return (
-            "Its range of dates was bought with noise: dates at its ends may be made up, and "
-            "durations and waits are of the time within it.",
-            short,
-        )
+        return sentences("private-log", "time_caveats", params) if params.is_timed else ()
 
     def notes(self, round_name: str, params: PrivateLogParams) -> bool:
         """Returns whether noisy sums are published."""
@@ -260,8 +243,7 @@ class AmunRigorousParams(PrivateLogParams):
         return {**values, "epsilon": epsilon}
 
 
-@contract.declared("amun-rigorous")
-class AmunRigorous(PrivateLog):
+class AmunRigorous(PrivateLog, name="amun-rigorous"):
     """The method; see the module."""
 
     Params: ClassVar[type[PrivateLogParams]] = AmunRigorousParams
@@ -291,8 +273,7 @@ class PripelRigorousParams(PrivateLogParams):
         return {**values, "max_trace_length": length}
 
 
-@contract.declared("pripel-rigorous")
-class PripelRigorous(PrivateLog):
+class PripelRigorous(PrivateLog, name="pripel-rigorous"):
     """The method; see the module."""
 
     Params: ClassVar[type[PrivateLogParams]] = PripelRigorousParams

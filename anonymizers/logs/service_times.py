@@ -20,10 +20,10 @@ as who works or what came before, is not kept.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -115,8 +115,7 @@ def _bins_of_gaps(traces: TraceBatch, ends: np.ndarray, borders: np.ndarray) -> 
     return bins
 
 
-@dataclass(frozen=True)
-class ServiceDecision(contract.Decision):
+class ServiceDecision(contract.Decision, wire_name="service-times"):
     """What service times are drawn from.
 
     Attributes:
@@ -126,8 +125,6 @@ class ServiceDecision(contract.Decision):
             that are known and have a gap; the last is 1.
         places: float64[n, k], the mean place of times in each bin, above 0 and below 1.
     """
-
-    wire_name: ClassVar[str] = "service-times"
 
     borders: np.ndarray
     unknown: np.ndarray

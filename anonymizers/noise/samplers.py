@@ -2,18 +2,20 @@
 
 A uniform number is known by its first bits, which is nearly always enough to see on which side of
 exp(-x) it lies. Where it is not, the same number is extended by further words of its cell and
-compared with an enclosure of exp(-x) in integers, until the two are apart. So a comparison comes
-out as with infinitely many bits, although almost all of them are made in float64.
+compared with an enclosure of exp(-x), until the two are apart. So a comparison comes out as with
+infinitely many bits, although almost all of them are made in float64.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,8 +34,9 @@ if TYPE_CHECKING:
 _GUARD = 2.0**-40
 
 # Bits of the enclosure beyond those of the uniform: a comparison that floats settle is settled by
-# the enclosure without a further word too, since its width is far less than the guard.
-_EXTRA_BITS = 32
+# the enclosure without a further word too, since its width is far less than the guard. And digits
+# of its decimals beyond these bits.
+_EXTRA_BITS, _SPARE_DIGITS = 32, 20
 
 _WORD_BITS = 64
 
@@ -79,34 +82,19 @@ class CellStream:
 def enclose_exp(exponent: Fraction, bits: int) -> tuple[int, int]:
     """Returns integers (low, high) with low <= 2^bits exp(-exponent) <= high, at most 2 apart.
 
-    Every step rounds the lower end down and the upper end up, so the enclosure is proved by the
-    rounding alone. The exponent 0 gives 2^bits twice.
+    The exponent 0 gives 2^bits twice.
 
     Args:
         exponent: At least 0.
         bits: At least 0.
     """
+    if not exponent:
+        return 1 << bits, 1 << bits
     if exponent > bits:  # exp(-x) < 2^-x
         return 0, 1
-    # exp(x) = exp(y)^(2^halvings) with y < 1/2. A squaring doubles the relative error, and the
-    # series has fewer terms than the scale has bits, each of them rounded.
-    halvings = int(exponent).bit_length() + 1
-    scale = bits + halvings + bits.bit_length() + 16
-    numerator, denominator = exponent.numerator << scale, exponent.denominator << halvings
-    low_y, high_y = numerator // denominator, -(-numerator // denominator)
-    low = high = low_term = high_term = 1 << scale
-    n = 0
-    while high_term > 1:
-        n += 1
-        low_term = low_term * low_y // (n << scale)
-        high_term = -(-high_term * high_y // (n << scale))
-        low += low_term
-        high += high_term
-    high += high_term  # as y <= 1/2, all later terms together are at most the last one
-    for _ in range(halvings):
-        low = low * low >> scale
-        high = -(-high * high >> scale)
-    return (1 << bits + scale) // high, -(-(1 << bits + scale) // low)
+    # 2^bits has fewer than bits / 3 + 1 digits, and so has what the exponent makes of an error.
+    chance = (-Interval.of(exponent, bits // 3 + _SPARE_DIGITS)).exp()
+    return math.floor(Fraction(chance.low) * 2**bits), math.ceil(Fraction(chance.high) * 2**bits)
 
 
 class LazyUniform:
@@ -484,31 +472,10 @@ Scale = tuple[int, int]
 class Noise:
     """Draws exactly; others override what they want to be otherwise. Holds nothing of a release."""
 
-    def laplace(self, stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
-        """Returns what `discrete_laplace` does."""
-        return discrete_laplace(stream, numerator, denominator)
-
-    def gaussian(self, stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
-        """Returns what `discrete_gaussian` does."""
-        return discrete_gaussian(stream, numerator, denominator)
-
-    def truncated_laplace(
-        self, stream: CellStream, numerator: int, denominator: int, bound: int
-    ) -> np.ndarray:
-        """Returns what `truncated_discrete_laplace` does."""
-        return truncated_discrete_laplace(stream, numerator, denominator, bound)
-
-    def select(
-        self,
-        stream: CellStream,
-        scores: np.ndarray,
-        epsilon: Fraction,
-        sensitivity: Fraction,
-        *,
-        monotone: bool = False,
-    ) -> int:
-        """Returns what `permute_and_flip` does."""
-        return permute_and_flip(stream, scores, epsilon, sensitivity, monotone=monotone)
+    laplace = staticmethod(discrete_laplace)
+    gaussian = staticmethod(discrete_gaussian)
+    truncated_laplace = staticmethod(truncated_discrete_laplace)
+    select = staticmethod(permute_and_flip)
 
     def made(
         self,

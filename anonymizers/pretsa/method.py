@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain, pairwise, repeat
 from typing import ClassVar, Literal
 
@@ -202,21 +202,17 @@ def event_distances(
 _SECOND_US = 1_000_000
 
 
-@dataclass(frozen=True, eq=False)
-class VariantsDecision(contract.Decision):
+class VariantsDecision(contract.Decision, wire_name="pretsa-variants"):
     """Round `variants`.
 
     Attributes:
         variants: Those of the input.
     """
 
-    wire_name: ClassVar[str] = "pretsa-variants"
-
     variants: VariantHistogram
 
 
-@dataclass(frozen=True, eq=False)
-class MergingDecision(contract.Decision):
+class MergingDecision(contract.Decision, wire_name="pretsa-merging"):
     """Round `merging`.
 
     Attributes:
@@ -227,23 +223,18 @@ class MergingDecision(contract.Decision):
             of the declared attribute, NaN for none.
     """
 
-    wire_name: ClassVar[str] = "pretsa-merging"
-
     target: np.ndarray
     begins: np.ndarray
     durations: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class PlacesDecision(contract.Decision):
+class PlacesDecision(contract.Decision, wire_name="pretsa-places"):
     """Round `places`.
 
     Attributes:
         cases: fixed_size_binary(16)[n_cases], keyed identities.
         places: int64[n_cases], which of the cases of its released variant each one is.
     """
-
-    wire_name: ClassVar[str] = "pretsa-places"
 
     cases: pa.Array
     places: np.ndarray
@@ -364,15 +355,13 @@ class _Sanitised(contract.Anonymizer):
         verify_released(released, params.k, t, params.protect_ends, name)
 
 
-@contract.declared("pretsa")
-class Pretsa(_Sanitised):
+class Pretsa(_Sanitised, name="pretsa"):
     """The method with k and t; see the module."""
 
     Params: ClassVar[type[PretsaParams]] = PretsaParams
 
 
-@contract.declared("pretsa-case")
-class PretsaCase(_Sanitised):
+class PretsaCase(_Sanitised, name="pretsa-case"):
     """The method with k alone; see the module."""
 
     Params: ClassVar[type[PretsaCaseParams]] = PretsaCaseParams

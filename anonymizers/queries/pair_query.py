@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
 
@@ -277,15 +276,12 @@ def noise_of(params: PairQueryParams) -> SumNoise:
     return SumNoise(params.scale, 1, is_laplace=True)
 
 
-@dataclass(frozen=True)
-class DfgDecision(contract.Decision):
+class DfgDecision(contract.Decision, wire_name="pair-graph"):
     """What is released.
 
     Attributes:
         graph: The directly-follows graph.
     """
-
-    wire_name: ClassVar[str] = "pair-graph"
 
     graph: ReleasedGraph
 
@@ -313,8 +309,7 @@ class PairQueryMethod(QueryMethod):
         return ("The names of the vocabulary and the length are taken to be public.",)
 
 
-@contract.declared("laplace-dfg")
-class LaplaceDfg(PairQueryMethod):
+class LaplaceDfg(PairQueryMethod, name="laplace-dfg"):
     """The method; see the module."""
 
     Params: ClassVar[type[PairQueryParams]] = PairQueryParams

@@ -40,7 +40,6 @@ from tracecloak.anonymizers.accounting.composition import Spend, decimal_text
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_distinct_cells
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import variants_and_names
-from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.contract.sentences import sentence, told
 from tracecloak.anonymizers.noise.published import positive_excess, truncated_laplace
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, draw_laplace
@@ -273,8 +272,7 @@ class LaplaceVariantsParams(LevelParams):
         return self.level_query(self.p_harmful, named="p_harmful")
 
 
-@declared("laplace-variants")
-class LaplaceVariants(LevelMethod):
+class LaplaceVariants(LevelMethod, name="laplace-variants"):
     """The method; see the module."""
 
     Params: ClassVar[type[LaplaceVariantsParams]] = LaplaceVariantsParams

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
-from tracecloak.anonymizers.contract.method import declared
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.noise.published import positive_laplace
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream, draw_laplace
@@ -219,8 +219,7 @@ def _within_bounds(
 # The Laplace trace-variant query as a generator, with an epsilon that holds for all its levels.
 
 
-@declared("laplace-levels")
-class LaplaceLevels(VariantGenerator):
+class LaplaceLevels(VariantGenerator, name="laplace-levels"):
     """The generator `laplace-levels`: the query with the epsilon of all of its levels together.
 
     It has `max_length` levels, on which every case of the domain is seen to its end: one of fewer
@@ -249,12 +248,7 @@ class LaplaceLevels(VariantGenerator):
     def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what is done and the error to expect."""
         scale = float(max_units / means["levels"].epsilon)
-        return (
-            "asks level by level for the cases of prefixes and continues those of large noisy "
-            "counts; releases those that end, with an error of about "
-            f"{scale:.3g} times max_trace_length cases each, and loses what has fewer than a few "
-            "times as many"
-        )
+        return sentence("generators", "levels", None, scale=scale)
 
     def query(self, domain: Domain, allowance: Allowance) -> LevelQuery:
         """Returns the query of a domain, of public numbers.

@@ -309,15 +309,10 @@ class PripelParams(contract.Params):
         return declared(self.attributes)
 
 
-@contract.declared("pripel")
-class Pripel(contract.Anonymizer):
+class Pripel(contract.Anonymizer, name="pripel"):
     """The method; see the module."""
 
     Params: ClassVar[type[PripelParams]] = PripelParams
-
-    def attributes(self, params: PripelParams) -> tuple[Attribute, ...]:
-        """Returns the declared attributes."""
-        return params.declared
 
     def guarantee(self, params: PripelParams) -> Guarantee:
         """Returns the published claim, and why no finite epsilon holds."""

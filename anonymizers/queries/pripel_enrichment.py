@@ -30,9 +30,6 @@ All draws are made of floats by inversion, so no epsilon is claimed from their l
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -56,8 +53,7 @@ MAX_ACTIVITIES = 46_340
 _WHOLE_CASE = (1 << 32) - 1
 
 
-@dataclass(frozen=True, eq=False)
-class QueryDecision(contract.Decision):
+class QueryDecision(contract.Decision, wire_name="pripel-query"):
     """Round `variants`: which sequences are released, and variants of which cases they are made of.
 
     Attributes:
@@ -71,8 +67,6 @@ class QueryDecision(contract.Decision):
         starts: When the log's cases begin.
     """
 
-    wire_name: ClassVar[str] = "pripel-query"
-
     offsets: np.ndarray
     codes: np.ndarray
     matched: VariantHistogram
@@ -82,8 +76,7 @@ class QueryDecision(contract.Decision):
     starts: StartRange
 
 
-@dataclass(frozen=True, eq=False)
-class ContentsDecision(contract.Decision):
+class ContentsDecision(contract.Decision, wire_name="pripel-contents"):
     """Round `contents`: which case each released one is made from, and what fills its gaps.
 
     Attributes:
@@ -93,8 +86,6 @@ class ContentsDecision(contract.Decision):
         durations: Times between events of the whole log in microseconds by pair, see `pair_groups`.
         values: Cells of each event attribute by activity, no value included.
     """
-
-    wire_name: ClassVar[str] = "pripel-contents"
 
     sources: pa.FixedSizeBinaryArray
     released: np.ndarray

@@ -26,7 +26,6 @@ from pydantic import Field
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_count, of_order
 from tracecloak.anonymizers.contract.counters import Batch, Counted
-from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.contract.sentences import sentence, told
 from tracecloak.anonymizers.noise.published import choose_harmful
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -271,8 +270,7 @@ def _relations(batch: Batch, max_events: int | None) -> ActivityRelations:
 _ROUND = "variants"
 
 
-@declared("sacofa")
-class Sacofa(prefix_method.LevelMethod):
+class Sacofa(prefix_method.LevelMethod, name="sacofa"):
     """The method; see the module."""
 
     Params: ClassVar[type[SacofaParams]] = SacofaParams

@@ -48,7 +48,6 @@ from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
 from tracecloak.anonymizers.contract.counters import from_traces
-from tracecloak.anonymizers.contract.method import declared
 from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.noise import published
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
@@ -279,8 +278,7 @@ def walked_laplace(
     return np.where(noisy > 0, noisy, 1 + published.sizes_of(draw_laplace(last, *scale)))
 
 
-@declared("sapa")
-class Sapa(CasesOfVariants, pair_query.PairQueryMethod):
+class Sapa(CasesOfVariants, pair_query.PairQueryMethod, name="sapa"):
     """The method; see the module."""
 
     Params: ClassVar[type[SapaParams]] = SapaParams

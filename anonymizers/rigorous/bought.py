@@ -6,9 +6,8 @@ How each is selected is in the notes of its section; later rounds count by what 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.bounding import distinct_activities
 from tracecloak.anonymizers.contract.counters import Batch, Counted, from_traces
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
@@ -198,15 +198,12 @@ VARIANTS_IN_DOMAIN = Counted(VariantHistogram, _variants_within)
 _GRID_RATIO = 1.1
 
 
-@dataclass(frozen=True)
-class LengthDecision(contract.Decision):
+class LengthDecision(contract.Decision, wire_name="bought-length"):
     """The length that was bought.
 
     Attributes:
         max_trace_length: In events.
     """
-
-    wire_name: ClassVar[str] = "bought-length"
 
     max_trace_length: int
 
@@ -246,13 +243,11 @@ def length_part(quantile: Fraction, max_units: int, verb: str, round_name: str =
         return LengthDecision(int(grid[places[0]] if len(places) else grid[-1]))
 
     grid, share = length_grid(), decimal_text(quantile)
-    sentence = f"chooses the length that about a share of {share} of the cases {verb}"
+    does = f"chooses the length that about a share of {share} of the cases {verb}"
     counters = {"lengths": LENGTHS_OF_CASES}
     changed = changed_ranks(len(grid) + 1, max_units)
     needs = (Sums("length", LENGTH_SHARE, changed, RANK_UNITS, is_l2=True),)
-    return Part(
-        "length", needs, lambda means: sentence, decide, counters, round_name, chosen="length"
-    )
+    return Part("length", needs, lambda means: does, decide, counters, round_name, chosen="length")
 
 
 # --- The activities that a method chooses on the log, and pays for with a part of the budget. -----
@@ -317,25 +312,17 @@ def likely_names(allowance: Allowance, max_activities: int, max_units: int) -> s
     changed = changed_names(max_activities, max_units)
     least = allowance.threshold(changed, NAME_UNITS) / NAME_UNITS
     few = max(max_activities // 4, 1)
-    text = f"activities of about {math.ceil(least):,} cases or more"
-    if few == max_activities:
-        return text
     fewer = math.ceil(least * math.sqrt(few / max_activities))
-    return (
-        f"{text} where a case has {max_activities} distinct ones, and of {fewer:,} where it has "
-        f"{few}"
-    )
+    given = {"least": math.ceil(least), "most": max_activities, "few": few, "fewer": fewer}
+    return sentence("rigorous", "names", None, **given)
 
 
-@dataclass(frozen=True)
-class VocabularyDecision(contract.Decision):
+class VocabularyDecision(contract.Decision, wire_name="bought-vocabulary"):
     """The vocabulary that was bought.
 
     Attributes:
         vocabulary: The chosen names, and OTHER for all others.
     """
-
-    wire_name: ClassVar[str] = "bought-vocabulary"
 
     vocabulary: ActivityVocabulary
 
@@ -407,7 +394,7 @@ def vocabulary_part(
     max_activities, max_units = params.max_activities, params.max_units
     changed = changed_names(max_activities, max_units)
 
-    def sentence(means: Allowances) -> str:
+    def does(means: Allowances) -> str:
         at_most = "" if most_names is None else f", the {most_names - 1:,} most frequent at most"
         names = likely_names(means["vocabulary"], max_activities, max_units)
         return f"chooses {names}{at_most}{what_else}"
@@ -418,4 +405,4 @@ def vocabulary_part(
 
     needs = (Sums("vocabulary", share, changed, NAME_UNITS, is_open=True, is_l2=True),)
     counters = {"activities": Counted(ActivityCounts, activities_of_cases, (max_activities,))}
-    return Part("vocabulary", needs, sentence, decide, counters, round_name, chosen="vocabulary")
+    return Part("vocabulary", needs, does, decide, counters, round_name, chosen="vocabulary")

@@ -23,6 +23,7 @@ from tracecloak.anonymizers.accounting.joint import (
     joint_deviation,
 )
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.anonymizers.rigorous.params import drawable
 from tracecloak.schemas.errors import UsageError
@@ -234,12 +235,8 @@ class Budget:
         """What the Gaussian budget is, in a sentence; empty without one."""
         if self.deviation is None:
             return ""
-        return (
-            f"all: the sums are one Gaussian mechanism of deviation {float(self.deviation):.4g} at "
-            "sensitivity 1, and each has that times its own sensitivity, divided by the root of "
-            f"its share; with what is chosen, they spend epsilon {decimal_text(self.epsilon)}, "
-            f"delta {decimal_text(self.delta)} together"
-        )
+        given = {"deviation": float(self.deviation), "epsilon": self.epsilon, "delta": self.delta}
+        return sentence("rigorous", "joint", None, **given)
 
     def check_order(self, needs: Iterable[Need]) -> None:
         """Checks that all choices come first if something may be done in place of the blocks.

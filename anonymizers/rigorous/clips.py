@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
-from typing import ClassVar
 
 import numpy as np
 
@@ -42,15 +40,12 @@ _GRID_RATIO = 1.1
 _LARGEST_NORM = 1000
 
 
-@dataclass(frozen=True)
-class ClipDecision(contract.Decision):
+class ClipDecision(contract.Decision, wire_name="bought-clip"):
     """The clip that was bought.
 
     Attributes:
         clip_units: In lattice steps.
     """
-
-    wire_name: ClassVar[str] = "bought-clip"
 
     clip_units: int
 

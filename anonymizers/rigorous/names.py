@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import pydantic
@@ -240,6 +240,10 @@ class ListedParams(RigorousParams, ABC):
 class GroupedParams(ListedParams):
     """Parameters of a method that can count groups of activities beside activities."""
 
+    _where_given: ClassVar[tuple[str, ...]] = (
+        *ListedParams._where_given,
+        *("groups", "group_separator", "group_depth"),
+    )
     groups: dict[str, str] | None = None
     """Public file of groups, CSV with the columns activity and group, or a JSON object of the
     group by activity. Groups are counted beside activities, and released as a graph of their own;
@@ -280,11 +284,3 @@ class GroupedParams(ListedParams):
             return None
 
         return Grouping(self.groups, self.group_separator or "", self.group_depth or 0)
-
-    def resolved(self) -> dict[str, Any]:
-        """Returns the parameters in effect; without groups there are none that speak of them."""
-        resolved = super().resolved()
-        for name in ("groups", "group_separator", "group_depth"):
-            if resolved[name] is None:
-                del resolved[name]
-        return resolved

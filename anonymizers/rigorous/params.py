@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import pydantic
 from pydantic import Field
 
 from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
 from tracecloak.anonymizers.contract.method import NamesParams
-from tracecloak.anonymizers.contract.sentences import promise
+from tracecloak.anonymizers.contract.sentences import promise, sentences
 from tracecloak.anonymizers.noise.samplers import LARGEST_SCALE
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.published.manifest import Adjacency, Guarantee
@@ -67,6 +67,7 @@ DateText = Annotated[
 class RigorousParams(NamesParams):
     """Parameters of every method whose epsilon holds for the whole release."""
 
+    _where_given: ClassVar[tuple[str, ...]] = ("allow_large_delta",)
     epsilon: Exact = Field(gt=0, le=1000)
     """Privacy loss of the whole release, a decimal above 0; smaller protects more and errs more."""
     delta: Exact = Field(default=Decimal("1e-6"), ge=0, le=0.5)
@@ -109,13 +110,6 @@ class RigorousParams(NamesParams):
             )
         return self
 
-    def resolved(self) -> dict[str, Any]:
-        """Returns the parameters in effect; a permission that is not given is none of them."""
-        resolved = super().resolved()
-        if not self.allow_large_delta:
-            del resolved["allow_large_delta"]
-        return resolved
-
     @property
     def budget(self) -> tuple[Fraction, Fraction]:
         """(epsilon, delta), exactly."""
@@ -154,38 +148,21 @@ def guarantee_of(
         in_each: Where so many cases of an individual count, such as " in each step"; empty: in all.
     """
     epsilon, delta = total(spends)
-    if delta > Fraction(MAX_DELTA):
-        text = decimal_text(delta)
-        large = (
-            f"Delta {text} is above 1e-5: the promise allows that with probability up to {text} "
-            "the release shows a whole case."
-        )
-        not_covered = (large, *not_covered)
-    n_cases = params.max_cases_per_individual
-    unit = "case" if n_cases is None else "individual"
-    if n_cases == 1:
-        reality += f" Of an individual one case counts{in_each}."
-    elif n_cases is not None:
-        reality += (
-            f" Of an individual at most {n_cases:,} cases count{in_each}; the noise covers all of "
-            "them."
-        )
-    always = [
-        "Cases of different individuals that depend on each other are protected one by one, not as "
-        "a group.",
-        "Releases of the same cases add up in epsilon and delta; the time of a run is not hidden.",
-    ]
-    if unit == "case":
-        always.append("A person with several cases is protected case by case.")
+    is_large = delta > Fraction(MAX_DELTA)
+
+    def said(macro: str) -> tuple[str, ...]:
+        given = {"delta": delta, "is_large": is_large, "in_each": in_each}
+        return sentences("rigorous", macro, params, **given)
+
     return Guarantee(
         kind="rigorous",
-        unit=unit,  # type: ignore[arg-type]
+        unit="case" if params.max_cases_per_individual is None else "individual",
         adjacency="add_remove",
         epsilon=float(epsilon),
         delta=float(delta),
         claim=f"({decimal_text(epsilon)}, {decimal_text(delta)})-differential privacy.",
-        reality=reality,
-        not_covered=(*not_covered, *always),
+        reality=" ".join([reality, *said("of_individual")]),
+        not_covered=(*said("large"), *not_covered, *said("always")),
     )
 
 

@@ -20,6 +20,7 @@ from tracecloak.anonymizers.accounting.composition import Spend
 from tracecloak.anonymizers.accounting.sensitivity import of_count
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.method import Given as Given
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
@@ -219,8 +220,7 @@ class PartsMethod(contract.Anonymizer):
 _LARGEST_COUNT = 1 << 40
 
 
-@dataclass(frozen=True)
-class NoisyCounts(contract.Decision):
+class NoisyCounts(contract.Decision, wire_name="noisy-counts"):
     """Counts of known cells with noise.
 
     Attributes:
@@ -228,8 +228,6 @@ class NoisyCounts(contract.Decision):
         half_width: Half the interval around each that holds what was counted with probability
             0.95, in occurrences.
     """
-
-    wire_name: ClassVar[str] = "noisy-counts"
 
     counts: np.ndarray
     half_width: int
@@ -381,20 +379,5 @@ def windows_sentence(method: contract.Anonymizer, params: Any) -> str:
     """
     if method.guarantee(params).epsilon is None:
         return ""
-    max_cases = method.bounds(params).max_cases_per_individual
-    if max_cases in (None, 1):
-        unit = "A case counts" if max_cases is None else "An individual counts with one case"
-        return f"{unit} in one window only, so all windows together cost {_DEAREST}"
-    counts = f"An individual counts with at most {max_cases:,} cases in all windows together"
-    if windows_add_up(method, params):
-        return (
-            f"{counts}, but one of them may cost as much as all of them: what its windows cost "
-            "adds up."
-        )
-    return (
-        f"{counts}, and each costs at most 1/{max_cases} of what its window pays, so all windows "
-        f"together cost {_DEAREST}"
-    )
-
-
-_DEAREST = "what the dearest of them costs."
+    n, adds_up = method.bounds(params).max_cases_per_individual, windows_add_up(method, params)
+    return sentence("rigorous", "windows", params, n=n, adds_up=adds_up)

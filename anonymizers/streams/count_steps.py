@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, ClassVar, Literal
@@ -27,6 +26,7 @@ from tracecloak.anonymizers.streams.matrix_mechanism import (
     Strategy,
 )
 from tracecloak.anonymizers.streams.steps import StepProduct, StreamName
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
@@ -183,16 +183,13 @@ class StreamParams(RigorousParams, ABC):
 # --- What the products of a stream that are counts have in common. --------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class KeptCounts:
+class KeptCounts(Columnar, wire_name="kept-counts"):
     """What is kept of a step for sums over steps of a public domain.
 
     Attributes:
         counts: int64[n], exact, in units.
         measured: int64[n], what was measured in this step.
     """
-
-    wire_name: ClassVar[str] = "kept-counts"
 
     counts: np.ndarray
     measured: np.ndarray

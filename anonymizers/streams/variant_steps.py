@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -38,6 +38,7 @@ from tracecloak.anonymizers.streams.continual import ANY_EPSILON, ContinualNoise
 from tracecloak.anonymizers.streams.count_steps import UNITS, CountSteps, StreamParams
 from tracecloak.anonymizers.streams.matrix_mechanism import Strategy, with_best_strategy
 from tracecloak.anonymizers.streams.steps import StreamName
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics
 from tracecloak.schemas.arrays.sequences import decode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
@@ -129,8 +130,7 @@ class VariantParams(StreamParams):
         return Fraction(composed_epsilon([whole], delta)) if delta < 1 else ANY_EPSILON, delta
 
 
-@dataclass(frozen=True, eq=False)
-class KeptVariants:
+class KeptVariants(Columnar, wire_name="kept-variants"):
     """What is kept of a step for sums over steps of variants.
 
     Attributes:
@@ -139,8 +139,6 @@ class KeptVariants:
         measured: int64[n_old], what was measured in this step of variants chosen before.
         measured_fresh: int64[step+1, n_fresh], of those, in all steps so far.
     """
-
-    wire_name: ClassVar[str] = "kept-variants"
 
     counted: VariantHistogram
     fresh: pa.LargeBinaryArray

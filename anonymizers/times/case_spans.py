@@ -7,11 +7,10 @@ that has their stamps, and clipped sums of time by directly-follows pair.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ from tracecloak.anonymizers.accounting.sensitivity import (
 )
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
+from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts, note
 from tracecloak.anonymizers.rigorous.bought import (
     rank_of_clip,
@@ -35,12 +35,12 @@ from tracecloak.anonymizers.rigorous.parts_method import Given, Part, noisy_part
 from tracecloak.anonymizers.times.case_classes import BY_ACTIVITY, Detail
 from tracecloak.anonymizers.times.time_bins import bins_text, time_borders, times_at
 from tracecloak.anonymizers.times.time_range import LogTime, grid_clock
-from tracecloak.schemas.arrays.merging import sum_by_key, sum_groups
+from tracecloak.schemas.arrays.merging import distinct_counts, sum_by_key, sum_groups
 from tracecloak.schemas.calendar.working_time import GRANULARITIES, GRID_US, Granularity
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import DURATION, TIME_OF_PAIR
 from tracecloak.schemas.published.variants import ReleasedVariants
-from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells, clipped_counts
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells, clipped_counts
 from tracecloak.schemas.statistics.variants import DirectlyFollows
 
 if TYPE_CHECKING:
@@ -103,19 +103,15 @@ def count_granularities(batch: Batch, time_zone: str) -> ClippedCells:
     n = traces.n_cases
     cell_of_case = np.full(n, _N_CELLS - 1)
     np.minimum.at(cell_of_case, np.repeat(np.arange(n), traces.lengths), coarsest)
-    cells = CaseCells.of(np.arange(n), cell_of_case, n, _N_CELLS)
-    return ClippedCells.from_cases(cells, 1, 1)  # norm 1: never clipped
+    return ClippedCells(*distinct_counts(cell_of_case))
 
 
-@dataclass(frozen=True)
-class GranularityDecision(contract.Decision):
+class GranularityDecision(contract.Decision, wire_name="granularity"):
     """The granularity that was chosen.
 
     Attributes:
         granularity: Of the stamps that are released.
     """
-
-    wire_name: ClassVar[str] = "granularity"
 
     granularity: Granularity
 
@@ -152,11 +148,7 @@ def granularity_part(params: PrivateLogParams, share: Fraction, round_name: str)
     return noisy_part(
         Sums(name, share, of_one_cell(params.max_units)),
         {name: Counted(ClippedCells, *counter)},
-        lambda noise: (
-            "counts cases by how fine their stamps are (microseconds, milliseconds, seconds, "
-            f"minutes, hours, dates), each within {noise.half_width:,} (95 %), and keeps that in "
-            "what is released"
-        ),
+        told("private-log", name, params),
         decide_granularity,
         round_name,
         chosen=name,
@@ -181,16 +173,11 @@ def count_spans(batch: Batch, time: LogTime) -> ClippedCells:
     """
     traces = traces_in_domain(batch)
     traces = traces.take(np.flatnonzero(traces.lengths > 1))
-    bins, n_bins = bins_of_spans(traces, time, batch.decisions)
-    n = traces.n_cases
-    cells = CaseCells.of(np.arange(n), bins, n, n_bins)
-    return ClippedCells.from_cases(cells, 1, 1)  # norm 1: never clipped
+    return ClippedCells(*distinct_counts(bins_of_spans(traces, time, batch.decisions)))
 
 
-def bins_of_spans(
-    traces: TraceBatch, time: LogTime, decisions: contract.Decisions
-) -> tuple[np.ndarray, int]:
-    """Returns int64[n_cases], the bin of each case's time, and how many bins there are.
+def bins_of_spans(traces: TraceBatch, time: LogTime, decisions: contract.Decisions) -> np.ndarray:
+    """Returns int64[n_cases], the bin of each case's time.
 
     Args:
         traces: Complete cases.
@@ -201,11 +188,10 @@ def bins_of_spans(
     borders = time_borders(decisions["bins"].spans, grid.n_ticks, grid.second)
     ticks = grid.ticks(traces.times)
     spans = ticks[traces.offsets[1:] - 1] - ticks[traces.offsets[:-1]]
-    return np.searchsorted(borders, spans, side="right"), len(borders) + 1
+    return np.searchsorted(borders, spans, side="right")
 
 
-@dataclass(frozen=True)
-class SpansDecision(contract.Decision):
+class SpansDecision(contract.Decision, wire_name="binned-spans"):
     """What times of cases are drawn from.
 
     Attributes:
@@ -216,8 +202,6 @@ class SpansDecision(contract.Decision):
         deviation: Of the noise of each.
         wide: int64[k], the wide bin of each bin, ascending from 0; see `wide_bins`.
     """
-
-    wire_name: ClassVar[str] = "binned-spans"
 
     borders: np.ndarray
     reached: np.ndarray
@@ -318,10 +302,7 @@ def spans_part(params: PrivateLogParams, share: Fraction) -> Part:
     return noisy_part(
         Sums("spans", share, of_one_cell(params.max_units)),
         {"spans": Counted(ClippedCells, count_spans, (params.log_time,))},
-        lambda noise: (
-            f"counts cases by time from first to last event, in {bins_text(None)}, each within "
-            f"{noise.half_width:,} (95 %)"
-        ),
+        told("private-log", "spans", params, bins=bins_text(None)),
         partial(decide_spans, time=params.log_time),
     )
 
@@ -436,8 +417,7 @@ def count_pair_times(
     return ClippedCells(*clipped_times(times, case_of, pairs, sizes, clip, is_pure=is_pure))
 
 
-@dataclass(frozen=True)
-class PairTimesDecision(contract.Decision):
+class PairTimesDecision(contract.Decision, wire_name="pair-times"):
     """Noisy sums.
 
     Attributes:
@@ -446,8 +426,6 @@ class PairTimesDecision(contract.Decision):
         clip: Largest norm of a case, in ticks.
         is_pure: Whether that is the L1 norm.
     """
-
-    wire_name: ClassVar[str] = "pair-times"
 
     sums: np.ndarray
     deviation: float
@@ -491,13 +469,9 @@ def pair_times_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`; its round comes after that of spans."""
     is_pure, detail, name = params.delta == 0, params.detail, "pair times"
     counter = Counted(ClippedCells, count_pair_times, (params.log_time, is_pure, detail))
-    by_what = "" if detail.is_of_all else " by pair of activities"
     return noisy_part(
         Sums(name, share, changed_times(params.max_units, is_pure=is_pure), UNITS),
         {name: counter},
-        lambda noise: (
-            f"adds up the time of cases{by_what}, each case up to a length that few "
-            f"cases exceed, with noise of {noise.width / UNITS:.1f} times that length"
-        ),
+        told("private-log", "pair_times", params),
         partial(decide_pair_times, params=params),
     )

@@ -12,24 +12,25 @@ to: what the two histograms say of each other, and no more, is not kept.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_distinct_cells
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
+from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, backed_off, noisy_sums, note, variance_of
 from tracecloak.anonymizers.rigorous.budget import Sums
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, noisy_part
 from tracecloak.anonymizers.times.time_range import LogTime
+from tracecloak.schemas.arrays.merging import distinct_counts
 from tracecloak.schemas.calendar.working_time import HOURS_OF_WEEK, WorkingTime
 from tracecloak.schemas.published.figures import START
-from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.logs.params import PrivateLogParams
@@ -58,18 +59,10 @@ def count_starts(batch: Batch, log_time: LogTime) -> ClippedCells:
     traces = batch.traces
     time = log_time.working_time(batch.decisions)
     days, hours = time.days_and_hours(time.at_us(time.elapsed_us(traces.starts)))
-    cases = np.arange(traces.n_cases)
-    cells = CaseCells.of(
-        np.concatenate([cases, cases]),
-        np.concatenate([days, time.n_days + hours]),
-        traces.n_cases,
-        time.n_days + HOURS_OF_WEEK,
-    )
-    return ClippedCells.from_cases(cells, _CELLS_OF_CASE, 1)  # norm root 2: never clipped
+    return ClippedCells(*distinct_counts(np.concatenate([days, time.n_days + hours])))
 
 
-@dataclass(frozen=True)
-class StartsDecision(contract.Decision):
+class StartsDecision(contract.Decision, wire_name="case-starts"):
     """What starts are drawn from.
 
     Attributes:
@@ -83,8 +76,6 @@ class StartsDecision(contract.Decision):
         rates: float64[168], starts in a microsecond of working time by hour of the week, relative
             to each other.
     """
-
-    wire_name: ClassVar[str] = "case-starts"
 
     time: WorkingTime
     bucket_days: int
@@ -295,16 +286,13 @@ def _reached(decision: StartsDecision) -> np.ndarray:
     return np.cumsum(weights * (decision.buckets / np.where(sums > 0, sums, 1))[bucket])
 
 
-@dataclass(frozen=True)
-class Periods(contract.Decision):
+class Periods(contract.Decision, wire_name="periods"):
     """The range, cut where about equally many cases start in each part.
 
     Attributes:
         borders_us: int64[n-1], ascending, microseconds since 1970-01-01 UTC.
         ranks: float64[n+1], from 0 to 1, the share of the starts before each period.
     """
-
-    wire_name: ClassVar[str] = "periods"
 
     borders_us: np.ndarray
     ranks: np.ndarray
@@ -335,9 +323,6 @@ def starts_part(params: PrivateLogParams, share: Fraction) -> Part:
     return noisy_part(
         Sums("starts", share, changed_starts(params.max_units)),
         {"starts": Counted(ClippedCells, count_starts, (params.log_time,))},
-        lambda noise: (
-            "counts starts by date and by hour of the week, in buckets as wide as the number of "
-            f"cases asks for; each within {noise.half_width:,} cases (95 %)"
-        ),
+        told("private-log", "starts", params),
         partial(decide_starts, log_time=params.log_time),
     )

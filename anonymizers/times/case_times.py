@@ -24,13 +24,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity, of_distinct_cells
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.counters import Batch, Counted
+from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_counts
 from tracecloak.anonymizers.rigorous.bought import traces_in_domain, vocabulary_in_effect
@@ -42,8 +43,8 @@ from tracecloak.anonymizers.times.case_starts import Periods
 from tracecloak.anonymizers.times.time_bins import bins_at, is_reached
 from tracecloak.anonymizers.times.time_range import LogTime
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.statistics.clipped_flows import CaseCells, ClippedCells
+from tracecloak.schemas.arrays.merging import distinct_counts, sum_groups
+from tracecloak.schemas.statistics.clipped_flows import ClippedCells
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.logs.params import PrivateLogParams
@@ -184,7 +185,7 @@ def count_tables(batch: Batch, time: LogTime) -> ClippedCells:
     periods: Periods = decisions["periods"]
     working = time.working_time(decisions)
     starts = working.at_us(working.elapsed_us(traces.starts))
-    bins, _ = bins_of_spans(traces, time, decisions)
+    bins = bins_of_spans(traces, time, decisions)
     spans: SpansDecision = decisions["spans"]
     n_bins, bins = spans.n_wide, spans.wide[bins]
     axes = (
@@ -192,16 +193,14 @@ def count_tables(batch: Batch, time: LogTime) -> ClippedCells:
         (periods.size, periods.of(starts)),
         (n_bins + 1, np.where(traces.lengths > 1, bins, n_bins)),
     )
-    keys, first, n = [], 0, traces.n_cases
+    keys, first = [], 0
     for (n_rows, rows), (width, columns) in itertools.combinations(axes, 2):
         keys.append(first + rows * width + columns)
         first += n_rows * width
-    cells = CaseCells.of(np.tile(np.arange(n), _TABLES), np.concatenate(keys), n, first)
-    return ClippedCells.from_cases(cells, _TABLES, 1)  # norm root 3: never clipped
+    return ClippedCells(*distinct_counts(np.concatenate(keys)))
 
 
-@dataclass(frozen=True)
-class TablesDecision(contract.Decision):
+class TablesDecision(contract.Decision, wire_name="case-tables"):
     """Noisy counts.
 
     Attributes:
@@ -210,8 +209,6 @@ class TablesDecision(contract.Decision):
         of_periods: float64[n_periods, n_wide+1], likewise.
         deviation: Of the noise of each.
     """
-
-    wire_name: ClassVar[str] = "case-tables"
 
     by_period: np.ndarray
     by_span: np.ndarray
@@ -238,8 +235,7 @@ def decide_tables(given: Given, noise: SumNoise, params: PrivateLogParams) -> Ta
     return TablesDecision(by_period, by_span, of_periods, noise.deviation)
 
 
-@dataclass(frozen=True)
-class CaseTimes(contract.Decision):
+class CaseTimes(contract.Decision, wire_name="case-times"):
     """What periods and times of cases of each class are drawn from.
 
     Attributes:
@@ -247,8 +243,6 @@ class CaseTimes(contract.Decision):
             the cases of each class that have one event, then of those that have more.
         spans: float64[n_classes, n_periods, n_wide], the chance of each wide bin or a lower one.
     """
-
-    wire_name: ClassVar[str] = "case-times"
 
     periods: np.ndarray
     spans: np.ndarray
@@ -372,13 +366,10 @@ def ranks_among_all(of_all: SpansDecision, bins: np.ndarray, ranks: np.ndarray) 
 
 def tables_part(params: PrivateLogParams, share: Fraction) -> Part:
     """Returns the part of `private-log`; its round comes after those of variants and starts."""
+    said = {"most_variants": MOST_VARIANTS, "fewest": _FEWEST_PERIODS, "most": _MOST_PERIODS}
     return noisy_part(
         Sums("tables", share, changed_tables(params.max_units)),
         {"tables": Counted(ClippedCells, count_tables, (params.log_time,))},
-        lambda noise: (
-            f"counts cases by variant, of {MOST_VARIANTS} variants, else by last activity, and by "
-            f"one of {_FEWEST_PERIODS} to {_MOST_PERIODS} periods; by variant and time from first "
-            f"to last event; and by period and that time; each within {noise.half_width:,} (95 %)"
-        ),
+        told("private-log", "tables", params, **said),
         partial(decide_tables, params=params),
     )

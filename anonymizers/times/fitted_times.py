@@ -8,8 +8,8 @@ By activity and variant, or of all cases alike.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -51,8 +51,7 @@ IN_BIN = "place of a case in its bin"
 """What ranks among the cases of a wide bin are for."""
 
 
-@dataclass(frozen=True)
-class StepSums(contract.Decision):
+class StepSums(contract.Decision, wire_name="step-sums"):
     """Sums of the times of a case's steps, class by class.
 
     Attributes:
@@ -60,8 +59,6 @@ class StepSums(contract.Decision):
         offsets: int64[n_classes+1], where each class begins; none of a class of which no case was
             made.
     """
-
-    wire_name: ClassVar[str] = "step-sums"
 
     sums: np.ndarray
     offsets: np.ndarray
@@ -146,16 +143,13 @@ _OF_A_TICK = 0.25
 _PARTS, _LARGEST_WEIGHT = 1 << 8, float(1 << 42)
 
 
-@dataclass(frozen=True)
-class PairFactors(contract.Decision):
+class PairFactors(contract.Decision, wire_name="pair-factors"):
     """By what the drawn times of each pair's steps are multiplied.
 
     Attributes:
         logs: float64[n n], the logarithm, at most LARGEST_LOG in size; only differences matter.
         is_idle: bool[n n], the pairs whose steps take no time.
     """
-
-    wire_name: ClassVar[str] = "pair-factors"
 
     logs: np.ndarray
     is_idle: np.ndarray

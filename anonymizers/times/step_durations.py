@@ -23,10 +23,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -157,8 +156,7 @@ def count_norms(batch: Batch, *of: Any) -> CaseNorms:
     return CaseNorms.from_squares(squares + traces.lengths - 1, norm_grid())
 
 
-@dataclass(frozen=True)
-class DurationsDecision(contract.Decision):
+class DurationsDecision(contract.Decision, wire_name="binned-steps"):
     """What the times of steps are drawn from.
 
     Attributes:
@@ -170,8 +168,6 @@ class DurationsDecision(contract.Decision):
         n_names: n, number of activities.
         n_ticks: Each step takes less: the working time of the range.
     """
-
-    wire_name: ClassVar[str] = "binned-steps"
 
     borders: np.ndarray
     reached: np.ndarray

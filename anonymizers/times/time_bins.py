@@ -6,8 +6,6 @@ Times are whole numbers of ticks of a grid (schemas.calendar.working_time).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -38,16 +36,13 @@ _MOST_SPANS, _CASES_OF_NARROW = 200, 32
 _LEAST_DEVIATIONS = 3
 
 
-@dataclass(frozen=True)
-class TimeBins(contract.Decision):
+class TimeBins(contract.Decision, wire_name="time-bins"):
     """How many bins times are counted in.
 
     Attributes:
         steps: Of the times between two events.
         spans: Of the times of whole cases.
     """
-
-    wire_name: ClassVar[str] = "time-bins"
 
     steps: int
     spans: int

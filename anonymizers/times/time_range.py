@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.rigorous.budget import Choice
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part, choose_quantile
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.merging import CountsByKey, distinct_counts, sum_groups
 from tracecloak.schemas.calendar.local_time import DAY_US, LocalClock, date_of, day_start_us
 from tracecloak.schemas.calendar.working_time import Granularity, TimeGrid
@@ -60,16 +61,13 @@ _LENGTHS = (1, *sorted(m << k for m in (2, 3) for k in range(8)), N_MONTHS)
 _OF_LENGTH = Fraction(2, 3)
 
 
-@dataclass(frozen=True)
-class TimeRange:
+class TimeRange(Columnar, wire_name="time-range"):
     """A range of time.
 
     Attributes:
         first_us: Where it begins, microseconds since 1970-01-01 UTC.
         last_us: Where it ends, exclusive.
     """
-
-    wire_name: ClassVar[str] = "time-range"
 
     first_us: int
     last_us: int
@@ -96,15 +94,12 @@ class TimeRange:
         return cls(day_start_us(begin, time_zone), day_start_us(following, time_zone))
 
 
-@dataclass(frozen=True)
-class TimeRangeDecision(contract.Decision):
+class TimeRangeDecision(contract.Decision, wire_name="bought-time-range"):
     """The range that was bought.
 
     Attributes:
         time_range: The range.
     """
-
-    wire_name: ClassVar[str] = "bought-time-range"
 
     time_range: TimeRange
 
@@ -149,8 +144,7 @@ class LogTime:
         return TimeGrid(self.working_time(decisions), granularity)
 
 
-@dataclass(frozen=True, eq=False)
-class CaseMonths(CountsByKey):
+class CaseMonths(CountsByKey, wire_name="case-months"):
     """How many cases begin in which month and end in which.
 
     Attributes:
@@ -158,8 +152,6 @@ class CaseMonths(CountsByKey):
             of the grid, from 0.
         counts: int64[n], cases, all positive.
     """
-
-    wire_name: ClassVar[str] = "case-months"
 
     keys: np.ndarray
     counts: np.ndarray

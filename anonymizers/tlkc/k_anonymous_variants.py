@@ -26,8 +26,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 import numpy as np
@@ -42,6 +40,8 @@ from tracecloak.anonymizers.rigorous.parts_method import Given, Part, step
 from tracecloak.anonymizers.tlkc.promise import KAnonymousParams, KnowledgeParams, verify_released
 from tracecloak.anonymizers.tlkc.subtrace_groups import BLOCK, Group, grouped
 from tracecloak.schemas.arrays.merging import distinct_counts, offsets_of, ranges
+from tracecloak.schemas.arrays.sequences import N_CHARACTERS, characters_of
+from tracecloak.schemas.calendar.local_time import microseconds_at
 from tracecloak.schemas.errors import GuaranteeError
 from tracecloak.schemas.events.declarations import Attribute, declared
 from tracecloak.schemas.events.events import MAX_TIME_US
@@ -158,7 +158,7 @@ def released(
     offsets = offsets_of(lengths)
     units = traces.times[events] // UNIT_US[params.time_unit]
     since = units - np.repeat(units[offsets[:-1]], lengths)
-    initial = (params.initial_time - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    initial = microseconds_at(params.initial_time)
     if len(since) and int(since.max()) > (MAX_TIME_US - initial) // UNIT_US[params.time_unit]:
         raise GuaranteeError(
             f"initial_time={params.initial_time.isoformat()} puts released times beyond the year "
@@ -179,8 +179,7 @@ def released(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class EventsDecision(contract.Decision):
+class EventsDecision(contract.Decision, wire_name="k-anonymous-events"):
     """Which events of which variants go.
 
     Attributes:
@@ -188,8 +187,6 @@ class EventsDecision(contract.Decision):
         offsets: int64[n+1], where the events of each begin.
         kept: bool[n_events], which of them stay.
     """
-
-    wire_name: ClassVar[str] = "k-anonymous-events"
 
     rows: pa.LargeBinaryArray
     offsets: np.ndarray
@@ -251,8 +248,7 @@ class KAnonymous(Suppressing):
         return is_kept
 
 
-@contract.declared("k-anonymous-variants")
-class KAnonymousVariants(KAnonymous):
+class KAnonymousVariants(KAnonymous, name="k-anonymous-variants"):
     """The method; see the module."""
 
     def kept_of_rare(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
@@ -260,13 +256,7 @@ class KAnonymousVariants(KAnonymous):
         return np.zeros(int(np.diff(cases.offsets)[rare].sum()), bool)
 
 
-# Characters that stand for elements: all but the surrogates, which no text may have.
-_SURROGATES = 0xD800, 0x800
-_MAX_CHARACTERS = 0x110000 - _SURROGATES[1] - 1
-
-
-@contract.declared("k-anonymous-subtraces")
-class KAnonymousSubtraces(KAnonymous):
+class KAnonymousSubtraces(KAnonymous, name="k-anonymous-subtraces"):
     """The method; see the module."""
 
     def kept_of_rare(self, cases: CaseTable, rare: np.ndarray, k: int) -> np.ndarray:
@@ -302,16 +292,14 @@ def _texts_of(cases: CaseTable, rare: np.ndarray) -> tuple[list[tuple[str, np.nd
     order = np.argsort(-n_rows, kind="stable")
     rank = np.empty(len(elements), np.int64)
     rank[order] = np.arange(len(elements))
-    shared = (n_rows > 1) & (rank < _MAX_CHARACTERS)
-    character = rank + 1
-    character[character >= _SURROGATES[0]] += _SURROGATES[1]
+    shared = (n_rows > 1) & (rank + 1 < N_CHARACTERS)
 
     def text_of(i: int, has_all: bool) -> tuple[str, np.ndarray]:
         codes = items[cases.offsets[i] : cases.offsets[i + 1]]
         places = np.flatnonzero(shared[codes])
         if has_all and len(places) < len(codes):
             return "", places
-        return character[codes[places]].astype(np.uint32).tobytes().decode("utf-32-le"), places
+        return characters_of(rank[codes[places]] + 1), places
 
     others = np.setdiff1d(np.arange(len(lengths)), rare)
     others = others[np.argsort(-cases.counts[others], kind="stable")][:BLOCK]

@@ -276,16 +276,13 @@ class _Alive:
 # `anonymizers.tlkc.method` for what else differs there.
 
 
-@dataclass(frozen=True, eq=False)
-class SuppressionDecision(contract.Decision):
+class SuppressionDecision(contract.Decision, wire_name="tlkc-suppression"):
     """Which elements go, one pass over the log after the other.
 
     Attributes:
         offsets: int64[n_passes+1].
         words: int64[n], the elements of each pass, as they are after the passes before it.
     """
-
-    wire_name: ClassVar[str] = "tlkc-suppression"
 
     offsets: np.ndarray
     words: np.ndarray
@@ -296,8 +293,7 @@ class SuppressionDecision(contract.Decision):
         return np.split(self.words, self.offsets[1:-1])
 
 
-@contract.declared("tlkc")
-class Tlkc(Suppressing):
+class Tlkc(Suppressing, name="tlkc"):
     """The method; see the module."""
 
     Params: ClassVar[type[TlkcParams]] = TlkcParams

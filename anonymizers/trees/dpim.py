@@ -324,8 +324,7 @@ def _by_length(variants: VariantHistogram) -> list[VariantHistogram]:
     return [variants.take(p) for p in pieces]
 
 
-@contract.declared("dpim")
-class Dpim(contract.Anonymizer):
+class Dpim(contract.Anonymizer, name="dpim"):
     """The method; see the module."""
 
     Params: ClassVar[type[DpimParams]] = DpimParams

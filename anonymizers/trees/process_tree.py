@@ -23,6 +23,7 @@ from tracecloak.anonymizers.accounting import sensitivity
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells
 from tracecloak.anonymizers.contract import method as contract
+from tracecloak.anonymizers.contract.sentences import told
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream, draw_laplace
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums
@@ -314,10 +315,7 @@ def _clip(params: ProcessTreeParams) -> BudgetPart:
 
     return _part(
         ranks_need("clip", _PAIRS_SHARE * RANKS_SHARE, params.max_units),
-        lambda means: (
-            "chooses how many distinct pairs of a case count fully, so that counting fewer takes "
-            "about as much from the counts as their noise adds"
-        ),
+        told("process-tree", "clip", params),
         decide,
         chosen="number of pairs",
     )
@@ -334,21 +332,14 @@ def _pairs(params: ProcessTreeParams) -> BudgetPart:
     else:
         need = Sums("pairs", _PAIRS_SHARE, params.pairs_sensitivity(known), cuts.PAIR_UNITS)
 
-    def sentence(means: Allowances) -> str:
-        times = "" if known else ", times the root of the bought number of pairs,"
-        return (
-            "counts in how many cases each pair of activities follows directly, with noise of a "
-            f"standard deviation of {params.pairs_noise(known or 1).deviation:.1f} cases{times} on "
-            "every possible pair"
-        )
-
     noise = "discrete Laplace" if params.is_pure else "discrete Gaussian"
     reality = (
         "One case changes the counts of pairs by a vector whose norm is bounded, exactly and in "
         f"integers; exact {noise} noise on every possible pair covers it, and the candidate trees "
         "follow from these counts."
     )
-    return _part(need, sentence, partial(noisy_relation, params=params), reality)
+    does = told("process-tree", "pairs", params)
+    return _part(need, does, partial(noisy_relation, params=params), reality)
 
 
 def _ends(params: ProcessTreeParams) -> BudgetPart:
@@ -397,10 +388,7 @@ def _selection(params: ProcessTreeParams) -> BudgetPart:
 
     return _part(
         Choice("selection", Fraction(params.selection_share)),
-        lambda means: (
-            f"chooses between the trees of {params.n_sizes} numbers of pairs by precision times "
-            f"fitness to the power of {FITNESS_POWER}"
-        ),
+        told("process-tree", "selection", params, power=FITNESS_POWER),
         decide,
         "One of them is chosen by permute-and-flip on a score to which one case adds between 0 and "
         "1, whatever the tree, and its fitness is a sum of the same kind.",
@@ -411,10 +399,7 @@ def _fitness(params: ProcessTreeParams) -> BudgetPart:
     return noisy_part(
         Sums("fitness", _FITNESS_SHARE, sensitivity.of_shares(UNITS, params.max_units), UNITS),
         {"variants": bought.VARIANTS_IN_DOMAIN},
-        lambda noise: (
-            "says the mean share of a case that fits, out of sums with noise of "
-            f"{noise.width / UNITS:.1f} cases"
-        ),
+        told("process-tree", "fitness", params),
         partial(noisy_fitness, params=params),
         TREE,
     )
@@ -465,21 +450,17 @@ def noisy_fitness(
     return share, *interval_of_share(share, half)
 
 
-@dataclass(frozen=True)
-class TreeDecision(contract.Decision):
+class TreeDecision(contract.Decision, wire_name="tree"):
     """What is released.
 
     Attributes:
         tree: The tree.
     """
 
-    wire_name: ClassVar[str] = "tree"
-
     tree: ReleasedTree
 
 
-@contract.declared("process-tree")
-class ProcessTreeMiner(PartsMethod):
+class ProcessTreeMiner(PartsMethod, name="process-tree"):
     """The method; see the module."""
 
     Params: ClassVar[type[ProcessTreeParams]] = ProcessTreeParams

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.accounting.calibration import laplace_scale
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.contract.method import declared
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream, draw_laplace
 from tracecloak.anonymizers.noise.sums import SumNoise
@@ -184,8 +184,7 @@ _OF_DELTA = Fraction(1, 4)
 _LONGEST_IN_TREE = 100
 
 
-@declared("auto-variants")
-class AutoVariants(JointVariants):
+class AutoVariants(JointVariants, name="auto-variants"):
     """The generator; see the module.
 
     Where something else of a release gets noise, too, it is `joint-variants` in any case.
@@ -219,14 +218,9 @@ class AutoVariants(JointVariants):
         joint = super().explain(means, max_units)
         if not self._has_others(means):
             return joint
-        histogram = means[f"{self.name}/histogram"]
-        least = histogram.threshold(of_one_cell(max_units))
-        return (
-            f"{joint}; or, where that is expected to be nearer, releases variants of at least "
-            f"{least:,} noisy cases, with Laplace noise, and makes up three quarters of the others "
-            "from these; or, where that is, "
-            f"{self._tree.explain(self._tree_allowances(means), max_units)}"
-        )
+        least = means[f"{self.name}/histogram"].threshold(of_one_cell(max_units))
+        tree = self._tree.explain(self._tree_allowances(means), max_units)
+        return sentence("generators", "auto", None, measured=joint, least=least, of_tree=tree)
 
     def answer(
         self,

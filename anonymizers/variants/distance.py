@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from tracecloak.schemas.arrays.merging import distinct_places, offsets_of, ranges
+from tracecloak.schemas.arrays.sequences import N_CHARACTERS, characters_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -33,9 +34,6 @@ UNITS = 1 << 20
 # Places that are compared at first, which tell of most variants that they are too far away.
 _PLACES = 8
 
-_SURROGATES = 0xD800, 0x800  # characters that no text may have: the first, and how many
-_CHARACTERS = 0x110000 - _SURROGATES[1]
-
 
 class LevenshteinDistance:
     """Edits between variants, bounded from below by what their multisets of activities differ in.
@@ -54,14 +52,12 @@ class LevenshteinDistance:
 
         self._edits = partial(cdist, scorer=Levenshtein.distance, dtype=np.int64)
         used, codes = distinct_places(variants.codes)
-        if len(used) > _CHARACTERS:
+        if len(used) > N_CHARACTERS:
             raise UsageError(
-                f"the distance levenshtein compares at most {_CHARACTERS:,} distinct activities; "
+                f"the distance levenshtein compares at most {N_CHARACTERS:,} distinct activities; "
                 "use distance embedding, or map activities to fewer names"
             )
-        first, number = _SURROGATES
-        points = (codes + np.where(codes >= first, number, 0)).astype("<u4")
-        text = points.tobytes().decode("utf-32-le")
+        text = characters_of(codes)
         offsets = variants.offsets.tolist()
         lengths = np.diff(variants.offsets)
         # An array, as one look-up takes many of them. Those of like length are compared together,

@@ -56,7 +56,7 @@ class Domain:
     max_units: int
 
 
-class VariantGenerator(Protocol):
+class VariantGenerator(contract.Declared, Protocol):
     """One way from exact counts of variants to published ones.
 
     Attributes:
@@ -191,15 +191,12 @@ def fitting(variants: ReleasedVariants, max_cases: int | None) -> ReleasedVarian
     return replace(variants, counts=counts).resized(most)
 
 
-@dataclass(frozen=True)
-class VariantsDecision(contract.Decision):
+class VariantsDecision(contract.Decision, wire_name="generated-variants"):
     """What is released.
 
     Attributes:
         variants: The variants with their noisy numbers of cases.
     """
-
-    wire_name: ClassVar[str] = "generated-variants"
 
     variants: ReleasedVariants
 

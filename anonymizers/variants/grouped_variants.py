@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 
 from tracecloak.anonymizers.accounting.sensitivity import of_clipped_cells
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.noise.randomness import Randomness
 from tracecloak.anonymizers.noise.sums import noisy_sums, note
 from tracecloak.anonymizers.rigorous import clips
@@ -301,10 +302,7 @@ class GroupedVariants(joint_variants.JointVariants):
         whole = means[self.name]
         without = super().explain({**means, self.name: whole.part(1 - HIDDEN)}, max_units)
         width = whole.part(HIDDEN).relative_width * max_units
-        return (
-            f"{without}; counts groups of activities beside them (noise of a standard deviation of "
-            f"{width:.1f} times a clip), with less for them where activities stand out"
-        )
+        return sentence("generators", "grouped", None, without=without, width=width)
 
     def answer(
         self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness

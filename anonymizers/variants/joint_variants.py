@@ -32,7 +32,7 @@ import numpy as np
 import pyarrow as pa
 
 from tracecloak.anonymizers.accounting.sensitivity import of_distinct_cells, of_one_cell
-from tracecloak.anonymizers.contract.method import declared
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise, noisy_sums, note, variance_of
@@ -109,8 +109,7 @@ _POSITIONS_OF_PAIR = 4
 _USUAL_EVENTS = 50
 
 
-@declared("joint-variants")
-class JointVariants(VariantGenerator):
+class JointVariants(VariantGenerator, name="joint-variants"):
     """The generator; see the module."""
 
     most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS)
@@ -140,17 +139,10 @@ class JointVariants(VariantGenerator):
         """Returns what it does and the noise to expect."""
         whole, one = means[self.name], of_one_cell(max_units)
         noises = (whole.part(share).noise(one) for share in REPEATED)
-        chain, variants, marginals = (noise.width / noise.units for noise in noises)
+        widths = (noise.width / noise.units for noise in noises)
+        said = dict(zip(Division._fields, widths, strict=True))
         least = budget.least_cases(whole.part(REPEATED.variants), one)
-        return (
-            "counts pairs of activities, by position where that may tell more (noise of a standard "
-            f"deviation of {chain:.1f} times a clip), variants "
-            f"({variants:.1f}; those of about {least:,} cases or more are seen) and "
-            f"marginals ({marginals:.1f} times the root of their number), with less noise "
-            "on the pairs and more on the variants where these hardly repeat; proposes variants "
-            "that were seen and walks of the chain, and gives them the weights that agree best "
-            "with all counts"
-        )
+        return sentence("generators", "joint", None, **said, least=least)
 
     def answer(
         self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness

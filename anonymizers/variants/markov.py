@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.accounting.sensitivity import of_clipped_cells
-from tracecloak.anonymizers.contract.method import declared
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.noise.randomness import CellLaws, Randomness, cell_numbers, uniform
 from tracecloak.anonymizers.noise.samplers import CellStream
 from tracecloak.anonymizers.noise.sums import SumNoise
@@ -449,8 +449,7 @@ _FINE = 1 << 20
 _CELLS = 2_000_000
 
 
-@declared("markov-log")
-class MarkovVariants(VariantGenerator):
+class MarkovVariants(VariantGenerator, name="markov-log"):
     """The generator `markov-log`; see the module."""
 
     most_names: ClassVar[int | None] = FlowCells.most_names(MAX_CELLS)
@@ -469,11 +468,8 @@ class MarkovVariants(VariantGenerator):
 
     def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what it does and the noise to expect."""
-        return (
-            "chooses a clip, counts pairs of activities by position, adds discrete Gaussian noise "
-            f"of scale {self._noise_of_clip(means, max_units):.1f} times the clip, and draws cases "
-            "from the chain; pairs of fewer cases than a few times that are lost"
-        )
+        clips_of_noise = self._noise_of_clip(means, max_units)
+        return sentence("generators", "markov", None, clips=clips_of_noise)
 
     def _noise_of_clip(self, means: Allowances, max_units: int) -> float:
         """The deviation of one cell's noise, in clips."""
@@ -516,8 +512,7 @@ class MarkovVariants(VariantGenerator):
         return flows.sums(cells, math.isqrt(clip * units**2), units) + noise.draw(stream), noise
 
 
-@declared("markov-log-pure")
-class MarkovVariantsPure(MarkovVariants):
+class MarkovVariantsPure(MarkovVariants, name="markov-log-pure"):
     """The generator `markov-log-pure`: a chain of the last activity alone, with Laplace noise.
 
     Without a clip. A case of n events has n + 1 arcs, and 1 for itself, so the noise has a scale of
@@ -535,10 +530,7 @@ class MarkovVariantsPure(MarkovVariants):
     def explain(self, means: Allowances, max_units: int) -> str:
         """Returns what it does and the noise to expect."""
         per_event = float(max_units / means[f"{self.name} sums"].epsilon)
-        return (
-            "counts pairs of activities, adds discrete Laplace noise of scale "
-            f"{per_event:.3g} times (max_trace_length + 2), and draws cases from the chain"
-        )
+        return sentence("generators", "markov_pure", None, per_event=per_event)
 
     def cells_of(self, domain: Domain) -> FlowCells:
         """Returns what is counted, public: arcs whatever their position."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Literal
@@ -251,8 +250,7 @@ class VariantHistogramParams(RigorousParams):
         return calibration.laplace_interval(Fraction(numerator, denominator))
 
 
-@contract.declared("variant-histogram")
-class VariantHistogramMethod(CasesOfVariants, PartsMethod):
+class VariantHistogramMethod(CasesOfVariants, PartsMethod, name="variant-histogram"):
     """The method; see the module."""
 
     Params: ClassVar[type[VariantHistogramParams]] = VariantHistogramParams
@@ -324,16 +322,13 @@ class JointVariantsParams(VariantLogParams, GroupedParams):
     """Parameters of `joint-variants`."""
 
 
-@dataclass(frozen=True)
-class MeasuredVariantsDecision(contract.Decision):
+class MeasuredVariantsDecision(contract.Decision, wire_name="measured-variants"):
     """What is released where groups are counted.
 
     Attributes:
         variants: The variants with their noisy numbers of cases.
         measures: The noisy sums that they follow from.
     """
-
-    wire_name: ClassVar[str] = "measured-variants"
 
     variants: ReleasedVariants
     measures: ReleasedMeasures

@@ -17,7 +17,7 @@ import numpy as np
 from tracecloak.anonymizers.accounting.calibration import laplace_interval, laplace_scale
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.contract.method import declared
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
 from tracecloak.anonymizers.noise.samplers import CellStream, draw_laplace
 from tracecloak.anonymizers.rigorous.budget import Allowances, Need, Pure
@@ -251,8 +251,7 @@ _LONGEST_WALK = 1 << 14
 _CODES = np.uint64(0x9E3779B97F4A7C15)
 
 
-@declared("privtree")
-class PrivTree(VariantGenerator):
+class PrivTree(VariantGenerator, name="privtree"):
     """The generator; see the module and `SplitRule`.
 
     A prefix of `max_length` activities is a whole case, so it is not split, and neither is the end
@@ -299,13 +298,8 @@ class PrivTree(VariantGenerator):
         """Returns what is done and the error to expect."""
         rule = SplitRule(means["prefixes"].epsilon, 21, max_units)
         scale = Fraction(*means["leaves"].noise(of_one_cell(max_units)).scale)
-        return (
-            "follows a prefix of variants as long as about "
-            f"{rule.decay} cases for each of its activities begin with it (with 20 activities), "
-            "adds discrete Laplace noise to the number of cases of each prefix where it stops, "
-            f"within {laplace_interval(scale)} cases of what is counted (95 %), and draws how "
-            "these cases go on from what follows similar prefixes"
-        )
+        half = laplace_interval(scale)
+        return sentence("generators", "tree", None, decay=rule.decay, half=half)
 
     def answer(
         self, counted: VariantHistogram, domain: Domain, means: Allowances, randomness: Randomness

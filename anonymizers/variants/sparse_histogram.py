@@ -22,10 +22,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.anonymizers.accounting.calibration import laplace_interval, laplace_scale
-from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.anonymizers.accounting.intervals import DIGITS, Interval
 from tracecloak.anonymizers.accounting.sensitivity import of_one_cell
-from tracecloak.anonymizers.contract.method import declared
+from tracecloak.anonymizers.contract.sentences import sentence
 from tracecloak.anonymizers.noise.randomness import Randomness, cell_numbers
 from tracecloak.anonymizers.noise.samplers import LARGEST_TERM, CellStream, draw_laplace
 from tracecloak.anonymizers.rigorous.budget import Allowances, Need, Pure
@@ -46,8 +45,7 @@ _BLOCK = 1 << 16  # lengths whose first words are looked at together
 _SPARE_DIGITS = 30
 
 
-@declared("sparse-histogram")
-class SparseHistogram(VariantGenerator):
+class SparseHistogram(VariantGenerator, name="sparse-histogram"):
     """The generator; see the module.
 
     A unit adds or removes at most `max_units` cases, so it changes the counts of all sequences of
@@ -77,14 +75,8 @@ class SparseHistogram(VariantGenerator):
         """Returns what is done and the error to expect."""
         epsilon = means["variants"].epsilon
         scale = drawable(laplace_scale(epsilon, of_one_cell(max_units)))
-        return (
-            "adds discrete Laplace noise to the number of cases of every sequence of activities "
-            "and releases those that pass a threshold, which grows with the length by "
-            f"{scale[0] / scale[1]:.4g} cases times the logarithm of the number of activities for "
-            "each event; expect each count "
-            f"within {laplace_interval(Fraction(*scale))} cases of what is counted (95 %) and "
-            f"{decimal_text(JUNK)} variants or fewer that no case has"
-        )
+        said = {"scale": scale[0] / scale[1], "half": laplace_interval(Fraction(*scale))}
+        return sentence("generators", "sparse", None, **said, junk=JUNK)
 
     def thresholds(self, domain: Domain, epsilon: Fraction) -> Thresholds:
         """Returns the smallest released number of cases, by length; public.

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 
+from tracecloak.schemas.arrays.sequences import characters_of
 from tracecloak.schemas.errors import import_extra
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
@@ -138,9 +139,7 @@ def edge_mean_absolute_error(a: DirectlyFollows, b: DirectlyFollows) -> float:
 
 def _texts(variants: VariantHistogram) -> list[str]:
     """Returns each variant as a string of one character per event."""
-    points = variants.codes.astype("<u4")
-    points[points >= 0xD800] += 0x800  # the surrogates are no characters
-    text = points.tobytes().decode("utf-32-le")
+    text = characters_of(variants.codes)
     return [text[begin:end] for begin, end in pairwise(variants.offsets.tolist())]
 
 

@@ -7,8 +7,8 @@ up to 63 bytes beside them, to which Arrow pads a buffer).
 A value is a frozen dataclass whose fields are numpy arrays, Arrow arrays, other such dataclasses,
 dicts of those by name, or plain scalars (str, int, float, bool, None). Its class has a name, which
 stays when the class moves, as noise depends on digests, and as decisions and the states of streams
-may be read by a later version: `wire_name: ClassVar[str]` in the class itself, and an entry of the
-table by which `decode` finds the class (`transforms.columnar_names`).
+may be read by a later version: a `wire_name` of the class itself (`Columnar` gives it), and an
+entry of the table by which `decode` finds the class (`transforms.columnar_names`).
 """
 
 from __future__ import annotations
@@ -16,14 +16,47 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
-from typing import Any
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
 import pyarrow as pa
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.plugins import Plugins
+
+
+@dataclass_transform(eq_default=False, frozen_default=True, field_specifiers=(field,))
+class Columnar:
+    """A columnar value: equal to one of its class with equal fields.
+
+    A subclass that is given a name is a frozen dataclass of that name:
+    `class Ends(Columnar, wire_name="ends")`.
+    """
+
+    wire_name: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    def __init_subclass__(cls, wire_name: str | None = None) -> None:
+        """Makes a class with a name a dataclass."""
+        super().__init_subclass__()
+        if wire_name is not None:
+            cls.wire_name = wire_name
+            dataclass(frozen=True, eq=False)(cls)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and all(
+            _are_equal(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)
+        )
+
+    __hash__ = None  # type: ignore[assignment]  # holds arrays
+
+
+def _are_equal(one: Any, other: Any) -> bool:
+    if isinstance(one, pa.Array):
+        return one.equals(other)
+    return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
+
 
 # The classes that were met, by their names, and the table of all; see `name_classes`.
 _MET: dict[str, type[Any]] = {}

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.hashing import hash_text, mix
 
 # --- The distinct ones, the order and the places of many integers, in less time than numpy takes. -
@@ -169,8 +170,8 @@ class Mergeable(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class OfArrays:
-    """A value whose fields are arrays: equal to one of its class with equal arrays.
+class OfArrays(Columnar):
+    """A value whose fields are arrays.
 
     Merging joins the arrays of the pieces, of which `of` makes the value.
     """
@@ -220,14 +221,6 @@ class OfArrays:
         """
         return type(self)(*(_taken(getattr(self, field.name), rows) for field in fields(self)))
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, type(self)) and all(
-            _are_equal(getattr(self, field.name), getattr(other, field.name))
-            for field in fields(self)
-        )
-
-    __hash__ = None  # type: ignore[assignment]  # holds arrays
-
 
 class CountsByKey(OfArrays):
     """Keys, ascending, with their counts, and so on: each field of keys is followed by counts."""
@@ -246,10 +239,6 @@ class CountsByPair(OfArrays):
     def of(cls, first: np.ndarray, second: np.ndarray, counts: np.ndarray) -> Self:
         """Adds up the counts of equal pairs in any order."""
         return cls(*map(np.asarray, sum_by_pair(first, second, counts), cls._types))
-
-
-def _are_equal(one: np.ndarray | pa.Array, other: np.ndarray | pa.Array) -> bool:
-    return one.equals(other) if isinstance(one, pa.Array) else np.array_equal(one, other)
 
 
 def _hashes(keys: Iterable[np.ndarray | pa.Array]) -> np.ndarray:
@@ -322,15 +311,12 @@ class Totals:
         return {name: merged for name, (merged,) in pieces.items()}
 
 
-@dataclass(frozen=True)
-class Statistics:
+class Statistics(Columnar, wire_name="statistics"):
     """The statistics that one round counts, by name.
 
     Attributes:
         by_name: Each of them, of a batch or of the whole log.
     """
-
-    wire_name: ClassVar[str] = "statistics"
 
     by_name: dict[str, Any]
 

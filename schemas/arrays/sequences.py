@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +21,21 @@ _HEAD = 0xC0
 _TAIL = 4
 _BITS = 6
 MAX_CODE = (1 << _BITS * (_TAIL + 1)) - 1
+
+
+# Characters that there are: all but the surrogates, which no text may have.
+_SURROGATES, _N_SURROGATES = 0xD800, 0x800
+N_CHARACTERS = 0x110000 - _N_SURROGATES
+
+
+def characters_of(codes: np.ndarray) -> str:
+    """Returns a text with a character of its own for each code.
+
+    Args:
+        codes: int[n], from 0, below N_CHARACTERS.
+    """
+    points = np.where(codes < _SURROGATES, codes, codes + _N_SURROGATES)
+    return points.astype("<u4").tobytes().decode("utf-32-le")
 
 
 def word_bytes(offsets: np.ndarray, words: np.ndarray) -> pa.LargeBinaryArray:
@@ -156,8 +168,7 @@ def case_bytes(identities: np.ndarray) -> pa.FixedSizeBinaryArray:
     return pa.FixedSizeBinaryArray.from_buffers(_BYTES, len(data), [None, pa.py_buffer(data)])
 
 
-@dataclass(frozen=True, eq=False)
-class CaseRanks(OfArrays):
+class CaseRanks(OfArrays, wire_name="case-ranks"):
     """Some cases, sorted by group and, within it, by identity: a uniformly random keyed order.
 
     Attributes:
@@ -165,7 +176,6 @@ class CaseRanks(OfArrays):
         cases: fixed_size_binary(16)[n], keyed identities.
     """
 
-    wire_name: ClassVar[str] = "case-ranks"
     _types = (np.int64, _BYTES)
     _keys = ("cases",)
 

@@ -206,7 +206,12 @@ def day_start_us(date: datetime.date, time_zone: str) -> int:
     Where the clock is put forward at midnight, that is the moment of the change.
     """
     midnight = datetime.datetime(date.year, date.month, date.day, tzinfo=zone_of(time_zone))
-    return (midnight - _EPOCH) // _MICROSECOND
+    return microseconds_at(midnight)
+
+
+def microseconds_at(moment: datetime.datetime) -> int:
+    """Returns microseconds since 1970-01-01 UTC of a moment that says its offset."""
+    return (moment - _EPOCH) // _MICROSECOND
 
 
 def period_around(period: str, date: datetime.date) -> tuple[datetime.date, datetime.date, str]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -354,8 +354,7 @@ def codes_of_words(words: np.ndarray) -> np.ndarray:
     return words >> TIME_BITS
 
 
-@dataclass(frozen=True, eq=False)
-class KnownCases(OfArrays):
+class KnownCases(OfArrays, wire_name="known-cases"):
     """The distinct cases of a log as they can be known, with their sensitive cells: a statistic.
 
     Attributes:
@@ -365,7 +364,6 @@ class KnownCases(OfArrays):
         n_sensitive: Number of sensitive attributes; 0 in the statistic of an empty log.
     """
 
-    wire_name: ClassVar[str] = "known-cases"
     _keys = ("rows",)
 
     rows: pa.LargeBinaryArray

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 
@@ -92,8 +92,7 @@ class CaseCells:
         return clipped_counts(self.counts, self.squares[self.rows], clip, units)
 
 
-@dataclass(frozen=True, eq=False)
-class ClippedCells(OfArrays):
+class ClippedCells(OfArrays, wire_name="clipped-cells"):
     """The cells that some case's clipped vector reaches, sorted, with the sums over the cases.
 
     Does not hold the clip, the lattice or what the cells mean: they are public and the same for all
@@ -104,7 +103,6 @@ class ClippedCells(OfArrays):
         values: int64[n_cells], sums in lattice units, all positive.
     """
 
-    wire_name: ClassVar[str] = "clipped-cells"
     _keys = ("keys",)
 
     keys: np.ndarray
@@ -204,8 +202,7 @@ def _floored_roots_of_any_size(counts: np.ndarray, squares: np.ndarray, clip: in
     return [roots[i] for i in inverse.tolist()]
 
 
-@dataclass(frozen=True, eq=False)
-class ClippedFlows(ClippedCells):
+class ClippedFlows(ClippedCells, wire_name="clipped-flows"):
     """Clipped sums over arcs.
 
     Attributes:
@@ -213,8 +210,6 @@ class ClippedFlows(ClippedCells):
             `vocabulary.end + 1` and source and target are codes, START or END.
         values: int64[n_cells], sums in lattice units, all positive.
     """
-
-    wire_name: ClassVar[str] = "clipped-flows"
 
     @classmethod
     def from_traces(
@@ -250,8 +245,7 @@ class ClippedFlows(ClippedCells):
         return sources, targets, bins
 
 
-@dataclass(frozen=True, eq=False)
-class CaseNorms(CountsByKey):
+class CaseNorms(CountsByKey, wire_name="case-norms"):
     """How many cases have a vector of what squared L2 norm, in buckets of a public grid.
 
     Nothing is clipped here: a clip can be chosen by these counts. The grid itself is not kept.
@@ -261,8 +255,6 @@ class CaseNorms(CountsByKey):
             grid point j, the last bucket those above all points.
         counts: int64[n], cases in each, all positive.
     """
-
-    wire_name: ClassVar[str] = "case-norms"
 
     buckets: np.ndarray
     counts: np.ndarray

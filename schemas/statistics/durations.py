@@ -17,8 +17,7 @@ from tracecloak.schemas.arrays.merging import (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class DurationTable(CountsByPair):
+class DurationTable(CountsByPair, wire_name="duration-table"):
     """Distinct (group, value) pairs in sorted order with their numbers of events.
 
     Attributes:
@@ -27,7 +26,6 @@ class DurationTable(CountsByPair):
         counts: int64[n_pairs], events with that pair, all positive.
     """
 
-    wire_name: ClassVar[str] = "duration-table"
     _types = (np.int32, np.int64, np.int64)
     _keys = ("groups", "values")
 

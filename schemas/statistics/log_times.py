@@ -123,8 +123,7 @@ _BIN_BITS, _CODE_BITS = 9, 27
 _CODES = (1 << _CODE_BITS) - 1
 
 
-@dataclass(frozen=True, eq=False)
-class LogTimes(CountsByKey):
+class LogTimes(CountsByKey, wire_name="times-of-log"):
     """Counts of times and durations of cases; codes of activities are those of a vocabulary.
 
     Attributes:
@@ -138,8 +137,6 @@ class LogTimes(CountsByKey):
         hours: int64[n_hours], ascending: hours of the week in UTC, 0 is Monday from midnight on.
         hour_counts: int64[n_hours], events, all positive.
     """
-
-    wire_name: ClassVar[str] = "times-of-log"
 
     steps: np.ndarray
     step_counts: np.ndarray

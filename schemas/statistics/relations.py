@@ -19,8 +19,6 @@ only seen far apart is unlikely to be right next to each other. Says nothing of 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -41,8 +39,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 
-@dataclass(frozen=True, eq=False)
-class KFollows(OfArrays):
+class KFollows(OfArrays, wire_name="k-follows"):
     """The pairs of which one comes after the other in some case, sorted by (source, target).
 
     A distance of 1 is that of neighbours, with START before a case's first activity and END after
@@ -55,7 +52,6 @@ class KFollows(OfArrays):
         distances: int32[n_pairs], smallest number of steps from one to the other, from 1.
     """
 
-    wire_name: ClassVar[str] = "k-follows"
     _types = (np.int32, np.int32, np.int32)
 
     sources: np.ndarray
@@ -123,8 +119,7 @@ class KFollows(OfArrays):
 _BLOCK = 1 << 22
 
 
-@dataclass(frozen=True, eq=False)
-class ActivityRelations(OfArrays):
+class ActivityRelations(OfArrays, wire_name="activity-relations"):
     """The pairs that occur, sorted by (source, target), with their numbers of cases.
 
     Attributes:
@@ -139,7 +134,6 @@ class ActivityRelations(OfArrays):
         first_counts: int64[n_firsts], cases that begin with them.
     """
 
-    wire_name: ClassVar[str] = "activity-relations"
     _types = (np.int32, np.int32, np.int64, np.int64, np.int32, np.int64)
 
     sources: np.ndarray

@@ -40,8 +40,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 # activity where a case counts for a bounded number of them.
 
 
-@dataclass(frozen=True, eq=False)
-class ActivityCounts(CountsByKey):
+class ActivityCounts(CountsByKey, wire_name="activity-counts"):
     """Sums over cases by activity.
 
     Attributes:
@@ -49,23 +48,19 @@ class ActivityCounts(CountsByKey):
         counts: int64[n], what the cases of each add, all positive.
     """
 
-    wire_name: ClassVar[str] = "activity-counts"
     _types = (pa.string(), np.int64)
 
     names: pa.StringArray
     counts: np.ndarray
 
 
-@dataclass(frozen=True, eq=False)
-class TraceLengths(CountsByKey):
+class TraceLengths(CountsByKey, wire_name="trace-lengths"):
     """Cases by number of events.
 
     Attributes:
         lengths: int64[n], distinct, ascending.
         counts: int64[n], all positive.
     """
-
-    wire_name: ClassVar[str] = "trace-lengths"
 
     lengths: np.ndarray
     counts: np.ndarray
@@ -89,8 +84,7 @@ class TraceLengths(CountsByKey):
         return sum_groups(bucket, self.counts, len(grid) + 1)
 
 
-@dataclass(frozen=True, eq=False)
-class VariantHistogram(CountsByKey):
+class VariantHistogram(CountsByKey, wire_name="variant-histogram"):
     """Distinct variants in lexicographic order of their codes, with their numbers of cases.
 
     Attributes:
@@ -98,7 +92,6 @@ class VariantHistogram(CountsByKey):
         counts: int64[n_variants], cases of each variant, all positive.
     """
 
-    wire_name: ClassVar[str] = "variant-histogram"
     _types = (pa.large_binary(), np.int64)
     _keys = ("sequences",)
 
@@ -169,8 +162,7 @@ class VariantHistogram(CountsByKey):
 # --- Directly-follows counts, with artificial START and END: how often `b` came right after `a`. --
 
 
-@dataclass(frozen=True, eq=False)
-class DirectlyFollows(CountsByPair):
+class DirectlyFollows(CountsByPair, wire_name="directly-follows"):
     """The pairs that occur, sorted by (source, target), with their numbers of occurrences.
 
     Attributes:
@@ -179,7 +171,6 @@ class DirectlyFollows(CountsByPair):
         counts: int64[n_pairs], all positive.
     """
 
-    wire_name: ClassVar[str] = "directly-follows"
     _types = (np.int32, np.int32, np.int64)
 
     sources: np.ndarray
