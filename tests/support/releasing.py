@@ -148,6 +148,20 @@ def small_rows(n_cases: int = 12) -> Iterator[tuple[str, str, str]]:
             yield f"case-{case}", activity, stamp
 
 
+def placed(folder: Path, log: object, *flags: object) -> list[object]:
+    """Arguments of a release r of a log, with its output and its key store in a folder."""
+    return [
+        "release", "--log", log, "--output", folder / "out", "--key_store", folder / "keys",
+        "--release_id", "r", *flags,
+    ]  # fmt: skip
+
+
+def released(folder: Path, log: object, *flags: object) -> Path:
+    """Makes it, and returns its folder."""
+    assert tracecloak(*placed(folder, log, *flags)) == 0
+    return folder / "out" / "run_id=r"
+
+
 def small_release(folder: Path, *flags: object, log: Path | None = None) -> list[object]:
     """Arguments of a release of a log, or of a folder's small one, which is written if need be."""
     log = log or folder / "log.csv"

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.support.attribute_methods import register
-from tests.support.releasing import fix_key, tracecloak, visible
+from tests.support.releasing import fix_key, released, tracecloak, visible
 from tests.support.searching import contents
 from tests.support.tiers import at_night
 from tests.support.xes_schema import schema_problems
@@ -76,15 +76,12 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def release(folder: Path, inputs: Sequence[Path], *flags: object, **declared: Any) -> Path:
-    code = tracecloak(
-        "release", "--log", ",".join(map(str, inputs)), "--output", folder / "out",
-        "--key_store", folder / "keys", "--release_id", "r", "--parts", 3,
+    return released(
+        folder, ",".join(map(str, inputs)), "--parts", 3,
         "--method", "private-log", "--epsilon", 40, "--delta", "1e-5", "--max_trace_length", 2,
         "--vocabulary", inputs[0].parent / "names.txt", "--formats", "parquet,xes,csv",
         "--attributes", json.dumps(declared or DECLARED), *flags,
     )  # fmt: skip
-    assert code == 0
-    return folder / "out" / "run_id=r"
 
 
 def table_of(made: Path) -> pa.Table:
@@ -122,13 +119,10 @@ def test_attributes_are_typed_columns_within_their_declaration_and_all_that_is_r
 @pytest.mark.parametrize("runner", [at_night("InMemory"), "FnApiRunner"])
 def test_an_empty_release_still_has_the_columns(tmp_path: Path, runner: str) -> None:
     header = write_csv(tmp_path / "empty.csv", [], list(rows()[0]))
-    code = tracecloak(
-        "release", "--log", header, "--output", tmp_path / "out", "--key_store",
-        tmp_path / "keys", "--release_id", "r", "--parts", 2, "--method", "passing",
-        "--formats", "parquet,xes,csv", "--attributes", json.dumps(DECLARED), "--runner", runner,
+    found = released(
+        tmp_path, header, "--parts", 2, "--method", "passing", "--formats", "parquet,xes,csv",
+        "--attributes", json.dumps(DECLARED), "--runner", runner,
     )  # fmt: skip
-    assert code == 0
-    found = tmp_path / "out" / "run_id=r"
     assert table_of(found).num_rows == 0
     expected = released_schema(TYPES)
     for path in (found / "log").iterdir():

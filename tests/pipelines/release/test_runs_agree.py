@@ -18,6 +18,7 @@ from tests.support.releasing import (
     digests,
     fix_key,
     manifest,
+    placed,
     tracecloak,
 )
 from tests.support.tiers import at_night
@@ -133,12 +134,9 @@ def test_both_drivers_end_and_are_measured_alike(
         for name, of_log in logs.items():
             place = tmp_path / runner / name
             place.mkdir(parents=True)
-            csv_log(place / "log.csv", of_log)
-            code = tracecloak(
-                "release", "--log", place / "log.csv", "--output", place / "out", "--key_store",
-                place / "keys", "--method", "pretsa", "--k", 2, "--t", 1, "--runner", runner,
-                "--release_id", "r", "--metrics", place / "run.prom",
-            )  # fmt: skip
+            log = csv_log(place / "log.csv", of_log)
+            pretsa = ("--method", "pretsa", "--k", 2, "--t", 1, "--metrics", place / "run.prom")
+            code = tracecloak(*placed(place, log, *pretsa, "--runner", runner))
             seen = capsys.readouterr()
             lines = [line for line in seen.out.splitlines() if not line.startswith("took")]
             lines += [line for line in seen.err.splitlines() if line.startswith("tracecloak: ")]
