@@ -14,6 +14,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import fastavro
 import pytest
 
 from tests.support.tiers import each_row
@@ -71,16 +72,11 @@ def read_twice(stream: Any) -> list[bytes]:
     return [stream.read(9), stream.read(9)]
 
 
-def long(number: int) -> bytes:
-    """A number as Avro writes it."""
-    zigzag, written = (number << 1) ^ (number >> 63), b""
-    while zigzag > 0x7F:
-        written, zigzag = written + bytes([zigzag & 0x7F | 0x80]), zigzag >> 7
-    return written + bytes([zigzag])
-
-
 def block(n_records: int, n_bytes: int) -> avro._File:
-    return avro._File(io.BytesIO(long(n_records) + long(n_bytes)))
+    stream = io.BytesIO()
+    for number in (n_records, n_bytes):
+        fastavro.schemaless_writer(stream, "long", number)
+    return avro._File(io.BytesIO(stream.getvalue()))
 
 
 class Shorter(io.BytesIO):
