@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import os
 import sqlite3
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -93,15 +91,6 @@ def failing(error: Exception) -> Callable[[], bool]:
     return fail
 
 
-def anew(module: str, missing: str) -> None:
-    """Imports what appends to a table, as on a machine without its library."""
-    with pytest.MonkeyPatch.context() as patch:
-        name = f"tracecloak.transforms.lakes.{module}"
-        patch.setitem(sys.modules, missing, None)
-        patch.delitem(sys.modules, name, raising=False)
-        importlib.import_module(name)
-
-
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a block of Avro with fewer than no records": (
         lambda: next(block(-1, avro.BLOCK_BYTES + 1).blocks(True)), ValueError,
@@ -161,10 +150,6 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a staging area on another file system": (
         lambda: ReleaseFolder("gs://bucket/out", "a", "area").prepare(), UsageError,
         "is on another file system than the output"),
-    "Delta without its library": (lambda: anew("delta", "deltalake"), UsageError,
-        "the extra delta"),
-    "Iceberg without its library": (lambda: anew("iceberg", "pyiceberg.catalog"),
-        UsageError, "the extra iceberg"),
     "a table that cannot be written": (lambda: tables.address_of("delta:/t@3").append, UsageError,
         "without a version"),
 }  # fmt: skip

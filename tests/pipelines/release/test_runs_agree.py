@@ -22,6 +22,8 @@ from tests.support.releasing import (
     tracecloak,
 )
 from tests.support.tiers import at_night
+from tracecloak.anonymizers.amun.method import Amun
+from tracecloak.anonymizers.registry import METHODS
 from tracecloak.transforms.batch import read
 
 RELEASES = releases_of_methods()
@@ -71,9 +73,25 @@ def test_a_release_has_the_recorded_bytes_on_beam_and_in_little_memory(
 
 
 @pytest.mark.parametrize("name", ["amun 0", at_night("private-log 2")])
-def test_a_release_has_the_same_bytes_where_bundles_are_retried(tmp_path: Path, name: str) -> None:
+def test_a_release_has_the_same_bytes_where_bundles_are_retried(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One fails after it has drawn its noise."""
+    kind = type(METHODS[name.split()[0]])
+    draw, failed = ("apply" if kind is Amun else "generate"), []
+    drawn = getattr(kind, draw)
+
+    def failing_once(*given: Any) -> Any:
+        made = drawn(*given)
+        if not failed:
+            failed.append(made)
+            raise RuntimeError("try again")
+        return made
+
+    monkeypatch.setattr(kind, draw, failing_once)
     found = of_the_log(released(tmp_path / "a", name, runner="BundleBasedDirectRunner"))
     assert found == {p: d for p, d in expected_of([name])[name].items() if p != "manifest.json"}
+    assert failed
 
 
 PROCESSES = ("--direct_running_mode", "multi_processing", "--direct_num_workers", 2)
