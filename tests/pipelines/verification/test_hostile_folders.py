@@ -406,7 +406,7 @@ def beyond(n_bytes: int) -> None:
     io.BufferedReader(text).read()
 
 
-def written_beyond(kind: str) -> Path:
+def no_file(kind: str) -> Path:
     """Something that is no plain file; the test is in an empty folder."""
     path = Path("x")
     os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
@@ -417,7 +417,7 @@ def written_beyond(kind: str) -> Path:
 BOUNDS: dict[str, tuple[Callable[[], Any], dict[str, int], type[Exception], str]] = {
     "memory": (lambda: folder.strict_json(b"[0]" + b" " * (64 << 20)),
         {"folder._MORE_BYTES": 16 << 20}, Unsure, "takes more than 16 MiB"),
-    "a pipe": (lambda: folder.open_plain(str(written_beyond("pipe"))), {}, Wrong, "^x is no plain file"),
+    "a pipe": (lambda: folder.open_plain(str(no_file("pipe"))), {}, Wrong, "^x is no plain file"),
     "a name that no system has": (lambda: folder.open_plain("x" * 5_000), {}, OSError,
         "File name too long"),
     "the length of a file": (lambda: folder._read(io.BytesIO(b"x" * 5_000), 4_096), {}, Wrong,
