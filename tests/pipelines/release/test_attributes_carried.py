@@ -12,9 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
-from tests.golden.releases import data_of, example_config, log_file
+from tests.golden.releases import data_of, log_file, run_example
 from tests.support.attribute_methods import register
 from tests.support.examples import examples_of
 from tests.support.received import edited, rewritten
@@ -177,11 +176,9 @@ EXAMPLES = untimed()
 
 def release_without_times(folder: Path, method: str, **changes: Any) -> Path:
     example = EXAMPLES.get(method) or METHODS[method].examples[0]
-    body = example_config(folder, method, example, log_file(folder))
-    if "epsilon" in body["params"]:
-        body["params"]["epsilon"] = "100"  # so that something comes out
-    (folder / "release.yaml").write_text(yaml.safe_dump({**body, **changes}), encoding="utf-8")
-    assert tracecloak("release", folder / "release.yaml") == 0
+    if "epsilon" in example:
+        example = {**example, "epsilon": "100"}  # so that something comes out
+    assert run_example(folder, method, example, log_file(folder), **changes) == 0
     return folder / "out" / "run_id=golden"
 
 
