@@ -1,4 +1,7 @@
-"""Histograms of variants: those above a threshold, or over all of a domain."""
+"""Histograms of variants: those above a threshold, or over all of a domain.
+
+Statistical tests reject at ALPHA = 1e-9 each and name their n and their control.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Folders that an attacker made: every command that reads a release refuses them, within bounds."""
+"""Folders that an attacker made: every command that reads a release refuses them, within bounds.
+
+Each command runs in a process of its own, forked from one that has loaded the libraries, so that
+its memory, its time and its exit code are seen from outside.
+"""
 
 from __future__ import annotations
 

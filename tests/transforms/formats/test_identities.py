@@ -1,4 +1,8 @@
-"""Values are the same identities in every format, and the same events in any pieces."""
+"""Values are the same identities in every format, and the same events in any pieces.
+
+Whatever record is put in, anywhere, the canonical events of all others stay the same: no value has
+a say in how another one is read.
+"""
 
 from __future__ import annotations
 
