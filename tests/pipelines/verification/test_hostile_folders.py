@@ -12,8 +12,6 @@ import io
 import json
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ import pytest
 
 from tests.pipelines.verification.test_changes import PART
 from tests.support.received import copied, digest_of, edited, made, rewritten
-from tests.support.releasing import as_typed
+from tests.support.releasing import Commands, as_typed
 from tests.support.tiers import at_night
 from tracecloak.pipelines.verification import data as contents_of
 from tracecloak.pipelines.verification import folder, log_forms, promise, received
@@ -202,31 +200,6 @@ AT_NIGHT: dict[str, tuple[str, Change, int, int]] = {
 }  # fmt: skip
 HOSTILE = BY_DAY | AT_NIGHT
 
-_RUN = """
-import importlib, json, os, signal, sys
-for name in (
-    "pipelines.verification.verify", "pipelines.verification.data", "pipelines.outcomes.metrics",
-    "examination.evaluation.evaluate", "examination.evaluation.internal",
-):
-    importlib.import_module("tracecloak." + name)
-from tracecloak.pipelines.commands.main import main
-for line in sys.stdin:
-    child = os.fork()
-    if not child:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        signal.alarm(120)
-        try:
-            code = main(json.loads(line))
-        except BaseException:
-            code = 99
-        os._exit(code)
-    _, status, used = os.wait4(child, 0)
-    seconds = used.ru_utime + used.ru_stime
-    found = os.waitstatus_to_exitcode(status), used.ru_maxrss >> 10, seconds
-    print(json.dumps(found), flush=True)
-"""
-Runner = Callable[..., tuple[int, int, float]]
-
 
 @pytest.fixture
 def releases(log_release: Path, graph_release: Path) -> dict[str, Path]:
@@ -235,25 +208,19 @@ def releases(log_release: Path, graph_release: Path) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    with subprocess.Popen(
-        [sys.executable, "-c", _RUN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None and process.stdout is not None
-
-        def run(*argv: object) -> tuple[int, int, float]:
-            process.stdin.write(json.dumps(list(map(str, argv))) + "\n")
-            process.stdin.flush()
-            code, megabytes, seconds = json.loads(process.stdout.readline())
-            return code, megabytes, seconds
-
-        yield run
-        process.stdin.close()
+def forked() -> Iterator[Commands]:
+    """Runs commands in processes that are forked from one with nothing that only releases need."""
+    with Commands(
+        "tracecloak.pipelines.verification.verify", "tracecloak.pipelines.verification.data",
+        "tracecloak.pipelines.outcomes.metrics", "tracecloak.examination.evaluation.evaluate",
+        "tracecloak.examination.evaluation.internal",
+    ) as made:  # fmt: skip
+        yield made
 
 
 @pytest.mark.parametrize("name", [*BY_DAY, *map(at_night, AT_NIGHT)])
 def test_every_command_refuses_a_hostile_folder_within_bounds(
-    releases: dict[str, Path], tmp_path: Path, name: str, runner: Runner
+    releases: dict[str, Path], tmp_path: Path, name: str, forked: Commands
 ) -> None:
     kind, change, *codes = HOSTILE[name]
     (tmp_path / "in").mkdir()
@@ -267,11 +234,13 @@ def test_every_command_refuses_a_hostile_folder_within_bounds(
         "evaluate": (*log, "--output", tmp_path / "e"),
         "report": (*log, "--output", tmp_path / "r.html", "--no_linkage"),
     }
-    found = {command: runner(command, release, *argv[command]) for command in COMMANDS}
+    found = {
+        command: forked.run(command, release, *argv[command], max_cpu_s=30) for command in COMMANDS
+    }
     expected = dict(zip(argv, [codes[0], min(codes[0], 5), codes[1], codes[1]], strict=True))
-    assert {c: code for c, (code, _, _) in found.items()} == {c: expected[c] for c in COMMANDS}
-    assert max(megabytes for _, megabytes, _ in found.values()) < MEGABYTES, found
-    assert max(seconds for _, _, seconds in found.values()) < SECONDS, found
+    assert {c: ended.code for c, ended in found.items()} == {c: expected[c] for c in COMMANDS}
+    assert max(ended.peak_mib for ended in found.values()) < MEGABYTES, found
+    assert max(ended.cpu_s for ended in found.values()) < SECONDS, found
 
 
 def test_bytes_that_are_changed_after_they_were_digested_are_not_read(
