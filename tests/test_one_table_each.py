@@ -27,7 +27,6 @@ from tracecloak.pipelines.stream.config import further_fields, stream_json_schem
 from tracecloak.schemas import plugins
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.keys.wrapping import KeyEncryptionKey, KeyReference
-from tracecloak.transforms.publish.products import kind_of
 
 TOYS = Path(__file__).parent / "support" / "toys"
 HISTOGRAM = ("--method", "variant-histogram", "--epsilon", 8)
@@ -246,8 +245,3 @@ def test_without_the_distribution_none_is_known(
     topic = {"input_subscription": None, "input_topic": "kafka://a:1/t", "kafka_token": "badge"}
     with pytest.raises(UsageError, match="token of Kafka must be one of msk, got"):
         configured(tmp_path, **topic)
-
-
-def test_a_product_of_no_kind_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"builtins:dict is no product"):
-        kind_of({})  # type: ignore[arg-type]

@@ -113,7 +113,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a format that nothing writes": (
         lambda: registry.Format(("x"), "module:reader").open_writer(io.BytesIO(), None),
         ValueError, "nothing writes files"),
-    "a product of no kind": (lambda: products.kind_of("x"), TypeError, "is no product"),
+    "a product of no kind": (lambda: products.kind_of({}), TypeError, "builtins:dict is no prod"),
     "a database that is none": (lambda: check_database("visits.db"), UsageError,
         "database is not a URI"),
     "a database of another kind": (lambda: check_database("zeal://host/x"), UsageError,
