@@ -16,7 +16,7 @@ import jsonschema
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.releasing import manifest, tracecloak
+from tests.support.releasing import manifest, placed, released, tracecloak
 from tests.support.stream_runs import Sent, files_of, in_time, no_noise, published, run
 from tests.support.stream_runs import stream_config as configured
 from tracecloak.anonymizers.contract.method import Products
@@ -27,9 +27,9 @@ from tracecloak.pipelines.stream.config import further_fields, stream_json_schem
 from tracecloak.schemas import plugins
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.transforms.keys.wrapping import KeyEncryptionKey, KeyReference
-from tracecloak.transforms.publish.products import kind_of
 
 TOYS = Path(__file__).parent / "support" / "toys"
+HISTOGRAM = ("--method", "variant-histogram", "--epsilon", 8)
 ENTRY_POINTS = """
 [tracecloak.products]
 sizes = tracecloak_toys:SIZES
@@ -108,12 +108,7 @@ def test_a_release_reads_the_format_writes_it_and_has_the_product(
 
     monkeypatch.setattr(method, "products", with_sizes)
     path = sample(tmp_path)
-    assert tracecloak(
-        "release", "--log", path, "--output", tmp_path / "out", "--release_id", "r",
-        "--key_store", tmp_path / "keys", "--method", "variant-histogram", "--epsilon", 8,
-        "--formats", "toy", "--runner", runner,
-    ) == 0  # fmt: skip
-    folder = tmp_path / "out" / "run_id=r"
+    folder = released(tmp_path, path, *HISTOGRAM, "--formats", "toy", "--runner", runner)
     listed = {output["path"] for output in manifest(folder)["outputs"]}
     assert {"sizes.parquet", "sizes.json", "sizes.txt", "log.toy.gz"} < listed
     counts = json.loads((folder / "sizes.json").read_text())["cases"]
@@ -147,18 +142,13 @@ def test_the_method_is_planned_released_and_paid_for(
     words = tmp_path / "words.txt"
     log = tmp_path / "log.csv"
     assert tracecloak("sample", "--cases", 300, "--output", log, "--vocabulary", words) == 0
-    asked = (
-        "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
-        "--method", "last-activities", "--epsilon", 2, "--delta", 0, "--vocabulary", words,
-    )  # fmt: skip
+    given = ("--method", "last-activities", "--epsilon", 2, "--delta", 0, "--vocabulary", words)
+    _, *asked = placed(tmp_path, log, *given)
     capsys.readouterr()
     assert tracecloak("plan", *asked, "--full") == 0
     plan = capsys.readouterr().out
     assert "expect each within 2 of what is counted (95 %); spends epsilon 2" in plan
-    assert (
-        tracecloak("release", *asked, "--release_id", "r", "--new_ledger", "--runner", "InMemory")
-        == 0
-    )
+    assert tracecloak("release", *asked) == 0
     folder = tmp_path / "out" / "run_id=r"
     [spend] = manifest(folder)["spends"]
     assert (spend["what"], spend["epsilon"]) == ("ends", "2")
@@ -167,7 +157,7 @@ def test_the_method_is_planned_released_and_paid_for(
     assert 280 < sum(cell["count"] for cell in cells) < 330
     assert all(len(cell["variant"]) == 1 for cell in cells)
     assert all(cell["low"] <= cell["count"] <= cell["high"] <= cell["low"] + 6 for cell in cells)
-    assert tracecloak("release", *asked[:-2], "--release_id", "s", "--runner", "InMemory") == 2
+    assert tracecloak("release", *asked[:-2], "--release_id", "s") == 2
 
 
 def test_a_stream_publishes_the_product(tmp_path: Path, toys: Any) -> None:
@@ -190,11 +180,7 @@ def test_a_stream_publishes_the_product(tmp_path: Path, toys: Any) -> None:
 def test_a_release_is_made_with_keys_of_the_source(
     tmp_path: Path, toys: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = (
-        "release", "--log", sample(tmp_path), "--output", tmp_path / "out", "--release_id", "r",
-        "--key_store", tmp_path / "keys", "--method", "variant-histogram", "--epsilon", 8,
-        "--runner", "InMemory",
-    )  # fmt: skip
+    asked = placed(tmp_path, sample(tmp_path), *HISTOGRAM)
     assert tracecloak(*asked, "--key_encryption_key", "vault:broken") == 2
     error = capsys.readouterr().err
     assert "no key of 64 hex digits at 'vault:…' (ConnectionError)" in error
@@ -259,8 +245,3 @@ def test_without_the_distribution_none_is_known(
     topic = {"input_subscription": None, "input_topic": "kafka://a:1/t", "kafka_token": "badge"}
     with pytest.raises(UsageError, match="token of Kafka must be one of msk, got"):
         configured(tmp_path, **topic)
-
-
-def test_a_product_of_no_kind_is_refused() -> None:
-    with pytest.raises(TypeError, match=r"builtins:dict is no product"):
-        kind_of({})  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import pytest
 from tests.engines.fetching import or_skip
 from tests.engines.flink import FlinkCluster, JobServer, WorkerPool, whole_cluster
 from tests.engines.processes import Process, wait_until
-from tests.support.releasing import ROOT, digests, fix_key, tracecloak
+from tests.support.releasing import ROOT, digests, fix_key, placed, tracecloak
 from tracecloak.examination.demo.hospital import write_sample
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
@@ -65,12 +65,8 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(folder: Path, log: Path, *more: object) -> list[str]:
-    given = [
-        "release", "--log", log, "--output", folder / "out", "--key_store", folder / "keys",
-        "--release_id", "r", "--method", "amun", "--guessing_advantage", 0.3,
-        "--mode", "oversampling", "--parts", 2, *more,
-    ]  # fmt: skip
-    return [str(part) for part in given]
+    amun = ("--method", "amun", "--guessing_advantage", 0.3, "--mode", "oversampling")
+    return [str(part) for part in placed(folder, log, *amun, "--parts", 2, *more)]
 
 
 @pytest.fixture(scope="module")

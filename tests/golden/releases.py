@@ -136,7 +136,7 @@ def _stamp(second: int) -> str:
 
 
 def example_config(
-    folder: Path, method: str, example: Mapping[str, Any], log: Path
+    folder: Path, method: str, example: Mapping[str, Any], log: str | Path
 ) -> dict[str, Any]:
     """The configuration of a release in memory of an example of a method, of a log like ours."""
     params = json.loads(json.dumps(example))
@@ -163,6 +163,21 @@ def example_config(
         "release_id": "golden", "method": method, "params": params, "columns": columns,
         "formats": ["parquet", "xes", "csv"], "parts": 2, "runner": "InMemory",
     }  # fmt: skip
+
+
+def run_example(
+    folder: Path,
+    method: str,
+    example: Mapping[str, Any],
+    log: str | Path,
+    *flags: object,
+    **changes: Any,
+) -> int:
+    """Releases it, with other keys of the configuration; of None there is no key."""
+    body = {**example_config(folder, method, example, log), **changes}
+    body = {name: value for name, value in body.items() if value is not None}
+    (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
+    return tracecloak("release", folder / "release.yaml", *flags)
 
 
 # By method: what takes the place of parameters of its first example. The examples of the methods
@@ -254,14 +269,11 @@ def release(
                 ("jsonl", map(json.dumps, rows)) if first % 2 else ("csv", iter([head, *own]))
             )
             (log / f"{first}.{ending}").write_text("\n".join(text) + "\n", encoding="utf-8")
-    body = {**example_config(folder, method, example, log), **changes}
-    body = {name: value for name, value in body.items() if value is not None}
-    (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
-    code = tracecloak("release", folder / "release.yaml", *flags)
+    code = run_example(folder, method, example, log, *flags, **changes)
     assert code != UsageError.exit_code, "a configuration that is refused releases nothing"
     if code != 0:
         return {EXIT_CODE: Digests(str(code), str(code))}
-    return digests_of(_files(folder / "out" / "run_id=golden"))
+    return digests_of(files_under(folder / "out" / "run_id=golden"))
 
 
 _STREAMS: Mapping[str, Mapping[str, Any]] = {
@@ -307,12 +319,13 @@ def _stream(changes: Mapping[str, Any]) -> Callable[[Path], dict[str, Digests]]:
 def _sample(ending: str) -> Callable[[Path], dict[str, Digests]]:
     def made(folder: Path) -> dict[str, Digests]:
         write_sample(60, str(folder / f"log.{ending}"))
-        return digests_of(_files(folder))
+        return digests_of(files_under(folder))
 
     return made
 
 
-def _files(folder: Path) -> dict[str, bytes]:
+def files_under(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder by its path there."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(folder.rglob("*"))

@@ -22,7 +22,7 @@ from tests.limits.running import (
     vocabulary_of,
     write_table,
 )
-from tests.support.limited import LimitedCommands
+from tests.support.releasing import Commands
 from tracecloak.anonymizers.registry import METHODS
 
 
@@ -34,7 +34,7 @@ def main(*flags: str) -> None:
         table = {own: row for own, row in table.items() if own in wanted}
         wanted -= table.keys() if "--rest" in flags else set()
         folder = os.environ.get("TRACECLOAK_LOGS")
-        with TemporaryDirectory() as made, LimitedCommands() as commands:
+        with TemporaryDirectory() as made, Commands() as commands:
             for asked in ASKED.values():
                 methods = sorted(method for method, log in wanted if log == asked.name)
                 if not methods or (asked.file and not folder):

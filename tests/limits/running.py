@@ -9,6 +9,7 @@ minute from one that takes an hour.
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,9 +18,8 @@ from typing import Any, Literal
 import yaml
 
 from tests.support.extremes import EXTREMES, extreme_file
-from tests.support.limited import LimitedCommands, Took
 from tests.support.real_logs import source_of
-from tests.support.releasing import counting_charges
+from tests.support.releasing import Commands, Ended, counting_charges
 from tracecloak.anonymizers.registry import METHODS
 
 TABLE = Path(__file__).with_name("table.json")
@@ -156,7 +156,7 @@ def vocabulary_of(log: Path, folder: Path) -> Path:
 
 
 def try_release(
-    commands: LimitedCommands,
+    commands: Commands,
     method: str,
     asked: Asked,
     log: Path,
@@ -183,7 +183,6 @@ def try_release(
     took = commands.run(
         "release",
         folder / "release.yaml",
-        "--new_ledger",
         max_cpu_s=max_cpu_s,
         max_mib=max_mib + _RESERVED_MIB,
     )
@@ -193,8 +192,8 @@ def try_release(
     return Tried(outcome, round(took.cpu_s, 1), took.peak_mib, says), is_begun
 
 
-def _outcome(took: Took, max_mib: int) -> Outcome:
-    if took.is_out_of_time:
+def _outcome(took: Ended, max_mib: int) -> Outcome:
+    if took.code in (-signal.SIGXCPU, -signal.SIGALRM, -signal.SIGKILL):
         return "too slow"
     if "MemoryError" in took.text or took.peak_mib > max_mib:
         return "too large"

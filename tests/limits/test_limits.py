@@ -11,7 +11,7 @@ import pytest
 
 from tests.limits.running import ASKED, Asked, Tried, read_table, try_release, vocabulary_of
 from tests.support.extremes import EXTREMES
-from tests.support.limited import LimitedCommands
+from tests.support.releasing import Commands
 from tracecloak.anonymizers.registry import METHODS
 
 TABLE = read_table()
@@ -27,13 +27,6 @@ def test_no_rigorous_method_is_refused_but_by_public_numbers_before_anything_is_
     """What is said of them: they end, or were refused as soon as the configuration was read."""
     for (method, _), row in TABLE.items():
         assert row.outcome in ("ends", "refused"), (method, row)
-
-
-@pytest.fixture(scope="module")
-def commands() -> Iterator[LimitedCommands]:
-    """A process that releases are forked from."""
-    with LimitedCommands() as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +52,7 @@ def test_it_ends_within_what_is_said_or_is_refused(
     method: str,
     asked: Asked,
     row: Tried,
-    commands: LimitedCommands,
+    commands: Commands,
     files: Path,
     tmp_path: Path,
     request: pytest.FixtureRequest,
@@ -81,7 +74,7 @@ def test_it_ends_within_what_is_said_or_is_refused(
 
 @pytest.mark.slow
 def test_what_takes_longer_is_ended_and_what_takes_more_is_told(
-    commands: LimitedCommands, files: Path, tmp_path: Path
+    commands: Commands, files: Path, tmp_path: Path
 ) -> None:
     """Controls of the measure: 200,000 cases in one second, and any release in 64 MiB."""
     asked = ASKED["one_variant"]

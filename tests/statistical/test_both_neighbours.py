@@ -22,14 +22,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import yaml
 
-from tests.golden.releases import HEADER, example_config
+from tests.golden.releases import HEADER, files_under, run_example
 from tests.support.both_neighbours import Claim, Compared, First, Forced, compared, drawn_by
 from tests.support.coupled_noise import Coupled
 from tests.support.examples import examples_of, options
 from tests.support.local_streams import run_script
-from tests.support.releasing import fix_key, tracecloak
+from tests.support.releasing import fix_key
 from tests.support.stream_runs import Sent, files_of, in_time, random_messages, stream_config
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting import composed
@@ -221,25 +220,15 @@ def release_of(
         cases = [*others(seed), *(("k", f"k{i}", case) for i, case in enumerate(unit))]
         has_starts = bool(given.get("service_times"))
         log = write_log(own / "log.csv", cases, has_starts=has_starts)
-        body = example_config(own, name, given, log)
-        (own / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
         with pytest.MonkeyPatch.context() as patch, drawn_by(noise, "golden"):
             fix_key(patch, hashlib.sha256(f"{name} {seed}".encode()).digest())
-            code = tracecloak("release", own / "release.yaml")
+            code = run_example(own, name, given, log)
         if code:
             noise.failures.append(f"exit code {code}")
             return {}
         return files_under(own / "out")
 
     return made
-
-
-def files_under(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def found_of_release(

@@ -15,8 +15,7 @@ import numpy as np
 from tests.support import broken_noise
 from tests.support.trees import exact_ends
 from tracecloak.anonymizers.contract.method import Anonymizer, Decision
-from tracecloak.anonymizers.noise.randomness import uniform
-from tracecloak.anonymizers.noise.samplers import CellStream, Noise, discrete_laplace
+from tracecloak.anonymizers.noise.samplers import CellStream, Noise
 from tracecloak.anonymizers.rigorous.parts_method import Given
 from tracecloak.anonymizers.trees.cuts import Relation, TreeBuilder, cases_with_pair
 from tracecloak.anonymizers.trees.process_tree import (
@@ -32,31 +31,14 @@ from tracecloak.schemas.published.graph import ReleasedTree
 Sampler = Callable[[CellStream, int, int], np.ndarray]
 
 
-def raw_float(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
-    """Continuous Laplace noise as floats, not rounded."""
-    words = stream.words(np.arange(len(stream)))
-    sign = np.where(words[:, 1] >> np.uint64(63), 1.0, -1.0)
-    return sign * -np.log(uniform(words[:, 0])) * (numerator / denominator)
+def keyed(sampler: broken_noise.Sampler) -> Sampler:
+    """Draws what a sampler draws, from the words of the stream."""
 
+    def draw(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
+        words = stream.words(np.arange(len(stream)))
+        return sampler(np.random.default_rng(words.ravel()), numerator / denominator, len(stream))
 
-def truncated_float(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
-    """`int(Laplace)`."""
-    return np.trunc(raw_float(stream, numerator, denominator)).astype(np.int64)
-
-
-def one_sided(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
-    """`ceil(|Laplace|)`."""
-    return np.ceil(np.abs(raw_float(stream, numerator, denominator))).astype(np.int64)
-
-
-def understated_sensitivity(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
-    """Made for half the sensitivity."""
-    return discrete_laplace(stream, numerator, 2 * denominator)
-
-
-def scale_085(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
-    """85 % of the scale."""
-    return discrete_laplace(stream, 17 * numerator, 20 * denominator)
+    return draw
 
 
 def reused(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
@@ -65,10 +47,7 @@ def reused(stream: CellStream, numerator: int, denominator: int) -> np.ndarray:
 
 
 NOISES: Mapping[str, Sampler] = {
-    "truncated float": truncated_float,
-    "one-sided": one_sided,
-    "understated sensitivity": understated_sensitivity,
-    "scale x 0.85": scale_085,
+    **{name: keyed(sampler) for name, sampler in broken_noise.BROKEN.items()},
     "reused": reused,
 }
 

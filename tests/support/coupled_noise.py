@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.keys import randomness
+from tests.support.keys import release_key
 from tests.support.logs import Variant, trace_batch
+from tests.support.rounds import run_rounds
 from tracecloak.anonymizers.accounting.composition import continuous_deviation
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
-from tracecloak.anonymizers.contract.in_memory import bound, decided
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.anonymizers.noise.samplers import CellStream, Noise
 from tracecloak.anonymizers.noise.sums import SumNoise
@@ -201,19 +201,9 @@ def noting_thresholds(noise: Coupled) -> Iterator[None]:
 
 def run(method: Anonymizer, params: Any, traces: TraceBatch, noise: Coupled) -> bytes:
     """Runs all rounds; returns what they decided."""
-    keyed = randomness().with_noise(noise)
-    [bounded] = bound([traces], method, params, keyed)
-    decisions: dict[str, Any] = {}
     with noting_thresholds(noise):
-        for i, name in enumerate(method.rounds(params)):
-            own, known = keyed if i else keyed.unit_stream, method.known(decisions)
-            counted = {
-                what: counter.kind.merge([counter.count(bounded, known, own)])
-                for what, counter in method.requires(name, params).items()
-            }
-            decisions[name] = method.decide(name, counted, decisions, params, keyed)
-            keyed = keyed.after(decided(decisions))
-    return b"".join(encode(decision) for decision in decisions.values())
+        made = run_rounds([traces], method, params, release_key(), noise=noise, digest="input")
+    return b"".join(encode(decision) for decision in made.decisions.values())
 
 
 # --- what noise must hide -------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def intervals_of(traces: TraceBatch, params: PrivateDfgParams, n_keys: int) -> d
         if params.buys_clip:
             decisions["clip"] = METHOD.decide("clip", norms, {}, params, keyed)
             if decisions["clip"].released is not None:
-                continue  # test_variant_graph.py has these
+                continue  # test_graph_figures.py has these
         clips = str(decisions)
         if clips not in counted:
             counters = METHOD.requires("edges", params).items()

@@ -11,22 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.golden.releases import example_config, log_file
+from tests.golden.releases import log_file, run_example
 from tests.support.examples import examples_of
-from tests.support.releasing import fix_key, tracecloak
+from tests.support.releasing import fix_key
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.verification.verify import Verification
 
 
 def made(folder: Path, method: str, number: int, **changes: Any) -> Path:
     """A release of an example of a method, the same in every run of the tests."""
-    body = example_config(folder, method, examples_of(METHODS[method])[number], log_file(folder))
-    (folder / "release.yaml").write_text(yaml.safe_dump({**body, **changes}), encoding="utf-8")
+    example = examples_of(METHODS[method])[number]
     with pytest.MonkeyPatch.context() as patched:
         fix_key(patched)
-        assert tracecloak("release", folder / "release.yaml") == 0
+        assert run_example(folder, method, example, log_file(folder), **changes) == 0
     return folder / "out" / "run_id=golden"
 
 

@@ -11,20 +11,21 @@ import hashlib
 import importlib
 import json
 import os
+import resource
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import pyarrow as pa
 import pytest
 import sqlalchemy as sa
 import yaml
 
-from tests.support.limited import ForkServer
 from tracecloak.anonymizers.noise.randomness import ReleaseKey
 from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.budget.registry import ReleaseRegistry
@@ -148,6 +149,20 @@ def small_rows(n_cases: int = 12) -> Iterator[tuple[str, str, str]]:
             yield f"case-{case}", activity, stamp
 
 
+def placed(folder: Path, log: object, *flags: object) -> list[object]:
+    """Arguments of a release r of a log, with its output and its key store in a folder."""
+    return [
+        "release", "--log", log, "--output", folder / "out", "--key_store", folder / "keys",
+        "--release_id", "r", *flags,
+    ]  # fmt: skip
+
+
+def released(folder: Path, log: object, *flags: object) -> Path:
+    """Makes it, and returns its folder."""
+    assert tracecloak(*placed(folder, log, *flags)) == 0
+    return folder / "out" / "run_id=r"
+
+
 def small_release(folder: Path, *flags: object, log: Path | None = None) -> list[object]:
     """Arguments of a release of a log, or of a folder's small one, which is written if need be."""
     log = log or folder / "log.csv"
@@ -269,26 +284,64 @@ def check_finished(out: Path, keys: Path) -> str:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended.
+    """How a command ended, and what it took.
 
     Attributes:
         code: Its exit code; of a killed one, minus the signal's number; None: it is stopped.
         text: What it printed, both streams.
         pid: Its process.
+        cpu_s: Seconds of processor time, without the start of Python and all imports. Not of the
+            clock: they say hardly anything about what else the machine does.
+        peak_mib: The most memory that it had at once, with all that is imported (some 200 MiB).
     """
 
     code: int | None
     text: str
     pid: int
+    cpu_s: float
+    peak_mib: int
 
 
-class Commands(ForkServer):
-    """Runs commands, each in a process of its own, and kills or stops them at a step."""
+class Commands:
+    """Runs commands, each in a process of its own, and kills, stops or bounds them.
 
-    def __init__(self) -> None:
-        super().__init__("tests.support.releasing")
+    One process imports everything once and forks others: a start takes long, a fork no time. It is
+    `serve`, which answers a line of JSON for each line of JSON.
 
-    def run(self, *arguments: object, at: str = "", secret: bytes = b"k" * 32) -> Ended:
+    Args:
+        modules: What it imports: by default what releases need, with all of Beam, and a ledger.
+    """
+
+    def __init__(self, *modules: str) -> None:
+        modules = modules or ("tracecloak.pipelines.release.run", "sqlalchemy.dialects.sqlite")
+        self._server = subprocess.Popen(
+            [sys.executable, "-c", f"from {__name__} import serve; serve(*{modules})"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.communicate()
+
+    def _ask(self, **request: Any) -> Ended:
+        assert self._server.stdin is not None and self._server.stdout is not None
+        self._server.stdin.write(json.dumps(request) + "\n")
+        self._server.stdin.flush()
+        return Ended(**json.loads(self._server.stdout.readline()))
+
+    def run(
+        self,
+        *arguments: object,
+        at: str = "",
+        secret: bytes = b"k" * 32,
+        max_cpu_s: int = 0,
+        max_mib: int = 0,
+    ) -> Ended:
         """Runs the command; releases begin a ledger where there is none.
 
         Args:
@@ -296,13 +349,17 @@ class Commands(ForkServer):
             at: Where it ends early: `kill` or `stop`, `before` or `after`, a name of STEPS, and
                 the number of its call, as in `kill before write 2`. Empty: nowhere.
             secret: The key of a release that is reserved in it.
+            max_cpu_s: Seconds of processor time after which it is killed, or four times as many of
+                the clock; 0: whenever it ends.
+            max_mib: Address space in MiB beyond which it gets no more; 0: all there is.
         """
         given = [str(argument) for argument in with_new_ledger(arguments)]
-        return Ended(**self.ask(arguments=given, at=at, secret=secret.hex()))
+        bounds = {"max_cpu_s": max_cpu_s, "max_mib": max_mib}
+        return self._ask(arguments=given, at=at, secret=secret.hex(), **bounds)
 
     def resume(self, stopped: Ended) -> Ended:
         """Lets a stopped command go on, and returns how it ends."""
-        return Ended(**self.ask(resume=stopped.pid))
+        return self._ask(resume=stopped.pid)
 
     def kill(self, stopped: Ended) -> Ended:
         """Kills a stopped command."""
@@ -353,10 +410,9 @@ STEPS: Mapping[str, tuple[str, str, Callable[..., bool]]] = {
 }
 
 
-def serve() -> None:
+def serve(*modules: str) -> None:
     """Forks a command for each line of standard input; see `Commands`."""
-    # With all of Beam, and the ledger's database, once.
-    for name in ("tracecloak.pipelines.release.run", "sqlalchemy.dialects.sqlite"):
+    for name in modules:
         importlib.import_module(name)
     gc.freeze()  # or each command's first collection copies what it shares with this process
     for line in sys.stdin:
@@ -369,21 +425,24 @@ def serve() -> None:
             pid = os.fork()
             if pid == 0:
                 _run_forked(log.fileno(), **request)
-        _, status = os.waitpid(pid, os.WUNTRACED)
+        _, status, used = os.wait4(pid, os.WUNTRACED)
         code = None if os.WIFSTOPPED(status) else os.waitstatus_to_exitcode(status)
-        reply = {"code": code, "text": Path(log.name).read_text(errors="replace"), "pid": pid}
+        text, cpu_s = Path(log.name).read_text(errors="replace"), used.ru_utime + used.ru_stime
+        reply = Ended(code, text, pid, cpu_s, used.ru_maxrss // 1024)
         if code is None:
             _logs[pid] = log
         else:
             log.close()
-        sys.stdout.write(json.dumps(reply) + "\n")
+        sys.stdout.write(json.dumps(asdict(reply)) + "\n")
         sys.stdout.flush()
 
 
 _logs: dict[int, Any] = {}
 
 
-def _run_forked(log: int, arguments: list[str], at: str, secret: str) -> NoReturn:
+def _run_forked(
+    log: int, arguments: list[str], at: str, secret: str, max_cpu_s: int, max_mib: int
+) -> NoReturn:
     code = 99
     try:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -392,6 +451,11 @@ def _run_forked(log: int, arguments: list[str], at: str, secret: str) -> NoRetur
         key = bytes.fromhex(secret)
         ReleaseKey.generate = classmethod(lambda cls: cls(key))  # type: ignore[method-assign]
         key_store.today = lambda: "2026-11-23"
+        if max_cpu_s:
+            resource.setrlimit(resource.RLIMIT_CPU, (max_cpu_s, max_cpu_s + 5))
+            signal.alarm(4 * max_cpu_s)  # who waits takes no time of a processor
+        if max_mib:
+            resource.setrlimit(resource.RLIMIT_AS, (max_mib << 20, max_mib << 20))
         if at:
             how, when, rest = at.split(" ", 2)
             name, _, number = rest.rpartition(" ")

@@ -45,7 +45,8 @@ class Rounds:
 
 def as_wanted(traces: Sequence[TraceBatch], method: Anonymizer, params: Any) -> list[TraceBatch]:
     """Returns the traces with individuals where a method bounds them: a few cases each."""
-    if method.bounds(params).max_cases_per_individual is None or not traces:
+    is_bounded = method.bounds(params).max_cases_per_individual is not None
+    if not is_bounded or not traces or traces[0].individuals is not None:
         return list(traces)
     together = TraceBatch.concat(traces)
     individuals = pc.utf8_slice_codeunits(together.case_ids, 0, len("case 1"))
@@ -60,10 +61,15 @@ def run_rounds(
     passed_on: Callable[[Any], Any] = lambda value: value,
     kind: type[Randomness] = Randomness,
     noise: Noise = EXACT,
+    digest: str | None = None,
 ) -> Rounds:
-    """Runs all rounds; `passed_on` is what becomes of statistics and decisions on their way."""
+    """Runs all rounds; `passed_on` is what becomes of statistics and decisions on their way.
+
+    A `digest` takes the place of that of the input.
+    """
     traces = as_wanted(traces, method, params)
-    digest = InputDigest.merge([InputDigest.from_traces(batch, key) for batch in traces]).hex
+    if digest is None:
+        digest = InputDigest.merge([InputDigest.from_traces(batch, key) for batch in traces]).hex
     first = randomness = kind(key, RELEASE_ID, digest, CONFIG_DIGEST).with_noise(noise)
     run = Rounds({}, {}, {}, first)
     decisions = run.decisions

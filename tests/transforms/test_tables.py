@@ -12,7 +12,7 @@ import pytest
 from apache_beam.io.filesystem import FileMetadata
 
 from tests.support.object_store import ObjectStore
-from tests.support.releasing import csv_log, small_rows, tracecloak
+from tests.support.releasing import csv_log, placed, small_rows, tracecloak
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.transforms.inputs.source_files import match_files
 
@@ -181,12 +181,8 @@ def test_every_command_that_reads_a_log_refuses_before_anything_is_paid(
     csv_log(table / "part-1.csv", [("deleted", "A", "2026-01-01T10:00:00+00:00")])
     added = [{"add": {"path": "part-0.csv"}}, {"remove": {"path": "part-1.csv"}}]
     put(table / MARKERS["Delta"], "\n".join(map(json.dumps, added)))
-    flags: list[object] = ["--log", table]
-    if command != "vocabulary":
-        flags += [
-            "--output", tmp_path / "out", "--key_store", tmp_path / "keys", "--method",
-            "private-dfg", "--epsilon", 1, "--buy_vocabulary", "--release_id", "r",
-        ]  # fmt: skip
-    assert tracecloak(command, *flags) == 3
+    graph = ("--method", "private-dfg", "--epsilon", 1, "--buy_vocabulary")
+    _, *flags = placed(tmp_path, table, *graph)
+    assert tracecloak(command, *(flags[:2] if command == "vocabulary" else flags)) == 3
     assert "a table of Delta" in capsys.readouterr().err
     assert not (tmp_path / "keys").exists() and not (tmp_path / "out").exists()

@@ -1,9 +1,13 @@
-"""The published play-out method: Algorithm 2 step by step, the pairs kept, what it promises."""
+"""Directly-follows queries as published: SaPa, and counts with Laplace noise.
+
+Statistical tests prove their bounds with confidence 1 - 1e-9 and name their n and their control.
+"""
 
 from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
@@ -15,11 +19,12 @@ import pytest
 
 from tests.support.chi_square import ALPHA, p_value_of_law
 from tests.support.keys import randomness
-from tests.support.logs import Log, trace_batch
+from tests.support.logs import Log, naive_pairs, trace_batch
+from tracecloak.anonymizers.accounting.composition import total
 from tracecloak.anonymizers.contract.in_memory import bound
 from tracecloak.anonymizers.noise.published import positive_excess
 from tracecloak.anonymizers.noise.randomness import cell_numbers
-from tracecloak.anonymizers.queries.pair_query import PairCounts
+from tracecloak.anonymizers.queries.pair_query import LaplaceDfg, PairCounts, PairQueryParams
 from tracecloak.anonymizers.queries.sapa import (
     MAX_ARCS,
     Sapa,
@@ -276,3 +281,94 @@ def test_noise_that_cannot_be_drawn_or_played_out_is_refused_before_anything_is_
     # Eight pairs whose noise is 1e9 / 2 on average if it is positive, as half of it is.
     with pytest.raises(UsageError, match=r"more than 67,108,864 directly-follows"):
         METHOD.spends(params_of("1e-9", query="laplace", vocabulary=("A",)))
+
+
+# --- Laplace noise on counts ----------------------------------------------------------------------
+
+
+LAPLACE_DFG = LaplaceDfg()
+
+
+def params_of_laplace(epsilon: str = "1", **given: Any) -> PairQueryParams:
+    return PairQueryParams(epsilon=epsilon, **given)
+
+
+def exact_counts(log: Log, params: PairQueryParams) -> PairCounts:
+    """What noise is added to."""
+    [bounded] = bound([trace_batch(log)], LAPLACE_DFG, params, randomness())
+    return PairCounts(DirectlyFollows.from_traces(bounded), bounded.vocabulary, params)
+
+
+LOG_OF_PAIRS = {"1": "A B", "2": "A", "3": "B B B B", "4": "X A"}
+
+
+def test_counts_are_those_of_a_naive_count_in_a_domain_of_all_pairs() -> None:
+    pairs = exact_counts(LOG_OF_PAIRS, params_of_laplace())
+    labels = pairs.vocabulary.labels
+    found = {
+        (labels[a], labels[b]): int(n)
+        for a, b, n in zip(pairs.sources, pairs.targets, pairs.counts, strict=True)
+    }
+    assert {pair: n for pair, n in found.items() if n} == dict(naive_pairs(LOG_OF_PAIRS))
+    assert found.keys() == set(itertools.product("ABX", "ABX")) | {
+        *(("▶", name) for name in "ABX"),
+        *((name, "■") for name in "ABX"),
+    }
+
+
+def test_without_public_names_or_length_no_finite_epsilon_holds() -> None:
+    for given in ({}, {"vocabulary": ("A",)}, {"max_trace_length": 3}):
+        params = params_of_laplace(**given)
+        said = LAPLACE_DFG.guarantee(params)
+        assert said.kind == "published"
+        assert said.epsilon is said.delta is None
+        assert LAPLACE_DFG.spends(params) == ()
+        assert params.scale == (1, 1)
+
+
+def test_with_both_public_the_epsilons_of_a_case_and_of_the_truncation_add_up() -> None:
+    """Three events are four pairs, so 4 epsilon and 4 ln 2; long cases repeat pairs."""
+    params = params_of_laplace("0.5", **PUBLIC)
+    said = LAPLACE_DFG.guarantee(params)
+    assert said.kind == "published"
+    assert said.epsilon == pytest.approx(4 * 0.5 + 4 * math.log(2), abs=1e-5)
+    assert said.epsilon > 4 * 0.5 + 4 * math.log(2)  # rounded up
+    assert total(LAPLACE_DFG.spends(params)) == (Fraction(str(said.epsilon)), 0)
+    assert params.scale == (2, 1)
+    # OTHER beside the one name: 2² pairs of names, one with START and one with END; and of two
+    # cases two each. Three have no more.
+    for m, n_distinct in ((1, 6), (2, 8), (3, 8)):
+        long = params_of_laplace(vocabulary=("A",), max_trace_length=99, max_cases_per_individual=m)
+        told = 100 + n_distinct * math.log(2)
+        assert LAPLACE_DFG.guarantee(long).epsilon == pytest.approx(told, abs=1e-4)
+    # Discrete Laplace noise has no truncation to pay for.
+    paper = params_of_laplace("0.5", profile="paper", **PUBLIC)
+    assert LAPLACE_DFG.guarantee(paper).epsilon == 2
+    [part] = LAPLACE_DFG.spends(paper)
+    assert (part.mechanism, part.scale, part.sensitivity) == ("discrete_laplace", (2, 1), 4)
+
+
+def test_the_honest_form_divides_epsilon_by_the_pairs_of_a_case() -> None:
+    params = params_of_laplace("2", **PUBLIC, budget="honest")
+    said = LAPLACE_DFG.guarantee(params)
+    assert said.kind == "rigorous"
+    assert (said.epsilon, said.delta) == (2, 0)
+    assert params.scale == (2, 1)
+    [part] = LAPLACE_DFG.spends(params)
+    assert part.mechanism == "discrete_laplace"
+    assert (part.scale, part.sensitivity, part.epsilon) == ((2, 1), 4, 2)
+    several = params_of_laplace("2", **PUBLIC, budget="honest", max_cases_per_individual=3)
+    assert several.scale == (6, 1)
+    assert LAPLACE_DFG.guarantee(several).unit == "individual"
+    assert LAPLACE_DFG.guarantee(several).epsilon == 2
+    for promise, numbers in ((said, (3, 4, 2)), (LAPLACE_DFG.guarantee(several), (3, 12, 6))):
+        assert all(re.search(rf"\b{number}\b", promise.reality) for number in numbers)
+
+
+def test_noise_that_cannot_be_drawn_is_refused() -> None:
+    with pytest.raises(UsageError, match="raise epsilon"):  # before anything is counted
+        LAPLACE_DFG.spends(params_of_laplace("1e-13"))
+    with pytest.raises(UsageError, match="raise epsilon"):
+        LAPLACE_DFG.spends(
+            params_of_laplace("1e-9", **{**PUBLIC, "max_trace_length": 10**6}, budget="honest")
+        )

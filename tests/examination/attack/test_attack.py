@@ -159,7 +159,7 @@ def test_a_rigorous_report_sets_claim_account_and_audit_side_by_side(log: Path) 
 def test_a_false_claim_ends_with_5_after_the_report_is_written(
     log: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = variant_histogram_with(broken_methods.one_sided)
+    broken = variant_histogram_with(broken_methods.NOISES["one-sided"])
     register(monkeypatch, broken)
     assert run(log, "variant-histogram", "--epsilon", "1", releases=500) == 5
     found, text = read(log)

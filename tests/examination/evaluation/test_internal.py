@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.golden.releases import data_of
-from tests.support.releasing import csv_log, tracecloak
+from tests.support.releasing import csv_log, released, tracecloak
 from tracecloak.examination.evaluation.internal import attack_of, risk_curve
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -39,11 +39,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "tree": ("process-tree", "--epsilon", 2, "--vocabulary", folder / "names.txt"),
         "syntactic": ("k-anonymous-variants", "--k", 3),
     }.items():
-        assert tracecloak(
-            "release", "--log", folder / "log.csv", "--output", folder / "out",
-            "--key_store", folder / "keys", "--release_id", name, "--runner", "InMemory",
-            "--method", *flags,
-        ) == 0  # fmt: skip
+        released(folder, folder / "log.csv", "--release_id", name, "--method", *flags)
     return folder
 
 

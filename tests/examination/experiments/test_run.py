@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -341,18 +340,3 @@ def test_two_logs_of_one_name_and_no_method_are_refused(monkeypatch: pytest.Monk
     forget(monkeypatch, "amun")
     with pytest.raises(UsageError, match="none of the methods is there: amun"):
         Experiment((log_of(),), paper=paper_named("amun", {}), methods=["amun"])
-
-
-def test_a_library_that_is_not_installed_is_named(
-    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for name, module, extra in (
-        ("sacofa-sapa", "matplotlib.figure", "report"),
-        ("sacofa-sapa", "sklearn.ensemble", "mining"),
-        ("pretsa", "ot", "measures"),
-    ):
-        with monkeypatch.context() as patched:
-            patched.setitem(sys.modules, module, None)
-            assert command(name, path) == 2
-        assert f"(the extra {extra})" in capsys.readouterr().err
-    assert not (path.parent / "out").exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.releasing import csv_log, digests, small_rows, tracecloak
+from tests.support.releasing import csv_log, digests, manifest, released, small_rows, tracecloak
 from tracecloak.anonymizers.registry import METHODS
 
 
@@ -261,9 +261,7 @@ def test_the_published_digest_tells_no_filters_value(tmp_path: Path, out: Path) 
     log = csv_log(tmp_path / "log.csv", [(f"c{i}", "AB"[i % 2], "2026-01-01") for i in range(9)])
     said = []
     for number, where in enumerate(([], ["--where", "activity = A"], ["--where", "activity = B"])):
-        assert tracecloak(
-            "release", "--log", log, "--output", out, "--key_store", tmp_path / "keys",
-            "--method", "amun", "--release_id", f"r{number}", "--runner", "InMemory", *where,
-        ) == 0  # fmt: skip
-        said.append(json.loads((out / f"run_id=r{number}" / "manifest.json").read_text()))
+        own = f"r{number}"
+        released(tmp_path, log, "--method", "amun", "--release_id", own, *where)
+        said.append(manifest(out / f"run_id={own}"))
     assert len({body["config_digest"] for body in said}) == 1

@@ -11,6 +11,7 @@ from tests.support.releasing import (
     csv_log,
     key_files,
     ledger_entries,
+    placed,
     small_rows,
     tracecloak,
     with_flag,
@@ -24,12 +25,9 @@ SECRET = "patient-4711"
 def common(tmp_path: Path) -> list[object]:
     log = csv_log(tmp_path / "log.csv", list(small_rows()))
     (tmp_path / "accounts.yaml").write_text("accounts: {a: {epsilon: 1, delta: 1e-5, unit: case}}")
-    return [
-        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
-        "--method", "private-dfg", "--epsilon", "1", "--buy_vocabulary",
-        "--release_id", "r", "--runner", "InMemory",
-        "--account", "a", "--accounts", tmp_path / "accounts.yaml",
-    ]  # fmt: skip
+    account = ("--account", "a", "--accounts", tmp_path / "accounts.yaml")
+    graph = ("--method", "private-dfg", "--epsilon", "1", "--buy_vocabulary")
+    return placed(tmp_path, log, *graph, "--runner", "InMemory", *account)
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""Declared attributes from the source to the released files, and nothing that is not declared."""
+"""Columns of a release: attributes as they are declared, and no times where there are none."""
 
 from __future__ import annotations
 
 import csv
 import gzip
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.golden.releases import data_of, log_file, run_example
 from tests.support.attribute_methods import register
-from tests.support.releasing import fix_key, tracecloak, visible
+from tests.support.examples import examples_of
+from tests.support.received import edited, rewritten
+from tests.support.releasing import fix_key, released, tracecloak, visible
 from tests.support.searching import contents
 from tests.support.tiers import at_night
 from tests.support.xes_schema import schema_problems
+from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.demo.hospital import hospital_log
+from tracecloak.examination.measure.registry import MEASURES
+from tracecloak.pipelines.verification.data import Contents
+from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.events.events import released_schema
+from tracecloak.schemas.published.manifest import has_times
+from tracecloak.transforms.publish.figures_data import NO_STARTS, NO_TIMES
 
 N_CASES = 300
 NAMES = ("Registration", "Triage", "CRP", "Leucocytes", "Discharge home")
@@ -76,15 +85,12 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def release(folder: Path, inputs: Sequence[Path], *flags: object, **declared: Any) -> Path:
-    code = tracecloak(
-        "release", "--log", ",".join(map(str, inputs)), "--output", folder / "out",
-        "--key_store", folder / "keys", "--release_id", "r", "--parts", 3,
+    return released(
+        folder, ",".join(map(str, inputs)), "--parts", 3,
         "--method", "private-log", "--epsilon", 40, "--delta", "1e-5", "--max_trace_length", 2,
         "--vocabulary", inputs[0].parent / "names.txt", "--formats", "parquet,xes,csv",
         "--attributes", json.dumps(declared or DECLARED), *flags,
     )  # fmt: skip
-    assert code == 0
-    return folder / "out" / "run_id=r"
 
 
 def table_of(made: Path) -> pa.Table:
@@ -122,13 +128,10 @@ def test_attributes_are_typed_columns_within_their_declaration_and_all_that_is_r
 @pytest.mark.parametrize("runner", [at_night("InMemory"), "FnApiRunner"])
 def test_an_empty_release_still_has_the_columns(tmp_path: Path, runner: str) -> None:
     header = write_csv(tmp_path / "empty.csv", [], list(rows()[0]))
-    code = tracecloak(
-        "release", "--log", header, "--output", tmp_path / "out", "--key_store",
-        tmp_path / "keys", "--release_id", "r", "--parts", 2, "--method", "passing",
-        "--formats", "parquet,xes,csv", "--attributes", json.dumps(DECLARED), "--runner", runner,
+    found = released(
+        tmp_path, header, "--parts", 2, "--method", "passing", "--formats", "parquet,xes,csv",
+        "--attributes", json.dumps(DECLARED), "--runner", runner,
     )  # fmt: skip
-    assert code == 0
-    found = tmp_path / "out" / "run_id=r"
     assert table_of(found).num_rows == 0
     expected = released_schema(TYPES)
     for path in (found / "log").iterdir():
@@ -150,3 +153,88 @@ def test_texts_of_the_source_are_never_written(
     assert tracecloak(*flags, "--output", tmp_path / "right") == 0
     assert tracecloak(*flags, "--output", tmp_path / "wrong", "--wrongly") == 6
     assert not visible(tmp_path / "wrong")
+
+
+# --- Releases without times -----------------------------------------------------------------------
+
+
+BY_DAY = {"pretsa", "variant-histogram", "auto-variants", "sapa", "private-log"}
+
+
+def untimed() -> dict[str, Mapping[str, Any]]:
+    """The first example without times of each method that releases a log."""
+    found = {}
+    for name, method in METHODS.builtins.items():
+        for example in examples_of(method) if method.log != "none" else ():
+            if not has_times(method.operations_of(method.Params(**example))):
+                found.setdefault(name, example)
+    return found
+
+
+EXAMPLES = untimed()
+
+
+def release_without_times(folder: Path, method: str, **changes: Any) -> Path:
+    example = EXAMPLES.get(method) or METHODS[method].examples[0]
+    if "epsilon" in example:
+        example = {**example, "epsilon": "100"}  # so that something comes out
+    assert run_example(folder, method, example, log_file(folder), **changes) == 0
+    return folder / "out" / "run_id=golden"
+
+
+@pytest.mark.parametrize("method", [n if n in BY_DAY else at_night(n) for n in EXAMPLES])
+def test_nothing_of_a_release_without_times_is_a_time(tmp_path: Path, method: str) -> None:
+    release = release_without_times(tmp_path, method)
+    columns = ["case_id", "activity", "event_index", *EXAMPLES[method].get("duration", ())]
+    for part in (release / "log").iterdir():
+        assert pq.read_schema(part).names == columns
+    csv = gzip.decompress((release / "log.csv.gz").read_bytes()).decode()
+    assert csv.partition("\n")[0] == ",".join(columns)
+    xes = gzip.decompress((release / "log.xes.gz").read_bytes()).decode()
+    assert "<date" not in xes and 'prefix="time"' not in xes and xes.count("<trace>") > 100
+    page = (release / "report.html").read_bytes()
+    shown = json.loads(data_of(page))
+    assert shown["times"] is None and shown["map"]["edges"]
+    assert all(edge["median_s"] is None for edge in shown["map"]["edges"])
+    assert NO_TIMES in page.decode() and "1970" not in page.decode()
+    assert tracecloak("verify", release) == 0
+    report = tmp_path / "e.json"
+    assert tracecloak("evaluate", release, "--log", tmp_path / "log.csv", "--output", report) == 0
+    measured = json.loads(report.read_text())["legend"]
+    assert measured and not any("times" in MEASURES[name].needs for name in measured)
+
+
+@pytest.mark.parametrize("method", ["tlkc", "pretsa-case"])
+def test_a_page_of_times_since_one_public_time_does_not_tell_when_cases_begin(
+    tmp_path: Path, method: str
+) -> None:
+    release = release_without_times(tmp_path, method)
+    page = (release / "report.html").read_bytes()
+    shown = json.loads(data_of(page))["times"]
+    assert shown["spans"] and shown["starts"] == [] and shown["week"] is None
+    assert NO_STARTS in page.decode() and 'id="starts"' not in page.decode()
+    report = tmp_path / "e.json"
+    assert tracecloak("evaluate", release, "--log", tmp_path / "log.csv", "--output", report) == 0
+    body = json.loads(report.read_text())
+    assert body["drift"] is None is body["hour_of_week_total_variation"]
+    assert body["case_duration_distance"] is not None
+
+
+def test_a_log_with_the_seconds_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    release = release_without_times(tmp_path, "variant-histogram")
+    [part, *_] = sorted((release / "log").iterdir())
+    stamped = pq.read_table(part).rename_columns(["case_id", "activity", "timestamp"])
+    now = Contents(Received.at(str(release))).whole()
+    assert now is not None and now.durations.max() < 100
+    seconds = stamped["timestamp"].cast(pa.timestamp("s", "UTC")).cast(pa.timestamp("us", "UTC"))
+    pq.write_table(stamped.set_column(2, "timestamp", seconds), part)
+    rewritten(release, f"log/{part.name}", part.read_bytes())
+    of_part = (f"log/{part.name}", "statement.md")
+
+    def earlier(body: Any) -> None:
+        body["tool"]["version"] = "0.1.0"
+        body["outputs"] = [one for one in body["outputs"] if one["path"] in of_part]
+
+    edited(release, earlier)
+    before = Contents(Received.at(str(release))).whole()
+    assert before is not None and before.n_events == stamped.num_rows

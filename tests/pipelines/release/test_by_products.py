@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from tests.golden.releases import HEADER, example_config, log_file
+from tests.golden.releases import HEADER, log_file, run_example
 from tests.support.examples import examples_of, rigorous_examples
 from tests.support.record_files import WRITERS, Record, parquet, record
 from tests.support.releasing import digests, tracecloak
@@ -43,9 +43,7 @@ def same_decisions(monkeypatch: pytest.MonkeyPatch) -> None:
 def shown(folder: Path, log: Path, method: str, number: int, capsys: Any) -> tuple[object, ...]:
     """Every file of a release by its digest, with the manifest, and what the command said."""
     folder.mkdir()
-    config = example_config(folder, method, examples_of(METHODS[method])[number], log)
-    (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    assert tracecloak("release", folder / "config.yaml") == 0
+    assert run_example(folder, method, examples_of(METHODS[method])[number], log) == 0
     printed = capsys.readouterr()
     said = (printed.out + printed.err).replace(str(folder), "").replace(str(log), "")
     said = re.sub(

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.releasing import csv_log, operator_folder, small_rows, tracecloak
+from tests.support.releasing import csv_log, operator_folder, placed, small_rows, tracecloak
 from tests.support.searching import files_with
 from tests.support.terminal import watch
 from tests.support.tiers import at_night
@@ -43,11 +43,8 @@ runners = pytest.mark.parametrize("runner", RUNNERS, ids=lambda flags: flags[-1]
 
 
 def release(tmp_path: Path, source: Path, *flags: object) -> int:
-    return tracecloak(
-        "release", "--log", source, "--output", tmp_path / "out", "--key_store",
-        tmp_path / "keys", "--method", "private-dfg", "--epsilon", 1, "--buy_vocabulary",
-        "--release_id", "r", *flags,
-    )  # fmt: skip
+    graph = ("--method", "private-dfg", "--epsilon", 1, "--buy_vocabulary")
+    return tracecloak(*placed(tmp_path, source, *graph, *flags))
 
 
 def warned(capsys: pytest.CaptureFixture[str]) -> tuple[list[str], str]:

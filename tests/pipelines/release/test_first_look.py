@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.releasing import as_typed, operator_folder, tracecloak
+from tests.support.releasing import as_typed, operator_folder, placed, tracecloak
 from tests.support.terminal import watch
 from tests.support.tiers import each_row
 from tracecloak.pipelines.configuration.plan import read_plan, source_of
@@ -52,14 +52,12 @@ def flags(
 ) -> list[object]:
     folder.mkdir(exist_ok=True)
     text = "".join(",".join(row) + "\n" for row in [("case", "step", "at", "phase"), *rows])
-    (folder / "log.csv").write_text(text, encoding="utf-8")
+    (log := folder / "log.csv").write_text(text, encoding="utf-8")
     (folder / "names.txt").write_text("A\nB\nC\n")
     known = ["--vocabulary", folder / "names.txt"] if "--buy_vocabulary" not in more else []
-    return [
-        "--log", folder / "log.csv", "--case_id", "case", "--activity", "step", "--timestamp", "at",
-        "--output", folder / "out", "--key_store", folder / "keys", "--method", method,
-        "--epsilon", "50", "--release_id", "r", *known, *more,
-    ]  # fmt: skip
+    columns = ("--log", log, "--case_id", "case", "--activity", "step", "--timestamp", "at")
+    given = ("--method", method, "--epsilon", "50", *known, *more)
+    return [*columns, *placed(folder, log, *given)[3:]]
 
 
 def looked(given: list[object]) -> FirstLook:

@@ -12,7 +12,7 @@ from tests.support.releasing import (
     individual_log,
     manifest,
     operator_folder,
-    tracecloak,
+    released,
 )
 from tests.support.searching import files_with
 from tests.support.tiers import at_night
@@ -31,14 +31,9 @@ def rows_of(n_people: int, n_cases: int, activities: str = "AB") -> list[Row]:
     ]
 
 
-def release(folder: Path, log: Path, *flags: object, code: int = 0) -> Path:
+def release(folder: Path, log: Path, *flags: object) -> Path:
     # At epsilon 900 noise is 0 but with a probability below e^-290, so counts can be told exactly.
-    got = tracecloak(
-        "release", "--log", log, "--output", folder / "out", "--key_store", folder / "keys",
-        "--epsilon", "900", "--release_id", "r", "--runner", "InMemory", "--parts", 1, *flags,
-    )  # fmt: skip
-    assert got == code
-    return folder / "out" / "run_id=r"
+    return released(folder, log, "--epsilon", 900, "--parts", 1, *flags)
 
 
 HISTOGRAM = ("--method", "variant-histogram", "--delta", "1e-5", "--individual_id", "person")

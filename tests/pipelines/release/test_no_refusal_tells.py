@@ -15,13 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.golden.releases import HEADER, example_config
+from tests.golden.releases import HEADER, run_example
 from tests.support.examples import examples_of, rigorous_examples
 from tests.support.keys import release_key
 from tests.support.logs import trace_batch
-from tests.support.releasing import fix_key, ledger_entries, tracecloak
+from tests.support.releasing import fix_key, ledger_entries
 from tests.support.rounds import as_wanted
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.contract.in_memory import anonymise
@@ -124,10 +123,8 @@ def release(
     *more: str,
 ) -> int:
     """Releases a log in every format, and returns the exit code."""
-    body = example_config(folder, method, given, written(folder, log))
-    body |= {"release_id": "r", "runner": runner, "shards": 2}
-    (folder / "release.yaml").write_text(yaml.safe_dump(body))
-    return tracecloak("release", folder / "release.yaml", *more)
+    keys = {"release_id": "r", "runner": runner, "shards": 2}
+    return run_example(folder, method, given, written(folder, log), *more, **keys)
 
 
 # What a run says, whatever is in the log: no number but those of what is released.

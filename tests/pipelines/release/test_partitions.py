@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,24 +9,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 
-from tests.golden.releases import example_config
-from tests.support.releasing import check_whole, csv_log, operator_folder, release_of, tracecloak
+from tests.golden.releases import run_example
+from tests.support.releasing import check_whole, csv_log, operator_folder, release_of
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.configuration.config import load_log
 from tracecloak.pipelines.configuration.plan import source_of
 
 BOUGHT = {"epsilon": 1, "buy_vocabulary": True}
-
-
-def release(
-    folder: Path, method: str, example: Mapping[str, Any], source: str | Path, **changes: object
-) -> int:
-    body = {**example_config(folder, method, example, Path("x")), "log": str(source), **changes}
-    (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
-    return tracecloak("release", folder / "release.yaml")
 
 
 # Every source once, every method, and Beam with a folder that is there and one that is not.
@@ -52,7 +42,7 @@ def test_so_is_a_missing_partition_on_every_runner(
     (tmp_path / "claims" / "day=1" / "_SUCCESS").touch()
     example = METHODS[method].examples[0]
     source = f"{tmp_path}/claims/{source}"
-    assert release(tmp_path, method, example, source, runner=runner) == 0
+    assert run_example(tmp_path, method, example, source, runner=runner) == 0
     check_whole(tmp_path / "out" / "run_id=golden")
     internal = operator_folder(tmp_path / "keys") / "statement.md"
     assert source in internal.read_text()
@@ -63,13 +53,13 @@ def test_missing_partitions_of_two_days_are_two_releases_and_a_partition_that_co
 ) -> None:
     for day in (1, 2):
         source = f"{tmp_path}/day={day}/"
-        assert release(tmp_path, "laplace-dfg", {"epsilon": 1}, source, release_id=None) == 0
+        assert run_example(tmp_path, "laplace-dfg", {"epsilon": 1}, source, release_id=None) == 0
     assert len(list((tmp_path / "out").glob("run_id=*"))) == 2
-    assert release(tmp_path, "private-dfg", BOUGHT, source, release_id="r") == 0
+    assert run_example(tmp_path, "private-dfg", BOUGHT, source, release_id="r") == 0
     (tmp_path / "day=2").mkdir()
     csv_log(tmp_path / "day=2" / "log.csv", [("a", "A", "2026-01-01")])
     again = {"release_id": "r", "columns": {}}
-    assert release(tmp_path, "private-dfg", BOUGHT, source, **again) == 2
+    assert run_example(tmp_path, "private-dfg", BOUGHT, source, **again) == 2
     assert "the input" in capsys.readouterr().err
 
 
@@ -82,7 +72,7 @@ def test_what_is_not_there_ends_with_3_before_anything_is_paid(
     (tmp_path / "claims").mkdir()
     csv_log(tmp_path / "log.csv", [("a", "A", "2026-01-01")])
     paths = ",".join(f"{tmp_path}/{path}" for path in source.split(","))
-    assert release(tmp_path, "private-dfg", BOUGHT, paths, columns={}) == 3
+    assert run_example(tmp_path, "private-dfg", BOUGHT, paths, columns={}) == 3
     assert f"{source.split(',')[-1]}'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "keys").exists()

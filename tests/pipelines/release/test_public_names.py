@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.releasing import csv_log, tracecloak
+from tests.support.releasing import csv_log, placed, tracecloak
 from tests.support.searching import files_with
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.pipelines.configuration.flags import read_vocabulary
@@ -30,11 +30,8 @@ def log(folder: Path, n_cases: int = 60) -> Path:
 
 
 def release(folder: Path, method: str, *flags: object) -> int:
-    return tracecloak(
-        "release", "--log", log(folder), "--output", folder / "out", "--key_store",
-        folder / "keys", "--method", method, *NEEDED.get(method, ["--epsilon", "1"]),
-        "--release_id", "r", "--runner", "InMemory", *flags,
-    )  # fmt: skip
+    needed = NEEDED.get(method, ["--epsilon", "1"])
+    return tracecloak(*placed(folder, log(folder), "--method", method, *needed, *flags))
 
 
 def released(folder: Path, name: str) -> dict[str, object]:

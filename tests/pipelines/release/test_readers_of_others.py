@@ -6,20 +6,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests.support.releasing import tracecloak
+from tests.support.releasing import released, tracecloak
 
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("release")
     tracecloak("sample", "--cases", 150, "--output", folder / "log.parquet")
-    code = tracecloak(
-        "release", "--log", folder / "log.parquet", "--output", folder / "out",
-        "--key_store", folder / "keys", "--method", "amun", "--release_id", "r",
-        "--runner", "InMemory",
-    )  # fmt: skip
-    assert code == 0
-    return folder / "out" / "run_id=r"
+    return released(folder, folder / "log.parquet", "--method", "amun")
 
 
 def triples(frame: pd.DataFrame, names: tuple[str, str, str]) -> list[tuple[str, str, int]]:

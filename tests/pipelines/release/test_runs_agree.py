@@ -18,9 +18,12 @@ from tests.support.releasing import (
     digests,
     fix_key,
     manifest,
+    placed,
     tracecloak,
 )
 from tests.support.tiers import at_night
+from tracecloak.anonymizers.amun.method import Amun
+from tracecloak.anonymizers.registry import METHODS
 from tracecloak.transforms.batch import read
 
 RELEASES = releases_of_methods()
@@ -70,9 +73,25 @@ def test_a_release_has_the_recorded_bytes_on_beam_and_in_little_memory(
 
 
 @pytest.mark.parametrize("name", ["amun 0", at_night("private-log 2")])
-def test_a_release_has_the_same_bytes_where_bundles_are_retried(tmp_path: Path, name: str) -> None:
+def test_a_release_has_the_same_bytes_where_bundles_are_retried(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One fails after it has drawn its noise."""
+    kind = type(METHODS[name.split()[0]])
+    draw, failed = ("apply" if kind is Amun else "generate"), []
+    drawn = getattr(kind, draw)
+
+    def failing_once(*given: Any) -> Any:
+        made = drawn(*given)
+        if not failed:
+            failed.append(made)
+            raise RuntimeError("try again")
+        return made
+
+    monkeypatch.setattr(kind, draw, failing_once)
     found = of_the_log(released(tmp_path / "a", name, runner="BundleBasedDirectRunner"))
     assert found == {p: d for p, d in expected_of([name])[name].items() if p != "manifest.json"}
+    assert failed
 
 
 PROCESSES = ("--direct_running_mode", "multi_processing", "--direct_num_workers", 2)
@@ -133,12 +152,9 @@ def test_both_drivers_end_and_are_measured_alike(
         for name, of_log in logs.items():
             place = tmp_path / runner / name
             place.mkdir(parents=True)
-            csv_log(place / "log.csv", of_log)
-            code = tracecloak(
-                "release", "--log", place / "log.csv", "--output", place / "out", "--key_store",
-                place / "keys", "--method", "pretsa", "--k", 2, "--t", 1, "--runner", runner,
-                "--release_id", "r", "--metrics", place / "run.prom",
-            )  # fmt: skip
+            log = csv_log(place / "log.csv", of_log)
+            pretsa = ("--method", "pretsa", "--k", 2, "--t", 1, "--metrics", place / "run.prom")
+            code = tracecloak(*placed(place, log, *pretsa, "--runner", runner))
             seen = capsys.readouterr()
             lines = [line for line in seen.out.splitlines() if not line.startswith("took")]
             lines += [line for line in seen.err.splitlines() if line.startswith("tracecloak: ")]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.releasing import tracecloak
+from tests.support.releasing import placed, tracecloak
 from tests.support.tiers import each_row
 
 KNOWN = ["--vocabulary", "NAMES", "--first_date", "2026-01-01", "--last_date", "2026-03-01"]
@@ -37,11 +37,9 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def flags(log: Path, folder: Path, name: str, *more: object, method: str = "private-log") -> Any:
     known = [log / flag if flag == "NAMES" else flag for flag in KNOWN]
-    return [
-        "--log", log / name, "--output", folder / "out", "--key_store", folder / "keys",
-        "--method", method, "--epsilon", "20", "--release_id", "r", "--parts", 2,
-        *(known if method == "private-log" else known[:2]), *more,
-    ]  # fmt: skip
+    known = known[: None if method == "private-log" else 2]
+    given = ("--method", method, "--epsilon", "20", "--parts", 2, *known, *more)
+    return placed(folder, log / name, *given)[1:]
 
 
 def released(log: Path, folder: Path, name: str, *more: object) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.releasing import hospital_files, tracecloak
+from tests.support.releasing import hospital_files, placed, tracecloak
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.tlkc.k_anonymous_variants import KAnonymousVariants
 from tracecloak.schemas.errors import GuaranteeError
@@ -27,11 +27,8 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def release(folder: Path, inputs: str, runner: str, formats: str = "parquet") -> int:
-    return tracecloak(
-        "release", "--log", inputs, "--output", folder / "out", "--key_store", folder / "keys",
-        "--method", "k-anonymous-variants", "--k", 3, "--release_id", "r", "--runner", runner,
-        "--formats", formats, "--parts", 3,
-    )  # fmt: skip
+    flags = ("--method", "k-anonymous-variants", "--k", 3, "--runner", runner)
+    return tracecloak(*placed(folder, inputs, *flags, "--formats", formats, "--parts", 3))
 
 
 def careless(apply: Callable[..., TraceBatch]) -> Callable[..., TraceBatch]:

@@ -21,6 +21,7 @@ from tests.support.releasing import (
     key_files,
     ledger_entries,
     manifest,
+    placed,
     small_rows,
     tracecloak,
 )
@@ -54,12 +55,10 @@ GRAPH: Any = METHODS["private-dfg"]
 
 def line(folder: Path, command: str, *more: object, names: tuple[str, ...] = WIDE) -> list[object]:
     (folder / "names.txt").write_text("\n".join(names))
-    return [
-        command, "--log", csv_log(folder / "log.csv", list(small_rows(20))), "--output",
-        folder / "out", "--key_store", folder / "keys", "--method", "private-dfg", "--epsilon", 1,
-        "--vocabulary", folder / "names.txt", "--closed_vocabulary", "--release_id", "r",
-        "--runner", "InMemory", *more,
-    ]  # fmt: skip
+    given = ("--vocabulary", folder / "names.txt", "--closed_vocabulary", *more)
+    log = csv_log(folder / "log.csv", list(small_rows(20)))
+    _, *flags = placed(folder, log, "--method", "private-dfg", "--epsilon", 1, *given)
+    return [command, *flags]
 
 
 @given(

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from tests.support.cramped import cramped
 from tests.support.logs import event_batch, event_logs, read_cases, trace_batch
-from tests.support.releasing import digests, hospital_files, tracecloak
+from tests.support.releasing import digests, hospital_files, placed, tracecloak
 from tracecloak.pipelines.runners import resources
 from tracecloak.pipelines.runners.in_memory import EventsByShard
 from tracecloak.pipelines.runners.resources import HeldTraces, Hold, Limits
@@ -191,12 +191,8 @@ def test_the_limit_of_a_control_group_counts(
 
 def test_a_runner_of_beam_takes_neither(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     [log] = hospital_files(tmp_path, 5)[:1]
-    code = tracecloak(
-        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
-        "--method", "amun", "--guessing_advantage", 0.3, "--runner", "FnApiRunner",
-        "--new_ledger", "--workers", 2,
-    )  # fmt: skip
-    assert code == 2
+    given = ("--method", "amun", "--runner", "FnApiRunner", "--workers", 2)
+    assert tracecloak(*placed(tmp_path, log, *given)) == 2
     assert "memory and workers are for runner InMemory" in capsys.readouterr().err
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import gzip
 import importlib.util
+import io
 import json
 import os
-import subprocess
-import sys
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,15 +20,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.pipelines.verification.test_changes import PART
 from tests.support.received import copied, digest_of, edited, made, rewritten
-from tests.support.releasing import as_typed
+from tests.support.releasing import Commands, as_typed
 from tests.support.tiers import at_night
 from tracecloak.pipelines.verification import data as contents_of
-from tracecloak.pipelines.verification import folder
+from tracecloak.pipelines.verification import folder, log_forms, promise, received
 from tracecloak.pipelines.verification.data import Contents
-from tracecloak.pipelines.verification.folder import ReceivedFolder, Unsure, Wrong
+from tracecloak.pipelines.verification.folder import ReceivedFolder, ReceivedParquet, Unsure, Wrong
+from tracecloak.pipelines.verification.promise import log_attributes
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.pipelines.verification.verify import verify
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.statistics.variants import VariantHistogram
 from tracecloak.transforms.publish.release_folder import release_around
 
@@ -196,31 +200,6 @@ AT_NIGHT: dict[str, tuple[str, Change, int, int]] = {
 }  # fmt: skip
 HOSTILE = BY_DAY | AT_NIGHT
 
-_RUN = """
-import importlib, json, os, signal, sys
-for name in (
-    "pipelines.verification.verify", "pipelines.verification.data", "pipelines.outcomes.metrics",
-    "examination.evaluation.evaluate", "examination.evaluation.internal",
-):
-    importlib.import_module("tracecloak." + name)
-from tracecloak.pipelines.commands.main import main
-for line in sys.stdin:
-    child = os.fork()
-    if not child:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        signal.alarm(120)
-        try:
-            code = main(json.loads(line))
-        except BaseException:
-            code = 99
-        os._exit(code)
-    _, status, used = os.wait4(child, 0)
-    seconds = used.ru_utime + used.ru_stime
-    found = os.waitstatus_to_exitcode(status), used.ru_maxrss >> 10, seconds
-    print(json.dumps(found), flush=True)
-"""
-Runner = Callable[..., tuple[int, int, float]]
-
 
 @pytest.fixture
 def releases(log_release: Path, graph_release: Path) -> dict[str, Path]:
@@ -229,25 +208,19 @@ def releases(log_release: Path, graph_release: Path) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def runner() -> Iterator[Runner]:
-    with subprocess.Popen(
-        [sys.executable, "-c", _RUN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdin is not None and process.stdout is not None
-
-        def run(*argv: object) -> tuple[int, int, float]:
-            process.stdin.write(json.dumps(list(map(str, argv))) + "\n")
-            process.stdin.flush()
-            code, megabytes, seconds = json.loads(process.stdout.readline())
-            return code, megabytes, seconds
-
-        yield run
-        process.stdin.close()
+def forked() -> Iterator[Commands]:
+    """Runs commands in processes that are forked from one with nothing that only releases need."""
+    with Commands(
+        "tracecloak.pipelines.verification.verify", "tracecloak.pipelines.verification.data",
+        "tracecloak.pipelines.outcomes.metrics", "tracecloak.examination.evaluation.evaluate",
+        "tracecloak.examination.evaluation.internal",
+    ) as made:  # fmt: skip
+        yield made
 
 
 @pytest.mark.parametrize("name", [*BY_DAY, *map(at_night, AT_NIGHT)])
 def test_every_command_refuses_a_hostile_folder_within_bounds(
-    releases: dict[str, Path], tmp_path: Path, name: str, runner: Runner
+    releases: dict[str, Path], tmp_path: Path, name: str, forked: Commands
 ) -> None:
     kind, change, *codes = HOSTILE[name]
     (tmp_path / "in").mkdir()
@@ -261,11 +234,13 @@ def test_every_command_refuses_a_hostile_folder_within_bounds(
         "evaluate": (*log, "--output", tmp_path / "e"),
         "report": (*log, "--output", tmp_path / "r.html", "--no_linkage"),
     }
-    found = {command: runner(command, release, *argv[command]) for command in COMMANDS}
+    found = {
+        command: forked.run(command, release, *argv[command], max_cpu_s=30) for command in COMMANDS
+    }
     expected = dict(zip(argv, [codes[0], min(codes[0], 5), codes[1], codes[1]], strict=True))
-    assert {c: code for c, (code, _, _) in found.items()} == {c: expected[c] for c in COMMANDS}
-    assert max(megabytes for _, megabytes, _ in found.values()) < MEGABYTES, found
-    assert max(seconds for _, _, seconds in found.values()) < SECONDS, found
+    assert {c: ended.code for c, ended in found.items()} == {c: expected[c] for c in COMMANDS}
+    assert max(ended.peak_mib for ended in found.values()) < MEGABYTES, found
+    assert max(ended.cpu_s for ended in found.values()) < SECONDS, found
 
 
 def test_bytes_that_are_changed_after_they_were_digested_are_not_read(
@@ -364,3 +339,89 @@ def test_who_judges_names_the_manifest(
     pages = [tmp_path / "evaluate.md", tmp_path / "evaluate.html", tmp_path / "report"]
     assert all(digest in page.read_text() for page in pages)
     assert json.loads((tmp_path / "evaluate.json").read_text())["manifest_sha256"] == digest
+
+
+# --- Bounds ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        (b"<lag/>", "no log"),
+        (b'<log><a key="x" value="1"/><a key="x" value="1"/></log>', "a key stands there twice"),
+        (b'<!DOCTYPE log [<!ENTITY a "b">]><log/>', "a DOCTYPE"),
+        (b"<log>" + b" " * 200_000, "too long"),
+    ],
+)
+def test_a_head_of_xes_that_is_none(
+    monkeypatch: pytest.MonkeyPatch, head: bytes, said: str
+) -> None:
+    monkeypatch.setattr(promise, "_LARGEST_HEAD", 100_000)
+    with pytest.raises(ValueError, match=said):
+        log_attributes(io.BytesIO(head), is_gzipped=False)
+
+
+def in_parquet(values: pa.Array, max_rows: int) -> ReceivedParquet:
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"x": values}), sink)
+    return ReceivedParquet(sink, max_rows)
+
+
+def of_spreadsheet(cell: str) -> list[pa.RecordBatch]:
+    text = f"case_id,activity,timestamp\n{cell},A,2026-01-01T00:00:00.000000Z\n".encode()
+    stream = io.BytesIO(gzip.compress(text))
+    return list(log_forms._text_rows(stream, "log.csv.gz", "spreadsheet", RELEASED_SCHEMA))
+
+
+def beyond(n_bytes: int) -> None:
+    text = log_forms._Text(gzip.GzipFile(fileobj=io.BytesIO(gzip.compress(b"x" * n_bytes))))
+    text.n_left = n_bytes - 1
+    io.BufferedReader(text).read()
+
+
+def no_file(kind: str) -> Path:
+    """Something that is no plain file; the test is in an empty folder."""
+    path = Path("x")
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("/dev/zero")
+    return path
+
+
+# What is read, which bounds are smaller than usual, and what is said.
+BOUNDS: dict[str, tuple[Callable[[], Any], dict[str, int], type[Exception], str]] = {
+    "memory": (lambda: folder.strict_json(b"[0]" + b" " * (64 << 20)),
+        {"folder._MORE_BYTES": 16 << 20}, Unsure, "takes more than 16 MiB"),
+    "a pipe": (lambda: folder.open_plain(str(no_file("pipe"))), {}, Wrong, "^x is no plain file"),
+    "a name that no system has": (lambda: folder.open_plain("x" * 5_000), {}, OSError,
+        "File name too long"),
+    "the length of a file": (lambda: folder._read(io.BytesIO(b"x" * 5_000), 4_096), {}, Wrong,
+        "is longer than 4 KiB"),
+    "the number of files": (lambda: folder._listed_here(os.path.dirname(__file__)),
+        {"folder._MOST_FILES": 1}, Wrong, "holds more than 1 files"),
+    "a folder elsewhere": (lambda: folder._listed_elsewhere("zeal://bucket/x"), {}, UsageError,
+        "cannot be listed: ValueError"),
+    "a formula": (lambda: of_spreadsheet("=1+1"), {}, Wrong, "has a formula without"),
+    "a text between events": (lambda: beyond(100), {}, Wrong, "larger than any"),
+    "rows of Parquet": (lambda: in_parquet(pa.array([1, 2]), 1).schema, {}, Wrong,
+        "more than the 1 rows"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_what_is_larger_or_else_than_any_release_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Catches a reader that takes as much memory as a folder of somebody else asks for."""
+    monkeypatch.chdir(tmp_path)
+    read, bounds, kind, said = BOUNDS[name]
+    for place, bound in bounds.items():
+        monkeypatch.setattr(f"tracecloak.pipelines.verification.{place}", bound)
+    with pytest.raises(kind) as refused:
+        read()
+    assert re.search(said, getattr(refused.value, "sentence", str(refused.value)))
+
+
+def test_a_text_has_no_more_events_than_came_out(log_release: Path) -> None:
+    received_ = received.Received.at(str(log_release))
+    form = log_forms.LogForm(received_.folder, "csv", ("log.csv.gz",), max_events=1)
+    with pytest.raises(Wrong, match="more events than came_out allows"):
+        list(form.rows(pq.read_schema(log_release / PART).remove_metadata()))

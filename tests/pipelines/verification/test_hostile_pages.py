@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.received import copied, edited, failed, rewritten, states
-from tests.support.releasing import csv_log, tracecloak
+from tests.support.releasing import csv_log, released
 from tests.support.stream_runs import in_time, random_messages, run, stream_config
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.folder import ReceivedFolder
@@ -78,11 +78,8 @@ def test_an_activity_that_is_called_as_the_start_is_leaves_the_page_unsure(tmp_p
         [(f"c{case}", name, "2026-01-01T00:00:00Z") for case in range(50) for name in ("▶", "A")],
     )
     (tmp_path / "names.txt").write_text("▶\nA\n", encoding="utf-8")
-    assert tracecloak(
-        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
-        "--method", "private-dfg", "--epsilon", 9, "--vocabulary", tmp_path / "names.txt",
-        "--release_id", "r", "--runner", "InMemory",
-    ) == 0  # fmt: skip
+    names = ("--vocabulary", tmp_path / "names.txt")
+    released(tmp_path, log, "--method", "private-dfg", "--epsilon", 9, *names)
     found = verify(str(tmp_path / "out"))
     assert failed(found) == {}
     assert {states(found)[check] for check in ("page", "pictures")} == {"unsure"}
@@ -115,11 +112,8 @@ def test_a_name_that_xml_cannot_hold_leaves_a_log_in_xes_alone_unsure(tmp_path: 
     for formats, verdict in (("xes", "unsure"), ("xes,csv", "ok")):
         folder = tmp_path / verdict
         folder.mkdir()
-        assert tracecloak(
-            "release", "--log", csv_log(folder / "log.csv", rows), "--output", folder / "out",
-            "--key_store", folder / "keys", "--method", "k-anonymous-variants", "--k", 3,
-            "--formats", formats, "--runner", "InMemory",
-        ) == 0  # fmt: skip
+        given = ("--method", "k-anonymous-variants", "--k", 3, "--formats", formats)
+        released(folder, csv_log(folder / "log.csv", rows), *given)
         found = verify(str(folder / "out"))
         assert failed(found) == {} and found.verdict == verdict
         assert ("unsure" in {states(found)[check] for check in ("forms", "page")}) == (

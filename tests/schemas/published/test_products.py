@@ -1,19 +1,26 @@
-"""Released graphs, variants, durations and sums: tables and JSON, selections, the wire."""
+"""Released products and their rows: graphs, variants, durations, and parts of a log."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.support.format_streams import rows_of as batch_of
+from tests.support.logs import Step, cases_of, event_logs, read_cases, trace_batch
 from tracecloak.schemas.arrays.columnar import decode, encode
+from tracecloak.schemas.arrays.hashing import hash_text
+from tracecloak.schemas.events.events import RELEASED_SCHEMA
 from tracecloak.schemas.published.figures import (
     Figure,
     Measure,
@@ -22,7 +29,8 @@ from tracecloak.schemas.published.figures import (
     without_kinds,
 )
 from tracecloak.schemas.published.graph import ReleasedDurations, ReleasedGraph, ReleasedTree
-from tracecloak.schemas.published.variants import ReleasedVariants
+from tracecloak.schemas.published.rows import merge_rows, part_rows, parts_of, traces_of_rows
+from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
 from tracecloak.transforms.publish.products import PRODUCTS, called, kind_of
 
 VARIANTS = ReleasedVariants(
@@ -199,3 +207,188 @@ def test_joined_sums_are_one_after_the_other(first: list[Measure], second: list[
     assert joined.rows() == [*first, *second]
     kinds = {row.what for row in joined.rows()}
     assert sum(len(joined.rows(kind)) for kind in kinds) == len(first) + len(second)
+
+
+# --- Rows of a log --------------------------------------------------------------------------------
+
+
+Case = tuple[str, list[Step]]
+Row = tuple[str, str, int]
+
+# Ids whose order differs between bytes, code points and UTF-16, and one that begins another.
+ids = st.one_of(
+    st.sampled_from(["", "a", "aa", "Z", "é", "\uffff", "\U0001f600", "10", "9"]),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=3),
+)
+# A case's steps in time order; few times, so that starts tie.
+steps = st.lists(st.tuples(st.sampled_from("ABC"), st.integers(0, 3)), min_size=1, max_size=6).map(
+    lambda found: sorted(found, key=lambda step: step[1])
+)
+cases = st.dictionaries(ids, steps, max_size=10)
+
+
+def canonical(found: dict[str, list[Step]]) -> list[Case]:
+    """Cases by start, then by id; the sort is by code points as by UTF-8 bytes."""
+    return sorted(found.items(), key=lambda case: (case[1][0][1], case[0]))
+
+
+def rows_in(ordered: Sequence[Case]) -> list[Row]:
+    return [(case, activity, time) for case, own in ordered for activity, time in own]
+
+
+def read_rows(batches: Sequence[pa.RecordBatch]) -> list[Row]:
+    """All rows; each batch is valid and has some."""
+    found: list[Row] = []
+    for batch in batches:
+        batch.validate(full=True)
+        assert batch.schema.equals(RELEASED_SCHEMA) and batch.num_rows
+        columns = [batch.column(i) for i in range(2)]
+        columns.append(batch.column(2).cast(pa.int64()))
+        found += zip(*(column.to_pylist() for column in columns), strict=True)
+    return found
+
+
+def cut(rows: Sequence[Row], borders: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    """The rows as batches with the given borders; equal borders make empty batches."""
+    places = [0, *sorted(min(border, len(rows)) for border in borders), len(rows)]
+    for first, last in itertools.pairwise(places):
+        yield batch_of(*rows[first:last])
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+@settings(deadline=None)
+@given(event_logs(n_cases=9), st.sampled_from([1, 2, 3, 8, 1000]))
+def test_parts_are_a_partition_of_the_cases_by_their_ids(log, n_parts):
+    traces = trace_batch(log, "ABC")
+    expected = cases_of(log)
+    found: dict[str, list[Step]] = {}
+    numbers = []
+    for number, part in parts_of(traces, n_parts):
+        own = read_cases(part)
+        assert own
+        assert set((hash_text(part.case_ids) % np.uint64(n_parts)).tolist()) == {number}
+        # Within a part the cases keep their order.
+        assert list(own) == [case for case in expected if case in own]
+        assert not own.keys() & found.keys()
+        found |= own
+        numbers.append(number)
+    assert found == expected and numbers == sorted(set(numbers))
+
+
+def test_rows_of_no_cases_have_the_schema():
+    for rows in (part_rows([]), part_rows([trace_batch({})])):
+        assert rows.num_rows == 0 and rows.schema.equals(RELEASED_SCHEMA)
+
+
+# --- merging streams ------------------------------------------------------------------------------
+
+borders = st.lists(st.integers(0, 40), max_size=8)
+
+
+@settings(deadline=None)
+@given(cases, st.integers(1, 4), st.data())
+def test_merged_streams_equal_everything_sorted_at_once(found, n_streams, data):
+    ordered = canonical(found)
+    place = {case: data.draw(st.integers(0, n_streams - 1)) for case in found}
+    streams = [
+        # Borders fall between cases and within them.
+        cut(rows_in([c for c in ordered if place[c[0]] == k]), data.draw(borders))
+        for k in range(n_streams)
+    ]
+    assert read_rows(list(merge_rows(streams))) == rows_in(ordered)
+
+
+@given(event_logs())
+def test_rows_without_times_have_the_numbers_of_events_in_their_place(log) -> None:
+    """Catches numbers that are lost on the way, or cases that are no more in order."""
+    timed = trace_batch(log, "ABC")
+    numbers = np.arange(timed.n_events) - np.repeat(timed.offsets[:-1], timed.lengths) + 1
+    attributes = {"event_index": pa.array(numbers), "who": pa.array(["x"] * timed.n_events)}
+    rows = part_rows([replace(timed, times=numbers, attributes=attributes)])
+    assert rows.schema.names == ["case_id", "activity", "event_index", "who"]
+    again = traces_of_rows(rows)
+    assert again.case_ids.to_pylist() == sorted(timed.case_ids.to_pylist())
+    assert list(again.attributes) == ["event_index", "who"]
+    assert again.to_rows().equals(rows)
+    halves = [iter([half]) for half in (rows.slice(0, 0), rows)]
+    assert pa.Table.from_batches(merge_rows(halves, rows.schema), rows.schema).equals(
+        pa.Table.from_batches([rows])
+    )
+
+
+# --- Numbers of variants --------------------------------------------------------------------------
+
+
+NAMES = pa.array(list("ABCDEFGH"), pa.string())
+
+Rows = list[tuple[tuple[str, ...], int]]
+
+
+def released(rows: Rows, half_width: int | None = 2) -> ReleasedVariants:
+    """Variants with these counts; 0 is left out."""
+    offsets = np.cumsum([0, *(len(variant) for variant, _ in rows)], dtype=np.int64)
+    codes = np.array(["ABCDEFGH".index(a) for variant, _ in rows for a in variant], np.int32)
+    counts = np.array([count for _, count in rows], np.int64)
+    return most_frequent_first(NAMES, offsets, codes, counts, half_width)
+
+
+def rows_of_variants(variants: ReleasedVariants) -> Rows:
+    table = variants.to_table()
+    table.validate(full=True)
+    return [(tuple(row["variant"]), row["count"]) for row in table.to_pylist()]
+
+
+def spelled(number: int) -> tuple[str, ...]:
+    """A variant of its own for each number."""
+    return tuple("ABCDEFGH"[int(digit)] for digit in f"{number:o}")
+
+
+@st.composite
+def variants_of_any_size(draw: st.DrawFn) -> ReleasedVariants:
+    """Up to 8 variants; the counts' sum fits int64, their products with others do not."""
+    count = st.one_of(st.integers(0, 5), st.integers(1, 10**4), st.integers(1, 2**58))
+    counts = draw(st.lists(count, max_size=8))
+    return released([(spelled(i), n) for i, n in enumerate(counts)])
+
+
+wanted = st.one_of(st.integers(0, 20), st.integers(0, 10**6), st.integers(0, 2**62))
+
+
+def check(variants: ReleasedVariants, n_cases: int) -> None:
+    before = dict(rows_of_variants(variants))
+    resized = variants.resized(n_cases)
+    rows = rows_of_variants(resized)
+    total = sum(before.values())
+    assert resized.n_cases == sum(count for _, count in rows) == (n_cases if total else 0)
+    assert resized.counts.dtype == np.int64 and (resized.counts > 0).all()
+    assert resized.lows is None and resized.highs is None
+    counts = [count for _, count in rows]
+    assert counts == sorted(counts, reverse=True)
+    after = dict(rows)
+    assert len(after) == len(rows) and set(after) <= set(before)
+    for variant, count in before.items():  # those that are left out have 0
+        assert abs(after.get(variant, 0) - Fraction(count * n_cases, total)) < 1
+    # Of equal counts the variant that was more frequent stays in front.
+    place = {variant: i for i, variant in enumerate(before)}
+    for (variant, count), (following, next_count) in itertools.pairwise(rows):
+        assert count > next_count or place[variant] < place[following]
+    # Only names that are used are left.
+    used = sorted({name for variant in after for name in variant})
+    assert resized.names.to_pylist() == used
+    assert rows_of_variants(variants) == list(before.items())  # it stays as it was
+
+
+@given(variants_of_any_size(), wanted)
+def test_counts_are_in_proportion_and_sum_to_the_number(variants, n_cases):
+    check(variants, n_cases)
+
+
+def test_products_about_2_to_the_63_are_exact():
+    for n_cases in [2**40 - 1, 2**40, 2**40 + 1]:
+        for total in [2**22 - 1, 2**22, 2**22 + 1, 2**61]:
+            check(
+                released([(("A",), total // 2), (("B",), total - total // 2 - 1), (("C",), 1)]),
+                n_cases,
+            )

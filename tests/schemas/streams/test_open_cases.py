@@ -1,9 +1,9 @@
-"""Open cases: equal to a naive assembly of each case by itself, in whatever order messages come."""
+"""Open cases of a stream, against each case by itself; and how often an individual counts."""
 
 from __future__ import annotations
 
 import itertools
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US
+from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US, ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
 from tracecloak.schemas.streams.open_cases import CaseEvents, OpenCases
-from tracecloak.schemas.streams.stream_caps import CountedCases, PlacedCases
+from tracecloak.schemas.streams.stream_caps import CaseCap, CountedCases, PlacedCases
 
 NAMES = ("A", "B", "C", "END")
 # No step is released.
@@ -307,3 +308,61 @@ def test_a_rule_out_of_range_is_refused() -> None:
         changed: Mapping[str, object] = {field: value}
         with pytest.raises(UsageError, match=field):
             replace(RULE, **changed)  # type: ignore[arg-type]
+
+
+# --- How often an individual counts ---------------------------------------------------------------
+
+
+WORDS = ActivityVocabulary.public(["A"])
+
+
+def cases_of(people: list[str], first: int = 0) -> TraceBatch:
+    n = len(people)
+    return TraceBatch(
+        pa.array([f"c{first + i}" for i in range(n)], pa.string()),
+        np.arange(n + 1),
+        np.zeros(n, np.int32),
+        np.arange(n),
+        WORDS,
+        pa.array(people, pa.string()),
+    )
+
+
+@pytest.mark.parametrize("per_step", [False, True])
+@pytest.mark.parametrize("cap", [1, 2, 3])
+def test_no_individual_counts_more_often_than_the_cap(cap: int, per_step: bool) -> None:
+    """Against counting case by case."""
+    rng = np.random.default_rng(5)
+    state, expected = CountedCases.none(), Counter[tuple[str, int]]()
+    for batch in range(20):
+        step = batch // 3
+        people = [f"p{i}" for i in rng.integers(0, 12, rng.integers(1, 10))]
+        cases, of = cases_of(people, batch * 100), CaseCap(cap, per_step)
+        state, kept = decode(encode(state)).admit(cases, step, of)
+        wanted = []
+        for i, person in enumerate(people):
+            at = person, step if per_step else 0
+            if expected[at] < cap:
+                expected[at] += 1
+                wanted.append(f"c{batch * 100 + i}")
+        assert kept.case_ids.to_pylist() == wanted
+    assert max(expected.values()) == cap
+    found = zip(state.names.to_pylist(), state.steps.tolist(), state.counts.tolist(), strict=True)
+    assert {(name, step): count for name, step, count in found} == expected
+
+
+def test_steps_that_are_over_are_forgotten() -> None:
+    cap = CaseCap(1, per_step=True)
+    steps = [(4, cases_of(["p", "q"])), (5, cases_of(["p"]))]
+    state, _ = CountedCases.none().within(steps, cap, 4)
+    assert len(state.within([], cap, 4)[0].names) == 3
+    assert state.within([], cap, 5)[0].names.to_pylist() == ["p"]
+
+
+def test_cases_without_individuals_are_refused() -> None:
+    traces = cases_of(["p"])
+    nobody = TraceBatch(
+        traces.case_ids, traces.offsets, traces.activities, traces.times, traces.vocabulary
+    )
+    with pytest.raises(UsageError, match="individuals"):
+        CountedCases.none().admit(nobody, 0, CaseCap(1))

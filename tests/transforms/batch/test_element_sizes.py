@@ -13,11 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from apache_beam.runners.direct import bundle_factory
 
-from tests.golden.releases import example_config
-from tests.support.releasing import fix_key, tracecloak
+from tests.golden.releases import run_example
+from tests.support.releasing import fix_key
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.transforms import sources
@@ -79,11 +78,10 @@ def sizes(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 
 
 def release(folder: Path, log: Path, method: str) -> None:
-    body = example_config(folder, method, METHODS[method].examples[0], log)
-    body |= {"runner": "BundleBasedDirectRunner", "formats": ["parquet"], "columns": {}}
-    body["params"].pop("attributes", None)  # which the log does not have
-    (folder / "release.yaml").write_text(yaml.safe_dump(body), encoding="utf-8")
-    assert tracecloak("release", folder / "release.yaml") == 0
+    example = dict(METHODS[method].examples[0])
+    example.pop("attributes", None)  # which the log does not have
+    other = {"runner": "BundleBasedDirectRunner", "formats": ["parquet"], "columns": {}}
+    assert run_example(folder, method, example, log, **other) == 0
 
 
 @pytest.mark.parametrize("method", [FAST[0], *map(at_night, (*FAST[1:], *SLOW))])

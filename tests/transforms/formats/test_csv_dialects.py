@@ -172,17 +172,10 @@ EXPORTS: dict[str, tuple[str, dict[str, Any], list[tuple[str, ...]]]] = {
     "a title and no header line": (
         "of March\n1,A,x\n", {"skip_lines": 1, "header": NAMES}, [("1", "A", "x")],
     ),
-    "a header line that is replaced": (
-        "a,a,a\n1,A,x\n", {"skip_lines": 1, "header": NAMES}, [("1", "A", "x")],
-    ),
     "comments": (
         f'# by "me, \\\n{HEADER}# one\n1,A,x\n2,"two\n# lines",y\n #3,C,z\n# the end',
         {"comment": "#"},
         [("1", "A", "x"), ("2", "two\n# lines", "y"), (" #3", "C", "z")],
-    ),
-    "comments of several characters": (
-        f'//a\n{HEADER}/1,A,x\r\n//,"2\r\n/,//,/\r\n', {"comment": "//"},
-        [("/1", "A", "x"), ("/", "//", "/")],
     ),
     "comments and escapes": (
         f"#C:\\\n{HEADER}1,A\\\n#x,y\n#,,\n\\#,B,z\n",

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from tests.support.pages import watched
-from tests.support.releasing import csv_log, fix_key, tracecloak
+from tests.support.releasing import csv_log, fix_key, released, tracecloak
 from tests.support.tiers import at_night
 
 playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -70,11 +70,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, flags in KINDS.items():
             bought = ("k-anonymous-variants",)
             names = () if flags[1] in bought else ("--vocabulary", folder / "names.txt")
-            assert tracecloak(
-                "release", "--log", log, "--output", folder / "out",
-                "--key_store", folder / "keys", "--release_id", name, "--runner", "InMemory",
-                "--title", f"A page of a {name}", "--controller", "A hospital", *flags, *names,
-            ) == 0  # fmt: skip
+            said = ("--title", f"A page of a {name}", "--controller", "A hospital")
+            released(folder, log, "--release_id", name, *said, *flags, *names)
         assert tracecloak(
             "report", folder / "out" / "run_id=log", "--log", folder / "log.csv",
             "--key_store", folder / "keys", "--curve", "1",
@@ -377,12 +374,9 @@ def test_a_page_that_shares_its_scripts_draws_from_a_disk_and_from_a_server_and_
     """Catches a policy or a digest by which a browser runs nothing, or runs what was changed."""
     log = csv_log(tmp_path / "log.csv", [(f"c{n}", "A", "2026-01-01T00:00:00Z") for n in range(50)])
     (tmp_path / "names.txt").write_text("A\n")
-    assert tracecloak(
-        "release", "--log", log, "--output", tmp_path / "out", "--key_store", tmp_path / "keys",
-        "--release_id", "r", "--method", "private-dfg", "--epsilon", 1, "--runner", "InMemory",
-        "--page", "shared", "--vocabulary", tmp_path / "names.txt",
-    ) == 0  # fmt: skip
-    file, static = tmp_path / "out" / "run_id=r" / "report.html", tmp_path / "out" / "_static"
+    given = ("--page", "shared", "--vocabulary", tmp_path / "names.txt")
+    release = released(tmp_path, log, "--method", "private-dfg", "--epsilon", 1, *given)
+    file, static = release / "report.html", tmp_path / "out" / "_static"
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:

@@ -9,17 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.support.releasing import csv_log, individual_log, tracecloak
+from tests.support.releasing import csv_log, individual_log, released
 from tests.support.searching import files_with
-
-
-def release(folder: Path, log: Path, *flags: object) -> Path:
-    assert tracecloak(
-        "release", "--log", log, "--output", folder / "out", "--key_store", folder / "keys",
-        "--release_id", "r", "--runner", "InMemory", "--parts", 2, *flags,
-    ) == 0  # fmt: skip
-    return folder / "out" / "run_id=r"
-
 
 RARE, COMMON = "canary-rare", "canary-common"
 
@@ -71,7 +62,7 @@ def test_what_is_not_released_is_in_no_byte_of_the_output(
     log = canary_log(tmp_path / "log.csv", "individual" in name)
     (tmp_path / "names.txt").write_text(f"Start\n{COMMON}\nEnd\n")
     flags = [tmp_path / f if f == "names.txt" else f for f in CONFIGURATIONS[name]]
-    made = release(tmp_path, log, *flags, "--runner", runner)
+    made = released(tmp_path, log, "--parts", 2, *flags, "--runner", runner)
     out = tmp_path / "out"
     for needle in (RARE, "canary-case", "canary-person"):
         assert files_with(needle.encode(), out) == set()

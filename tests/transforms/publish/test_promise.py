@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.releasing import csv_log, tracecloak
+from tests.support.releasing import csv_log, placed, tracecloak
 from tests.transforms.publish.test_report import made_up
 from tracecloak.anonymizers.accounting.composition import noise_of
 from tracecloak.anonymizers.registry import METHODS
@@ -58,10 +58,8 @@ def test_every_place_that_shows_the_promise_says_it(
 ) -> None:
     names = tmp_path / "names.txt"
     names.write_text("A\nB\n")
-    flags = ["--log", csv_log(tmp_path / "log.csv", ROWS), "--output", tmp_path / "out",
-             "--method", "private-dfg", "--epsilon", 100, "--vocabulary", names, "--l2_clip",
-             "2", "--release_id", "r", "--key_store", tmp_path / "keys", "--runner",
-             "InMemory"]  # fmt: skip
+    of_graph = ("--method", "private-dfg", "--epsilon", 100, "--vocabulary", names, "--l2_clip", 2)
+    _, *flags = placed(tmp_path, csv_log(tmp_path / "log.csv", ROWS), *of_graph)
     sentence = (
         "Epsilon 100 promises little: a guess of 50 % that one case is in the input may become "
         "more than 99.9 %."
