@@ -22,7 +22,7 @@ from tests.support.reach import LAYERS, ROOT, n_statements
 
 # Lines of code without docstrings, comments and blank lines, of all five layers. It only falls: a
 # change that needs more removes as much first, or is a plug-in.
-MAX_CODE_LINES = 60_000
+MAX_CODE_LINES = 59_500
 # So far below the limit the code may be before the limit follows it.
 SLACK = 400
 SOURCES = sorted(path for layer in LAYERS for path in (ROOT / layer).rglob("*.py"))
