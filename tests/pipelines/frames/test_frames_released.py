@@ -150,7 +150,7 @@ def test_a_cell_that_is_run_again_finds_its_release_and_pays_nothing(
 
 def test_the_account_has_the_last_word() -> None:
     assert command("ledger", "begin") == 0
-    caps = ("--epsilon", "3", "--delta", "0.1", "--unit", "case")
+    caps = ("--epsilon", "3", "--delta", "0.1", "--unit", "case", "--composition", "sum")
     assert command("ledger", "declare", "default", *caps, "--by", "me", "--reason", "r") == 0
     df = events()
     released = tracecloak.release(df, **GRAPH)
