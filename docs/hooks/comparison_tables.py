@@ -55,7 +55,8 @@ def measure_lines(results: Results) -> Iterator[str]:
 
     What these results do not have, and the next ones will, stands at the end.
     """
-    kinds = {*results.kinds, *(recordings()[name].kind for name in results.recorded)}
+    released = {release.kind for log in results.logs for release in log.releases}
+    kinds = {*released, *(recordings()[name].kind for name in results.recorded)}
     of_tables = [kind for kind in KINDS if kind in kinds]
     measured = {name for kind in of_tables for name in results.columns(kind)}
     yield from (one.line for one in MEASURES.values() if one.name in measured)
@@ -207,9 +208,9 @@ def _best(values: Sequence[Quartiles | None], measure: Measure, of_log: Figures)
     medians = [value[0] for value in values if value is not None]
     if measure.better == "none" or not 1 < len(medians) == len(values):
         return None
-    if measure.better == "log" and target is None:
-        return None
-    return _number(min(medians, key=lambda median: measure.distance(median, target)))
+    if measure.better != "log":
+        return _number(min(medians) if measure.better == "less" else max(medians))
+    return None if target is None else _number(min(medians, key=lambda one: abs(one - target)))
 
 
 def _cell(value: Quartiles | None, best: str | None) -> str:
