@@ -30,11 +30,11 @@ from tracecloak.examination.profile.suggestions import (
     suggestions_of,
 )
 from tracecloak.pipelines.planning.findings import finding_lines, refuse_unread, share_text
+from tracecloak.pipelines.planning.names import misspellings, normalized_id, spellings
 from tracecloak.pipelines.screen.results import quantity
 from tracecloak.schemas.calendar.local_time import LocalClock
 from tracecloak.schemas.errors import InputSchemaError, OtherFormat
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID
-from tracecloak.schemas.events.near_equal import misspellings, normalized_id, spellings
 from tracecloak.schemas.events.source_column import SourceColumn
 from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID

@@ -21,6 +21,7 @@ from tracecloak.pipelines.configuration.flags import shown
 from tracecloak.pipelines.configuration.plan import ReleasePlan, source_of
 from tracecloak.pipelines.planning import utility
 from tracecloak.pipelines.planning.findings import FirstLook, finding_lines
+from tracecloak.pipelines.planning.names import spellings
 from tracecloak.pipelines.planning.verdict import (
     Verdict,
     changed_params,
@@ -34,7 +35,6 @@ from tracecloak.schemas.calendar.durations import duration_text
 from tracecloak.schemas.calendar.local_time import DAY_US, zone_of
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ACTIVITY
-from tracecloak.schemas.events.near_equal import spellings
 from tracecloak.schemas.events.tally import Noted
 from tracecloak.schemas.events.traces import is_duplicate
 from tracecloak.schemas.published.figures import LEGEND, SHARE

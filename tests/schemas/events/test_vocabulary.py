@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tracecloak.pipelines.configuration.flags import read_vocabulary
+from tracecloak.pipelines.planning.names import misspellings, normalized_id, spellings
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ESCAPES_REMARK, ActivityVocabulary
-from tracecloak.schemas.events.near_equal import misspellings, normalized_id, spellings
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=4)
 
