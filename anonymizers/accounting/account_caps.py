@@ -67,9 +67,9 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from tracecloak.anonymizers.accounting.calibration import check_delta, narrowed
+from tracecloak.anonymizers.accounting.calibration import check_delta, least_epsilon
 from tracecloak.anonymizers.accounting.composed import deviation_of
-from tracecloak.anonymizers.accounting.composition import COORDINATES_LOSS, Spend
+from tracecloak.anonymizers.accounting.composition import COORDINATES_LOSS, Spend, deviation_at
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import (
     Situation,
@@ -101,10 +101,7 @@ class Loss(NamedTuple):
     def delta(self, epsilon: Fraction) -> Interval:
         """Encloses the delta at an epsilon, f + D of the theorem."""
         squared_mu, pure, leaked = self
-        deviation = Fraction(1)
-        if squared_mu:
-            unit = 10**12
-            deviation = Fraction(math.isqrt(math.floor(unit**2 / squared_mu)), unit)
+        deviation = deviation_at(squared_mu) if squared_mu else Fraction(1)
         changed = Situation(Fraction(squared_mu > 0), Fraction(0))
         choices = (pure,) if pure else ()
         at = Interval.of(epsilon)
@@ -124,11 +121,7 @@ class Loss(NamedTuple):
         def is_enough(epsilon: Fraction) -> bool:
             return self.delta(epsilon).is_at_most(delta) is True
 
-        def width(high: Fraction) -> Fraction:
-            return max(high / 10**9, Fraction(1, 10**12))
-
-        _, enough = narrowed(is_enough, Fraction(0), Fraction(1), width)
-        return Interval.of(enough).float_above()
+        return Interval.of(least_epsilon(is_enough)).float_above()
 
 
 NO_LOSS = Loss(Fraction(0), Fraction(0), Fraction(0))
@@ -185,5 +178,5 @@ def caps_of(epsilon: Fraction, delta: Fraction) -> Loss:
 
 def _rounded(value: Fraction, digits: int, rounding: str) -> Fraction:
     context = Context(prec=digits, rounding=rounding)
-    # A product of rounded numbers may lose the direction; one division is rounded once.
+    # Decimals of whole numbers are exact, so nothing is rounded but the quotient.
     return Fraction(context.divide(*map(Decimal, value.as_integer_ratio())))

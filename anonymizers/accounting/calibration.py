@@ -147,6 +147,15 @@ def narrowed(
     return low, high
 
 
+def least_epsilon(is_enough: Callable[[Fraction], bool]) -> Fraction:
+    """Returns an epsilon that is enough, at most 1e-9 of itself or 1e-12 above one that is not."""
+
+    def width(high: Fraction) -> Fraction:
+        return max(high / 10**9, Fraction(1, 10**12))
+
+    return narrowed(is_enough, Fraction(0), Fraction(1), width)[1]
+
+
 def gaussian_threshold(scale: tuple[int, int], value: int, passing: Fraction) -> int:
     """Returns a number that a value with discrete Gaussian noise seldom reaches.
 

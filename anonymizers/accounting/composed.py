@@ -73,7 +73,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from tracecloak.anonymizers.accounting import composition
-from tracecloak.anonymizers.accounting.calibration import narrowed
+from tracecloak.anonymizers.accounting.calibration import least_epsilon
 from tracecloak.anonymizers.accounting.intervals import Interval
 from tracecloak.anonymizers.accounting.joint import Unseen, joint_delta, losses_of, situations
 from tracecloak.schemas.errors import UsageError
@@ -115,8 +115,7 @@ def deviation_of(part: composition.Spend) -> Fraction | None:
     """
     if part.mechanism == "joint":
         squared = sum((block.squared_loss for block in part.blocks), Fraction(0))
-        unit = 10**12
-        return Fraction(math.isqrt(math.floor(unit**2 / squared)), unit)
+        return composition.deviation_at(squared)
     if part.mechanism != "discrete_gaussian" or part.scale is None or part.sensitivity is None:
         return None
     sigma = Fraction(*part.scale)
@@ -283,11 +282,7 @@ def _gaussian_epsilon(deviation: Fraction, delta: Fraction) -> float:
         goal = delta * (1 - composition.COORDINATES_LOSS)
         return composition.gaussian_delta(deviation, epsilon).is_at_most(goal) is True
 
-    def width(high: Fraction) -> Fraction:
-        return max(high / 10**9, Fraction(1, 10**12))
-
-    _, enough = narrowed(is_enough, Fraction(0), Fraction(1), width)
-    return Interval.of(enough + composition.COORDINATES_LOSS).float_above()
+    return Interval.of(least_epsilon(is_enough) + composition.COORDINATES_LOSS).float_above()
 
 
 def _is_joint(part: composition.Spend) -> bool:

@@ -68,6 +68,12 @@ def continuous_deviation(sigma: Fraction) -> Fraction:
     return Fraction(math.isqrt(math.floor(variance * unit**2)), unit)
 
 
+def deviation_at(squared_mu: Fraction) -> Fraction:
+    """Returns the deviation of a Gaussian of sensitivity 1 that has this mu, rounded down."""
+    unit = 10**12
+    return Fraction(math.isqrt(math.floor(unit**2 / squared_mu)), unit)
+
+
 # --- The series by which sums over steps are measured with little noise. --------------------------
 # The matrix of all sums, lower triangular and Toeplitz, has a square root of the same kind. If
 # noise is added to its product with the counts, and the result is multiplied by it once more, all

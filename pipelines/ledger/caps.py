@@ -6,15 +6,14 @@ counts. A release of one name in one output is paid once, and made by whoever be
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import yaml
 
-from tracecloak.anonymizers.accounting.account_caps import Loss, caps_of
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.balance import (
     NAMES,
@@ -28,11 +27,14 @@ from tracecloak.pipelines.ledger.balance import (
     increase,
 )
 from tracecloak.pipelines.ledger.database import MadeByAnother
-from tracecloak.pipelines.ledger.entries import Entry, Reservation, parse_decimal
+from tracecloak.pipelines.ledger.entries import Entry, Reservation, odd_columns, parse_decimal
 from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
 from tracecloak.schemas.published.manifest import Unit
 from tracecloak.schemas.texts import MAX_BYTES, StrictLoader, bounded_yaml
+
+if TYPE_CHECKING:
+    from tracecloak.anonymizers.accounting.account_caps import Loss
 
 # --- Accounts: how much epsilon and delta the releases of one data set may spend together. --------
 # Caps are declared in the ledger (`pipelines.ledger.caps`), where no pipeline can leave them out.
@@ -231,6 +233,10 @@ def _declared(entry: Entry) -> Account:
     )
     if "caps" not in facts:
         return account
+    from tracecloak.anonymizers.accounting.account_caps import Loss
+
+    if odd_columns(entry):
+        raise UsageError(f"the caps of {_named(account)} in the ledger are not valid")
     epsilon, delta, *three = map(parse_decimal, (*facts["largest"], *facts["caps"]))
     return replace(account, three_caps=Loss(*three), largest=(epsilon, delta))
 
@@ -270,8 +276,14 @@ def composed(past: LedgerSnapshot, account: Account, composition: Composition | 
         raise UsageError(
             f"{_named(account)} may have at most epsilon {texts}, as it was begun; {_ANOTHER}"
         )
-    three = map(min, caps_of(*asked), caps_of(*largest))
-    return replace(account, three_caps=Loss(*three), largest=largest)
+    return replace(account, three_caps=_lower_caps(asked, largest), largest=largest)
+
+
+def _lower_caps(*numbers: tuple[Fraction, Fraction], than: Iterable[Loss] = ()) -> Loss:
+    """Returns of the caps of epsilons and deltas, and of further caps, the lowest of each."""
+    from tracecloak.anonymizers.accounting.account_caps import Loss, caps_of
+
+    return Loss(*map(min, zip(*(caps_of(*both) for both in numbers), *than, strict=True)))
 
 
 def _both(account: Account) -> tuple[Fraction, Fraction]:
@@ -339,7 +351,7 @@ def both_bounds(declared: Account | None, in_file: Account | None) -> Account | 
     both = replace(declared, **lower)
     if both.three_caps is None:
         return both
-    return replace(both, three_caps=Loss(*map(min, both.three_caps, caps_of(*_both(both)))))
+    return replace(both, three_caps=_lower_caps(_both(both), than=[both.three_caps]))
 
 
 # --- A release of one name in one output is paid once, and made by whoever began it. --------------

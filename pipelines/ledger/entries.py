@@ -351,8 +351,9 @@ class Entry:
         """What the release loses at most, see `account_caps.Loss`; None each: nothing bounds it."""
         if self.epsilon is None:
             return (None,) * 3
-        lost = self.facts.get("lost") if self.action == "reserve" and self.details else None
-        return tuple(lost) if lost else _loss_of(self.epsilon, self.delta or "0", self.spends)
+        if self.action == "reserve" and "lost" in self.facts:  # what a ledger has forgotten
+            return tuple(self.facts["lost"] if _are_decimals(self.facts["lost"], 3) else "???")
+        return _loss_of(self.epsilon, self.delta or "0", self.spends)
 
     @property
     def is_open(self) -> bool:
@@ -411,14 +412,26 @@ def odd_columns(entry: Entry) -> list[str]:
         found["delta is above 1"] = not any(found.values()) and (entry.values()[1] or 0) > 1
         found["units is not a SHA-256"] = entry.action == "claim" and entry.units_sha256 is None
         found["window is not valid"] = "window" in entry.facts and entry.window is None
+        lost = entry.facts.get("lost", ("0", "0", "0"))
+        found["lost is not valid"] = entry.action == "reserve" and not _are_decimals(lost, 3)
     elif entry.action == "step":
         found["step or sha256 is not valid"] = entry.decided is None
     elif entry.action in DECLARATIONS:
         known = {"unit": _KNOWN["unit"]} if entry.action == "account" else {}
+        for name, n in (("caps", 3), ("largest", 2)):
+            found[f"{name} is not valid"] = entry.action == "account" and not _are_decimals(
+                entry.facts.get(name, ["0"] * n), n
+            )
         found |= {f"{name} is missing": name not in entry.facts for name in ("by", "reason")}
     for name, values in known.items():
         found[f"{name} is not one of {', '.join(values)}"] = getattr(entry, name) not in values
     return [what for what, is_so in found.items() if is_so]
+
+
+def _are_decimals(given: Any, n: int) -> bool:
+    """Returns whether something is so many exact decimals, as texts."""
+    texts = given if isinstance(given, list | tuple) and len(given) == n else [0]
+    return all(isinstance(text, str) and not _odd_decimal(text) for text in texts)
 
 
 @lru_cache(maxsize=1024)

@@ -159,8 +159,8 @@ def remains_text(balance: Balance) -> str:
     from tracecloak.pipelines.ledger.balance import NAMES
 
     if "pure_epsilon" in balance.caps:
-        shares = [f"{share:.1%} of {NAMES[name]}" for name, share in balance.shares.items()]
-        return f"in account {balance.account}, of whose caps are spent: {', '.join(shares)}"
+        *first, last = (f"{1 - share:.1%} of {NAMES[n]}" for n, share in balance.shares.items())
+        return f"{', '.join(first)} and {last} in account {balance.account}"
     left = [f"{name} {decimal_text(n)}" for name, n in balance.remaining.items()]
     if not left:
         return (

@@ -52,6 +52,21 @@ JOINT = Spend(
 )  # fmt: skip
 
 
+def of_cases(part: Spend, t: Fraction) -> Spend:
+    """What a share of the cases costs of a part whose noise is made for all of them."""
+    if part.mechanism == "pure":
+        return replace(part, epsilon=part.epsilon * t)
+    if part.mechanism != "joint":
+        return replace(part, sensitivity=Fraction(part.sensitivity or 1) * t)
+    blocks = (replace(b, sensitivity=b.sensitivity * t, delta=b.delta * t) for b in part.blocks)
+    ways = (
+        replace(w, parts=tuple((n, e * t) for n, e in w.parts), delta=w.delta * t)
+        for w in part.instead
+    )
+    choices = tuple((name, epsilon * t) for name, epsilon in part.choices)
+    return replace(part, blocks=tuple(blocks), choices=choices, instead=tuple(ways))
+
+
 def test_twenty_releases_cost_less_than_half_of_the_sum_of_their_epsilons_or_a_quarter() -> None:
     """The account of the ledger's page: 20 graphs at epsilon .1, with and without choices."""
     delta = Fraction(1, 10**6)
@@ -113,15 +128,13 @@ def test_an_account_without_a_delta_has_no_such_caps() -> None:
 def test_windows_that_divide_an_individuals_cases_cost_what_the_dearest_costs(
     n_cases: list[int], parts: list[Spend]
 ) -> None:
-    """Of m cases a window has j: its blocks move by j/m, choices and thresholds cost j/m."""
-    m = sum(n_cases)
-    sums, dearest = [NONE] * 3, [NONE] * 3
-    for j, part in zip(n_cases, parts, strict=False):
-        squared, *others = loss_of([part])
-        of_window = (Fraction(j, m) ** 2 * squared, *(Fraction(j, m) * one for one in others))
-        sums = [a + b for a, b in zip(sums, of_window, strict=True)]
-        dearest = [max(a, b) for a, b in zip(dearest, (squared, *others), strict=True)]
-    assert all(a <= b for a, b in zip(sums, dearest, strict=True))
+    """What j of m cases move is made for all m: blocks, choices and thresholds are divided."""
+    m, of_windows = sum(n_cases), [loss_of([part]) for part in parts]
+    losses = [loss_of([of_cases(p, Fraction(j, m))]) for p, j in zip(parts, n_cases, strict=False)]
+    for together, all_of_them in zip(zip(*losses, strict=True), zip(*of_windows, strict=True),
+                                     strict=True):  # fmt: skip
+        rounding = len(losses) * COORDINATES_LOSS
+        assert sum(together) <= max(all_of_them) * (1 + Fraction(1, 10**7)) + rounding
 
 
 @pytest.mark.parametrize(

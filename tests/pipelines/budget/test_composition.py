@@ -16,7 +16,8 @@ from tracecloak.anonymizers.accounting.composition import Spend, total
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger import reading
 from tracecloak.pipelines.ledger.balance import Balance
-from tracecloak.pipelines.ledger.entries import Reservation, WindowCharge
+from tracecloak.pipelines.ledger.database import LedgerError
+from tracecloak.pipelines.ledger.entries import NO_COLUMNS, Reservation, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
 from tracecloak.schemas.errors import BudgetExhausted, UsageError
 
@@ -51,7 +52,7 @@ def test_an_account_with_a_delta_composes_and_others_add_up(ledger: Ledger) -> N
     assert (one.composition, one.three_caps, one.largest) == (
         "gaussian", CAPS, (Fraction(1), Fraction(1, 10**5)),
     )  # fmt: skip
-    assert "promise" not in reading.show(ledger)[0]
+    assert "answered: epsilon 1 at delta 0.00001. So far: epsilon 0 " in reading.show(ledger)[0]
     for name, caps in {"b": ("1", "0"), "c": (None, "1e-5"), "d": (None, None)}.items():
         ledger.declare_account(account(*caps, name=name), *OFFICER)
         other = ledger.account_in(ledger.past(), name)
@@ -147,6 +148,19 @@ def test_the_file_of_accounts_lowers_all_three(ledger: Ledger, tmp_path: Path) -
     ledger = Ledger(ledger.url, {"a": account("0.5")})
     balance: Balance = ledger.balance("a")
     assert balance.caps == Loss(*map(min, CAPS, caps_of(Fraction(1, 2), CAPS[2] * 2)))._asdict()
+
+
+def test_entries_that_no_ledger_wrote_are_faults(ledger: Ledger) -> None:
+    asked = reservation(0)
+    ledger.append(lambda past: [("reserve", asked.columns(), {**asked.facts(), "lost": 5})])
+    by = {"by": "me", "reason": "why", "caps": ["1", "x", "0"], "largest": ["1"]}
+    columns = {**NO_COLUMNS, "account": "b", "epsilon": "1", "delta": "0.1", "unit": "case"}
+    ledger.append(lambda past: [("account", columns, by)], is_sound=False)
+    assert faults(ledger) == [
+        "entry 2: lost is not valid", "entry 3: caps is not valid", "entry 3: largest is not valid",
+    ]  # fmt: skip
+    with pytest.raises(LedgerError, match="does not say what tracecloak wrote"):
+        ledger.reserve(reservation(1))
 
 
 def test_of_what_a_ledger_lost_all_that_its_caps_left_counts(tmp_path: Path) -> None:
