@@ -11,8 +11,8 @@ from __future__ import annotations
 import functools
 import importlib
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import metadata
-from types import MappingProxyType
 from typing import Any, Generic, TypeVar
 
 from tracecloak.schemas.errors import UsageError
@@ -43,59 +43,48 @@ def _entry_points() -> tuple[metadata.EntryPoint, ...]:
     return tuple(point for group in groups for point in installed.select(group=group))
 
 
+@dataclass(eq=False, repr=False)
 class Plugins(Mapping[str, T], Generic[T]):
     """What can be had by name: ours, and what other distributions add.
 
     Entries are loaded on use and kept. A name that two distributions claim, of which we may be one,
     is refused when it is used, and one that was removed is nobody's.
 
-    Args:
+    Attributes:
         what: What an entry is, in a word, for messages.
         group: The entry-point group of other distributions.
         ours: `module:attribute` by name, or the value itself, which is no text.
         make: Makes the value of an entry from what was loaded or given, such as an instance of a
             class; by default the value is that. What it raises is an error of the entry.
-        kind: The class of which the values of others must be; None: any.
         removed: Names that ours had once, each with what to use instead. Nobody is given one again,
             as what was released or kept under it would be taken for something else.
         own_name: The attribute in which an entry says its own name, which must be that of its entry
             point; None: it says none.
-
-    Attributes:
-        group: The entry-point group of other distributions.
-        removed: As given.
+        kind: The class of which the values of others must be; None: any.
     """
 
-    def __init__(
-        self,
-        what: str,
-        group: str,
-        ours: Mapping[str, str | T],
-        make: Callable[[Any], T] = lambda loaded: loaded,
-        removed: Mapping[str, str] = MappingProxyType({}),
-        own_name: str | None = None,
-        kind: type[T] | None = None,
-    ) -> None:
-        if again := removed.keys() & ours.keys():
-            raise ValueError(f"{what} {min(again)!r} was removed, and no name is given again")
-        self.group = group
-        self._what = what
-        self._builtins = dict(ours)
-        self.removed = dict(removed)
-        self._make = make
-        self._own_name = own_name
-        self._kind = kind
-        self._made: dict[str, T] = {}
+    what: str
+    group: str
+    ours: Mapping[str, str | T]
+    make: Callable[[Any], T] = lambda loaded: loaded
+    removed: Mapping[str, str] = field(default_factory=dict)
+    own_name: str | None = None
+    kind: type[T] | None = None
+    _made: dict[str, T] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        if again := self.removed.keys() & self.ours.keys():
+            raise ValueError(f"{self.what} {min(again)!r} was removed, and no name is given again")
 
     @property
     def builtins(self) -> dict[str, T]:
         """What is ours by name, whatever others add."""
-        return {name: self._builtin(name) for name in self._builtins}
+        return {name: self._builtin(name) for name in self.ours}
 
     def _builtin(self, name: str) -> T:
         if name not in self._made:
-            entry = self._builtins[name]
-            self._made[name] = self._make(load(entry) if isinstance(entry, str) else entry)
+            entry = self.ours[name]
+            self._made[name] = self.make(load(entry) if isinstance(entry, str) else entry)
         return self._made[name]
 
     def _points(self, name: str | None = None) -> list[metadata.EntryPoint]:
@@ -113,34 +102,34 @@ class Plugins(Mapping[str, T], Generic[T]):
         """
         points = self._points(name)
         places = [point.value for point in points]
-        if name in self._builtins:
-            ours = self._builtins[name]
+        if name in self.ours:
+            ours = self.ours[name]
             places.append(ours if isinstance(ours, str) else "tracecloak")
         elif not points:
             raise KeyError(name)
         elif name in self.removed:
             raise UsageError(
-                f"{self._what} {name!r} of another distribution, {places[0]}, has a name "
+                f"{self.what} {name!r} of another distribution, {places[0]}, has a name "
                 "that tracecloak had once; give it another"
             )
         if len(places) > 1:
             claimants = ", ".join(sorted(places))
             raise UsageError(
-                f"{self._what} {name!r} is offered by {claimants}; uninstall all but one"
+                f"{self.what} {name!r} is offered by {claimants}; uninstall all but one"
             )
-        if name in self._builtins:
+        if name in self.ours:
             return self._builtin(name)
         if name not in self._made:
             self._made[name] = self._other(points[0])
         return self._made[name]
 
     def _other(self, point: metadata.EntryPoint) -> T:
-        about = f"{self._what} {point.name!r} of another distribution, {point.value},"
+        about = f"{self.what} {point.name!r} of another distribution, {point.value},"
         try:
-            loaded = self._make(point.load())
-            if self._kind is not None and not isinstance(loaded, self._kind):
-                raise TypeError(f"it is not a {self._kind.__qualname__}")
-            own_name = point.name if self._own_name is None else getattr(loaded, self._own_name)
+            loaded = self.make(point.load())
+            if self.kind is not None and not isinstance(loaded, self.kind):
+                raise TypeError(f"it is not a {self.kind.__qualname__}")
+            own_name = point.name if self.own_name is None else getattr(loaded, self.own_name)
         except Exception as error:  # whatever a stranger's module does when it is imported
             raise UsageError(
                 f"{about} cannot be loaded ({type(error).__name__}); repair or uninstall it"
@@ -151,8 +140,8 @@ class Plugins(Mapping[str, T], Generic[T]):
 
     def __iter__(self) -> Iterator[str]:
         """Yields all names, ours first."""
-        yield from self._builtins
-        yield from {point.name: 0 for point in self._points() if point.name not in self._builtins}
+        yield from self.ours
+        yield from {point.name: 0 for point in self._points() if point.name not in self.ours}
 
     def __len__(self) -> int:
         """Number of names."""
@@ -160,7 +149,7 @@ class Plugins(Mapping[str, T], Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         """Whether there is one of that name; loads nothing."""
-        return name in self._builtins or any(point.name == name for point in self._points())
+        return name in self.ours or any(point.name == name for point in self._points())
 
     def named(self, name: str) -> T:
         """Returns what the name stands for, for a name that somebody typed or that was written.
@@ -180,5 +169,5 @@ class Plugins(Mapping[str, T], Generic[T]):
             others: What could have been requested beside the names of the table.
         """
         if instead := self.removed.get(name):
-            return f"{self._what} {name} was removed from tracecloak: use {instead}"
-        return f"{self._what} must be one of {', '.join(sorted((*others, *self)))}, got {name!r}"
+            return f"{self.what} {name} was removed from tracecloak: use {instead}"
+        return f"{self.what} must be one of {', '.join(sorted((*others, *self)))}, got {name!r}"

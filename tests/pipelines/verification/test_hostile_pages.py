@@ -66,7 +66,7 @@ def test_a_product_that_this_installation_lacks_is_told(
     graph_release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release = copied(graph_release, tmp_path)
-    monkeypatch.delitem(PRODUCTS._builtins, "graph")
+    monkeypatch.delitem(PRODUCTS.ours, "graph")
     found = states(verify(str(release)))
     assert (found["page"], found["pictures"]) == ("unsure", "unsure")
 
