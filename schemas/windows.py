@@ -39,11 +39,8 @@ from tracecloak.schemas.streams.closing_rule import closing
 _TEXT = re.compile(r"(?:(\d{1,4}) ?)?(hour|day|week|month|quarter|year)s?|(\d{1,4})([hdw])")
 _OF_UNITS: dict[str, tuple[Literal["hour", "day", "month"], int]] = {
     "hour": ("hour", 1),
-    "h": ("hour", 1),
     "day": ("day", 1),
-    "d": ("day", 1),
     "week": ("day", 7),
-    "w": ("day", 7),
     "month": ("month", 1),
     "quarter": ("month", 3),
     "year": ("month", 12),
@@ -95,7 +92,8 @@ class Calendar:
         match = _TEXT.fullmatch(period)
         if match is None:
             raise UsageError(f"period: {period!r} is no period such as 6 hours, day or quarter")
-        unit, each = _OF_UNITS[match[2] or match[4]]
+        named = match[2] or match[4]
+        unit, each = next(one for name, one in _OF_UNITS.items() if name.startswith(named))
         n = int(match[1] or match[3] or 1) * each
         if not 1 <= n <= _MOST[unit]:
             raise UsageError(f"period: {period!r} must be between an hour and a year")

@@ -145,10 +145,10 @@ def _parsed(declared: Any) -> Any:
         raise ValueError('must be JSON, such as {"cost": {"bounds": [0, 9]}}') from None
 
 
-_Declared = TypeVar("_Declared", bound=Mapping[str, Declaration])
+_Declared = TypeVar("_Declared", bound=Declaration)
 
 
-def check_names(declared: _Declared) -> _Declared:
+def check_names(declared: dict[str, _Declared]) -> dict[str, _Declared]:
     """Returns what is declared of attributes.
 
     Raises:
@@ -168,19 +168,14 @@ def check_names(declared: _Declared) -> _Declared:
     return declared
 
 
-Declarations = Annotated[
-    dict[str, Declaration],
+_ByName = Annotated[
+    dict[str, _Declared],
     Field(max_length=MAX_ATTRIBUTES),
     pydantic.BeforeValidator(_parsed),
     pydantic.AfterValidator(check_names),
 ]
-
-HandoverDeclarations = Annotated[
-    dict[str, HandoverDeclaration],
-    Field(max_length=MAX_ATTRIBUTES),
-    pydantic.BeforeValidator(_parsed),
-    pydantic.AfterValidator(check_names),
-]
+Declarations = _ByName[Declaration]
+HandoverDeclarations = _ByName[HandoverDeclaration]
 
 
 # ---

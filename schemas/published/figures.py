@@ -222,6 +222,11 @@ def interval_columns(counted: Any) -> dict[str, pa.Array]:
     return columns | kinds | grade_columns(grades(counted.counts, counted.lows, counted.highs))
 
 
+def numbers_of(rows: Sequence[Mapping[str, Any]], *names: str) -> list[np.ndarray]:
+    """Returns int64[n] for each name, that column of rows."""
+    return [np.array([row[name] for row in rows], np.int64) for name in names]
+
+
 def codes_of_ends(rows: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[np.ndarray]:
     """Returns int32[n] twice, the places of the source and of the target of rows among labels."""
     known = pa.array(labels)

@@ -316,14 +316,10 @@ class ReleasedDurations(figures.ReleasedProduct):
         vocabulary = ActivityVocabulary.of(sorted(ends.difference(labels)))
         borders = {row[end] for row in rows for end in ("from_us", "to_us")} - {0, None}
         edges_us = np.array(sorted(borders), np.int64)
-
-        lower, counts, lows, highs = (
-            np.array([row[name] for row in rows], np.int64)
-            for name in ("from_us", "count", "low", "high")
-        )
+        lower, *counts = figures.numbers_of(rows, "from_us", "count", "low", "high")
         bins = np.searchsorted(edges_us, lower, side="right").astype(np.int32)
         sources, targets = figures.codes_of_ends(rows, vocabulary.labels)
-        durations = cls(vocabulary.names, edges_us, sources, targets, bins, counts, lows, highs)
+        durations = cls(vocabulary.names, edges_us, sources, targets, bins, *counts)
         return durations if not rows or "kind" in rows[0] else figures.without_kinds(durations)
 
 

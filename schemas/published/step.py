@@ -22,6 +22,7 @@ from tracecloak.schemas.published.figures import (
     ReleasedFigures,
     ReleasedIndicators,
     interval_columns,
+    numbers_of,
 )
 from tracecloak.schemas.texts import bounded_json
 
@@ -200,17 +201,14 @@ class StepRelease(Step):
     def _parsed(cls, body: dict[str, Any]) -> dict[str, Any]:
         rows = body.pop("cells")
         figures = {"figures": body.pop("figures")} if "figures" in body else None
-
-        def numbers(name: str) -> np.ndarray:
-            return np.array([row[name] for row in rows], np.int64)
-
         has_limits = figures is not None or (bool(rows) and "low" in rows[0])
+        lows, highs = numbers_of(rows, "low", "high") if has_limits else (None, None)
         return {
             "cells": tuple(tuple(row["cell"]) for row in rows),
-            "counts": numbers("count"),
+            "counts": numbers_of(rows, "count")[0],
             "standard_errors": np.array([row["standard_error"] for row in rows], np.float64),
-            "lows": numbers("low") if has_limits else None,
-            "highs": numbers("high") if has_limits else None,
+            "lows": lows,
+            "highs": highs,
             "figures": None if figures is None else ReleasedFigures.from_json(figures),
             **body,
         }

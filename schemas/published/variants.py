@@ -16,6 +16,7 @@ from tracecloak.schemas.published.figures import (
     MODELLED,
     Key,
     interval_columns,
+    numbers_of,
     wider_ends,
     without_kinds,
 )
@@ -153,17 +154,12 @@ class ReleasedVariants:
         names, rows = pa.array(body["activities"], pa.string()), body["variants"]
         words = pa.array([name for row in rows for name in row["variant"]], pa.string())
         has_intervals = bool(rows) and "low" in rows[0]
-        counts, lows, highs = (
-            np.array([row[name] for row in rows], np.int64)
-            for name in ("count", *(("low", "high") if has_intervals else ("count", "count")))
-        )
         variants = cls(
             names,
             offsets_of(np.array([len(row["variant"]) for row in rows], np.int64)),
             ActivityVocabulary(names).codes(words),
-            counts,
-            lows if has_intervals else None,
-            highs if has_intervals else None,
+            *numbers_of(rows, "count"),
+            *(numbers_of(rows, "low", "high") if has_intervals else (None, None)),
         )
         return variants if not rows or "kind" in rows[0] else without_kinds(variants)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tracecloak.schemas.arrays.merging import ranges
+from tracecloak.schemas.arrays.merging import ranks_within
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
 from tracecloak.schemas.streams.closing_rule import ClosingRule
@@ -83,9 +83,7 @@ class CountedCases:
         whose = np.asarray(coded.indices)[len(known.names) :].astype(np.int64)
         counts = np.zeros(len(coded.dictionary), np.int64)
         counts[: len(known.names)] = known.counts
-        rank = np.empty(len(whose), np.int64)
-        rank[np.argsort(whose, kind="stable")] = ranges(0, np.bincount(whose))
-        counts_now = counts[whose] + rank < cap.cases
+        counts_now = counts[whose] + ranks_within(whose) < cap.cases
         counts += np.bincount(whose[counts_now], minlength=len(counts))
         state = CountedCases(
             pa.concat_arrays([other.names, coded.dictionary]),
