@@ -14,6 +14,7 @@ bound wrong, only weak.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -293,6 +294,10 @@ def epsilon_lower_bound(
 # --- epsilon from one run -------------------------------------------------------------------------
 
 
+# Of an epsilon from one run.
+_PRECISION = 2.0**-50
+
+
 def one_run_epsilon(
     n_canaries: int, n_guesses: int, n_right: int, delta: float, confidence: float
 ) -> float:
@@ -324,12 +329,6 @@ def one_run_epsilon(
             chance += 2 * n_canaries * delta * float((close / missed).max())
         return chance < 1 - confidence
 
-    if not is_refuted(0.0):
-        return 0.0
-    low, high = 0.0, 1.0
-    while is_refuted(high):
-        low, high = high, 2 * high
-    for _ in range(60):  # halves the gap to below a float's last bit
-        middle = (low + high) / 2
-        low, high = (middle, high) if is_refuted(middle) else (low, middle)
-    return low
+    # By halving, the last that is refuted; none from 1,024 on is, where the bias is 1.
+    n_refuted = bisect_left(range(1 << 60), True, key=lambda n: not is_refuted(n * _PRECISION))
+    return max(n_refuted - 1, 0) * _PRECISION

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from tracecloak.anonymizers.contract.method import Anonymizer
 from tracecloak.examination.attack.releases import STEP_US, Variant, counts_by_variant, is_log_seen
-from tracecloak.schemas.arrays.merging import offsets_of
+from tracecloak.schemas.arrays.merging import offsets_of, ranges
 from tracecloak.schemas.calendar.working_time import WorkingTime
 from tracecloak.schemas.events.declarations import Attribute
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
@@ -82,13 +82,6 @@ class Setting:
     time: WorkingTime | None = None
     attributes: tuple[Attribute, ...] = ()
 
-    @property
-    def whole_us(self) -> int:
-        """All the time that the cases take place in."""
-        if self.time is not None:
-            return self.time.total_us
-        return (_MUCH_LATER + _LONG_DAYS) * _DAY_US
-
 
 @dataclass(frozen=True)
 class CasePattern:
@@ -123,12 +116,10 @@ def log_of(
         pattern: How the last cases are.
         n_in_pattern: How many these are.
     """
-    variants = [variant for _, variant in cases]
-    vocabulary = ActivityVocabulary.of({name for variant in variants for name in variant})
-    code = {name: i for i, name in enumerate(vocabulary.names.to_pylist())}
-    lengths = np.array([len(variant) for variant in variants], np.int64)
-    offsets = offsets_of(lengths)
-    place = np.arange(offsets[-1]) - np.repeat(offsets[:-1], lengths)
+    names = pa.array([name for _, variant in cases for name in variant], pa.string())
+    vocabulary = ActivityVocabulary.of(names)
+    lengths = np.array([len(variant) for _, variant in cases], np.int64)
+    place = ranges(0, lengths)
     has_pattern = np.repeat(np.arange(len(cases)) >= len(cases) - n_in_pattern, lengths)
     day_us = _DAY_US
     if setting.time is not None:
@@ -143,8 +134,8 @@ def log_of(
         times = setting.time.at_us(times)
     return TraceBatch(
         pa.array([f"case {i}" for i in range(len(cases))], pa.string()),
-        offsets,
-        np.array([code[name] for variant in variants for name in variant], np.int32),
+        offsets_of(lengths),
+        vocabulary.codes(names),
         times,
         vocabulary,
         pa.array([whose for whose, _ in cases], pa.string()) if setting.by_individual else None,
@@ -245,7 +236,7 @@ def _patterns(
     patterns: dict[str, CasePattern] = {}
     # Whether times come out, and not positions in their place.
     has_stamps = is_log_seen(method, params) and has_times(method.operations_of(params))
-    whole_us = setting.whole_us
+    whole_us = setting.time.total_us if setting.time else (_MUCH_LATER + _LONG_DAYS) * _DAY_US
     if has_stamps:
         late_us = max(whole_us - 1 - length * STEP_US, 0)
         patterns["that starts when nobody else does"] = CasePattern(start_us=late_us)
@@ -340,10 +331,10 @@ def with_cases(traces: TraceBatch, cases: Sequence[_Case]) -> TraceBatch:
     start = int(traces.times.min()) if traces.n_events else 0
     vocabulary = ActivityVocabulary.merge([traces.vocabulary, more.vocabulary])
     ids = pa.array([f"canary {secrets.token_hex(8)}" for _ in cases], pa.string())
-    place = np.arange(more.n_events) - np.repeat(more.offsets[:-1], more.lengths)
     nothing = pa.nulls(more.n_events, pa.dictionary(pa.int32(), pa.string()))
     attributes = dict.fromkeys(traces.attributes, nothing)
-    more = replace(more, case_ids=ids, times=start + place * STEP_US, attributes=attributes)
+    times = start + ranges(0, more.lengths) * STEP_US
+    more = replace(more, case_ids=ids, times=times, attributes=attributes)
     return TraceBatch.concat([traces.recode(vocabulary), more.recode(vocabulary)])
 
 

@@ -325,10 +325,7 @@ def watched_keys(
     pairs = dict.fromkeys(pair for variant in variants for pair in pairs_of(variant))
     kinds = ("step in the tree",) if sees_trees else ("pair", "pair in its bin")
     return [
-        ("total",),
-        ("width",),
-        ("activities",),
-        ("fitness",),
+        *((kind,) for kind in _ONE_EACH if kind != "noise"),
         *(("variant", *variant) for variant in variants),
         *((kind, *pair) for kind in kinds for pair in pairs),
         *dict.fromkeys(("noise", key[1]) for key in cells if key[0] == "count"),

@@ -46,7 +46,6 @@ from tracecloak.pipelines.configuration.shared_keys import require_files
 from tracecloak.schemas.errors import check_least
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import Key
-from tracecloak.schemas.published.manifest import Guarantee
 from tracecloak.transforms.pages.page import Chart, from_template
 
 # --- Attacks on releases that count: lone cases that came out, and the crowds of the others. ------
@@ -257,26 +256,6 @@ def attack(
     has_variants = release is not None and ("activities",) not in release  # else it is a graph
     _LOG.info("attack: canaries")
     coins = None if log is None else _canaries(log, method, params, delta, each, keys)
-    of_log = {
-        "cases": 0 if log is None else log.n_cases,
-        "support": support_attack(by_variant, variants, delta) if has_variants else None,
-        "crowd_sizes": crowd_sizes(np.array([*variants.values()])) if has_variants else None,
-    }
-    head = {"method": method.name, "params": params.resolved()}
-    return _body(head, guarantee, spends, last, confidence, findings, coins, of_log)
-
-
-def _body(
-    head: Mapping[str, Any],
-    guarantee: Guarantee,
-    spends: Sequence[Spend],
-    last: str,
-    confidence: float,
-    findings: Sequence[PairFinding],
-    coins: Mapping[str, float] | None,
-    of_log: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The report; see `attack`."""
     proofs = [(f"{one.what}: {one.event} proves", one.epsilon) for one in findings]
     if coins is not None:
         proofs.append(("canaries prove", coins["epsilon"]))
@@ -295,7 +274,8 @@ def _body(
         "verdict": "",
         "is_refuted": guarantee.kind == "rigorous" and bool(refutations),
         "refutations": refutations,
-        **head,
+        "method": method.name,
+        "params": params.resolved(),
         "claimed": {name: getattr(guarantee, name) for name in _CLAIMED},
         "accounted_epsilon": accounted,
         "audited": {
@@ -306,7 +286,11 @@ def _body(
             "pairs": list(map(asdict, findings)),
             "canaries": coins,
         },
-        "log": of_log,
+        "log": {
+            "cases": 0 if log is None else log.n_cases,
+            "support": support_attack(by_variant, variants, delta) if has_variants else None,
+            "crowd_sizes": crowd_sizes(np.array([*variants.values()])) if has_variants else None,
+        },
         "spends": [spend.to_json() for spend in spends],
         "choices_paid_for": list(_chosen(spends, last)),
     }
