@@ -135,6 +135,7 @@ setup(
         "tracecloak.transforms.publish": ["templates/*.j2"],
         "tracecloak.pipelines.embedded": ["*.yaml"],
         "tracecloak.pipelines.commands": ["*.json"],
+        "tracecloak.pipelines.frames": ["*.j2"],
         "tracecloak.pipelines.ledger": ["templates/*.j2"],
         "tracecloak.pipelines.outcomes": ["*.json"],
         "tracecloak.pipelines.planning": ["*.j2", "*.json"],

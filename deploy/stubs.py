@@ -184,7 +184,7 @@ _BY_METHOD = {
     "AnonymizeEventLog": "RowKeys", "WriteRelease": "FileKeys",
 }  # fmt: skip
 _WITHOUT = {
-    "evaluate": "EvaluationKeys", "vocabulary": "LogKeys",
+    "evaluate": "EvaluationKeys", "vocabulary": "LogKeys", "session": "FrameKeys",
     "ReadEventLog": "ReadKeys", "PublishDirectlyFollows": "StreamKeys",
 }  # fmt: skip
 

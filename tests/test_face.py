@@ -17,9 +17,11 @@ PUBLIC = {
         "AnonymizeEventLog", "Anonymizer", "BudgetExhausted", "ColumnMapping", "Guarantee",
         "GuaranteeError", "InputSchemaError", "KeyReference", "METHODS", "Params", "PluginMethod",
         "PublishDirectlyFollows", "ReadEventLog", "ReleaseConfig", "ReleaseKey", "ReleaseManifest",
-        "Released", "StreamConfig", "TracecloakError", "UsageError", "Verification", "WriteRelease",
+        "Released", "Session", "StreamConfig", "TracecloakError", "UsageError", "Verification",
+        "WriteRelease",
         "__version__", "anonymise", "evaluate", "group_into_traces", "load", "load_stream", "plan",
-        "plan_lines", "release", "run_release", "run_stream", "source_of", "verify", "vocabulary",
+        "plan_lines", "release", "run_release", "run_stream", "session", "source_of", "verify",
+        "vocabulary",
     ],
     "tracecloak.plugins": [
         "ActivityVocabulary", "Anonymizer", "CellStream", "CollectNames", "Command", "CommandEntry",
@@ -79,6 +81,7 @@ t.release(frame, method="pappi", epsilon="1", indicators=["cases", {"indicator":
 t.release(frame, method="private-dfg", **common)
 t.release(frame, method=PluginMethod("last-activities"), epsilon=1, least=3)
 assert_type(t.plan(frame, method="privtree", epsilon=1, goal="figures").first, tuple[str, ...])
+assert_type(t.session(frame, account="a").ask("map", epsilon=1), t.Released[pl.DataFrame])
 assert_type(t.vocabulary(frame, activity="step", rename={"a": "A"}), list[str])
 assert_type(t.evaluate(frame, released, case_id="c", ledger="sqlite://").figures, dict[str, Any])
 t.AnonymizeEventLog("amun", guessing_advantage=0.4, release_id="r", unaccounted=True, key="file:k")
@@ -99,6 +102,7 @@ t.release(frame, method="private-dfg", epsilon=1, query="SELECT 1")
 t.release(frame, method="tlkc", sensitive={"cost": {"bound": (0, 9)}})
 t.release("log.csv", method="private-dfg", epsilon=1)
 t.plan(frame, method="private-dfg", epsilon=1, gaol="figures")
+t.session(frame, acount="a")
 t.vocabulary(frame, activty="step")
 t.evaluate(frame, released, epsilon=1)
 released.logs

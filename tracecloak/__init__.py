@@ -3,8 +3,9 @@
 What another pipeline, a notebook or a service needs is here; each name is loaded when it is used.
 
 A log in memory, as a frame of pandas, polars, Arrow or DuckDB or a log of pm4py: `release`, `plan`,
-`evaluate` and `vocabulary`. In a pipeline of one's own: `ReadEventLog` or own rows, then
-`AnonymizeEventLog` or `WriteRelease` with a method of `METHODS`, or `PublishDirectlyFollows`.
+`evaluate` and `vocabulary`, and `session` for several questions. In a pipeline of one's own:
+`ReadEventLog` or own rows, then `AnonymizeEventLog` or `WriteRelease` with a method of `METHODS`,
+or `PublishDirectlyFollows`.
 Releases of files: `load` a `ReleaseConfig`, `plan_lines`, `run_release`; `verify` one that was
 received; streams likewise. The kernels alone: `source_of`, `group_into_traces`, `anonymise`. What a
 method, a format or a command of one's own is made of is in `tracecloak.plugins`.
@@ -35,6 +36,7 @@ __getattr__, __dir__, __all__ = offered(
         "pipelines.embedded.directly_follows": "PublishDirectlyFollows",
         "pipelines.embedded.read": "ReadEventLog",
         "pipelines.frames.functions": "plan release vocabulary Released",
+        "pipelines.frames.session": "session Session",
         "pipelines.screen.release_text": "plan_lines",
         "pipelines.release.run": "run_release",
         "pipelines.stream.config": "StreamConfig",

@@ -27,6 +27,7 @@ from tracecloak.pipelines.embedded.directly_follows import (
 )
 from tracecloak.pipelines.embedded.read import ReadEventLog as _ReadEventLog
 from tracecloak.pipelines.frames.functions import Released as Released
+from tracecloak.pipelines.frames.session import Session as Session
 from tracecloak.pipelines.planning.plan import Plan
 from tracecloak.pipelines.release.run import run_release as run_release
 from tracecloak.pipelines.screen.release_text import plan_lines as plan_lines
@@ -2238,6 +2239,29 @@ def release(
 def release(
     frame: object, *, method: Sequence[_keywords.MethodWithTheseArguments], **keys: object
 ) -> Released[Any]: ...
+def session(
+    frame: IntoFrameT,
+    *,
+    output: str | os.PathLike[str] = "answers",
+    params: Mapping[str, Any] | None = None,
+    **keys: Unpack[_keywords.FrameKeys],
+) -> Session[IntoFrameT]:
+    """Returns a session of a log that is in memory; nothing is read or paid yet.
+
+    Args:
+        frame: See `release`; it must not change as long as the session lasts.
+        output: Folder of the answers, each of which is a release.
+        params: Parameters that all questions have in common, such as `vocabulary`; a question
+            whose method lacks one does without it.
+        **keys: Keys of a configuration, such as `case_id`, `account`, `ledger` or `key_store`.
+
+    Returns:
+        The session.
+
+    Raises:
+        TracecloakError: A key or a parameter is wrong, or this is no frame.
+    """
+
 def vocabulary(frame: IntoFrame, **keys: Unpack[_keywords.LogKeys]) -> list[str]:
     """Returns the names of a log's activities, sorted, for its operator to read and strike out.
 

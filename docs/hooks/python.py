@@ -31,7 +31,7 @@ source of keys or a command of another distribution needs. The docstring of each
 
 # What each section is about, with the names that it explains.
 SECTIONS = {
-    "A frame": ("release", "Released", "plan", "evaluate", "vocabulary"),
+    "A frame": ("release", "Released", "plan", "evaluate", "vocabulary", "session", "Session"),
     "In a Beam pipeline of your own": (
         "AnonymizeEventLog",
         "WriteRelease",

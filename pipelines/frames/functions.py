@@ -8,19 +8,21 @@ import html
 import logging
 import os
 import secrets
+import shutil
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from narwhals.typing import IntoFrame, IntoFrameT
 
-from tracecloak.anonymizers.accounting.composition import exact_text
+from tracecloak.anonymizers.accounting.composition import Spend, exact_text, total
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.registry import ReleaseRegistry, State
 from tracecloak.pipelines.configuration import config
@@ -42,6 +44,9 @@ from tracecloak.schemas.published.manifest import MANIFEST_NAME
 from tracecloak.schemas.texts import bounded_json
 from tracecloak.transforms.formats.registry import FILE_KEYS
 from tracecloak.transforms.publish.release_folder import DFG_NAME, STATEMENT_NAME
+
+if TYPE_CHECKING:
+    from tracecloak.pipelines.runners.in_memory import InMemoryDriver
 
 # --- What a release of a frame gives back: the log, the graph and the figures as frames. ----------
 
@@ -117,10 +122,30 @@ class Released(Generic[IntoFrameT]):
         """The promise in words, in Markdown."""
         return (self.folder / STATEMENT_NAME).read_text(encoding="utf-8")
 
+    @cached_property
+    def variants(self) -> IntoFrameT | None:
+        """The variants as a frame, one a row, with intervals where there are some; None: none."""
+        return self._product("variants.parquet")
+
+    @property
+    def spends(self) -> list[Spend]:
+        """What it was charged once, part by part; empty: no finite epsilon."""
+        return [Spend.from_json(part) for part in self.manifest["spends"]]
+
+    @property
+    def price(self) -> tuple[Fraction | None, Fraction | None]:
+        """The epsilon and delta of all that; None: they are not finite."""
+        return total(self.spends) if self.spends else (None, None)
+
     @property
     def report(self) -> Path:
         """The page to open in a browser."""
         return self.folder / _REPORT_NAME
+
+    def export(self, folder: str | os.PathLike[str]) -> Path:
+        """Copies the release into a folder of releases, and returns where it lies there."""
+        to = Path(folder) / self.folder.name
+        return Path(shutil.copytree(self.folder, to, dirs_exist_ok=True))
 
     def __repr__(self) -> str:
         """Returns what there is to say of it, a line each."""
@@ -221,26 +246,43 @@ def release(
     Raises:
         TracecloakError: Nothing was released, for the reason that the error's class and text give.
     """
-    began_s = time.monotonic()
     with redact_foreign_errors():
-        made = _plan(method, params, {"output": output, "release_id": release_id, **keys})
-        source = _source(frame, made).with_digest()
-        with _named(made, source) as named, _operator_alone():
-            outcome = run_plan(named, before=_tell_price, source=source)
-        names = source.names_of(source.files[0], None)
-        columns = {n: c for n, c in names.items() if not n.startswith(ATTRIBUTE_PREFIX)}
-        rows = list(release_rows(named, outcome, time.monotonic() - began_s, is_private=False))
-        # The same words whatever was read: a notebook is shown to others.
-        rows.append(("left out", f"{outcome.dead_letter} says which rows and why, if any"))
-        return Released(
-            Path(outcome.folder.final),
-            outcome.folder.release_id,
-            outcome.was_released_before,
-            tuple(rows),
-            source.frame.like_it,
-            {**columns, **dict(source.mapping.attributes)},
-            {name: value for name, value in keys.items() if name in _OF_EVALUATION},
-        )
+        made = plan_with(method, params, {"output": output, "release_id": release_id, **keys})
+        return released(made, source_over(AnyFrame.of(frame), made), keys)
+
+
+def released(
+    plan: ReleasePlan,
+    source: FrameSource,
+    keys: Mapping[str, Any],
+    driver: InMemoryDriver | None = None,
+) -> Released[Any]:
+    """Makes the release of a plan of a frame, or finds it, and returns it; see `release`.
+
+    Args:
+        plan: What is to be made.
+        source: The frame.
+        keys: Of the configuration, as they were given.
+        driver: What runs it; None: one of its own.
+    """
+    began_s = time.monotonic()
+    source = source.with_digest()
+    with _named(plan, source) as named, _operator_alone():
+        outcome = run_plan(named, before=_tell_price, source=source, driver=driver)
+    names = source.names_of(source.files[0], None)
+    columns = {n: c for n, c in names.items() if not n.startswith(ATTRIBUTE_PREFIX)}
+    rows = list(release_rows(named, outcome, time.monotonic() - began_s, is_private=False))
+    # The same words whatever was read: a notebook is shown to others.
+    rows.append(("left out", f"{outcome.dead_letter} says which rows and why, if any"))
+    return Released(
+        Path(outcome.folder.final),
+        outcome.folder.release_id,
+        outcome.was_released_before,
+        tuple(rows),
+        source.frame.like_it,
+        {**columns, **dict(source.mapping.attributes)},
+        {name: value for name, value in keys.items() if name in _OF_EVALUATION},
+    )
 
 
 def _tell_price(run: Run) -> None:
@@ -286,8 +328,8 @@ def plan(
         TracecloakError: A parameter is wrong, or the frame lacks a column.
     """
     with redact_foreign_errors():
-        made = _plan(method, params, {"output": output, "release_id": release_id, **keys})
-        return planned(made, _source(frame, made), goal)
+        made = plan_with(method, params, {"output": output, "release_id": release_id, **keys})
+        return planned(made, source_over(AnyFrame.of(frame), made), goal)
 
 
 def vocabulary(frame: IntoFrame, **keys: Any) -> list[str]:
@@ -308,18 +350,20 @@ def vocabulary(frame: IntoFrame, **keys: Any) -> list[str]:
 
 def frame_source(frame: IntoFrame, keys: Mapping[str, Any]) -> FrameSource:
     """Returns a frame as a source, by the keys that say how a log is read."""
-    _check_keys(keys)
-    return _source(frame, config.load_log({"log": config.FRAME, **keys}))
+    check_keys(keys)
+    return source_over(AnyFrame.of(frame), config.load_log({"log": config.FRAME, **keys}))
 
 
-def _source(frame: IntoFrame, of: config.SourceConfig | ReleasePlan) -> FrameSource:
+def source_over(frame: AnyFrame, of: config.SourceConfig | ReleasePlan) -> FrameSource:
+    """Returns a frame as a source, by a plan or by how a log is read."""
     keys = of.keys if isinstance(of, ReleasePlan) else of
-    return FrameSource.over(AnyFrame.of(frame), of.mapping, keys.drop_duplicates)
+    return FrameSource.over(frame, of.mapping, keys.drop_duplicates)
 
 
-def _plan(method: str, params: Mapping[str, Any] | None, keys: dict[str, Any]) -> ReleasePlan:
+def plan_with(method: str, params: Mapping[str, Any] | None, keys: dict[str, Any]) -> ReleasePlan:
+    """Returns the plan of a release of a frame, by the keywords of `release`."""
     # A parameter of the method may have the name of a key of files, such as query.
-    _check_keys(keys.keys() - method_named(method).Params.model_fields.keys())
+    check_keys(keys.keys() - method_named(method).Params.model_fields.keys())
     # One process makes the parts, and whoever reads them gets one frame.
     whole = {"parts": 1, **config.merge_params(params, keys)}
     whole["output"] = os.fspath(whole["output"])
@@ -327,7 +371,8 @@ def _plan(method: str, params: Mapping[str, Any] | None, keys: dict[str, Any]) -
     return read_plan(None, {"log": config.FRAME, "runner": IN_MEMORY, "method": method, **whole})
 
 
-def _check_keys(keys: Collection[str]) -> None:
+def check_keys(keys: Collection[str]) -> None:
+    """Refuses keys that are for files, and not for a frame."""
     for name in NOT_OF_FRAMES:
         if name in keys:
             raise UsageError(

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence, total
 from tracecloak.anonymizers.contract.method import Anonymizer, FigureError
+from tracecloak.pipelines.configuration.config import FRAME
 from tracecloak.pipelines.configuration.flags import shown
 from tracecloak.pipelines.configuration.plan import ReleasePlan, source_of
 from tracecloak.pipelines.planning import utility
@@ -203,6 +204,7 @@ class Plan:
             drawn that could be foretold.
         is_refused: Whether `release` refuses it, as nobody could use it by public numbers.
         least: The least epsilon for a goal, if one was given.
+        price: The epsilon and delta that it costs; None: they are not finite.
     """
 
     first: tuple[str, ...]
@@ -210,6 +212,7 @@ class Plan:
     verdicts: tuple[Verdict, ...]
     is_refused: bool
     least: Least | None = None
+    price: tuple[Fraction | None, Fraction | None] = (None, None)
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -270,7 +273,8 @@ def plan_of(
         from_template(__package__, name, **context) for name in ("first.txt.j2", "plan.txt.j2")
     )
     is_refused = against is not None and not keys.even_if_unusable
-    return Plan(tuple(first), tuple(details), judged, is_refused, least)
+    price = release.epsilon, release.delta
+    return Plan(tuple(first), tuple(details), judged, is_refused, least, price)
 
 
 def _unread(source: EventSource) -> Iterator[str]:
@@ -289,7 +293,7 @@ def _unread(source: EventSource) -> Iterator[str]:
 
 def _context(release: ReleasePlan, source: EventSource, look: FirstLook) -> dict[str, Any]:
     """Returns what a release reads, does, promises, spends and writes, for the templates."""
-    params, schedule = release.params, release.schedule
+    params, schedule, keys = release.params, release.schedule, release.keys
     by_folder: dict[str, list[SourceFile]] = {}
     for file in source.files:
         by_folder.setdefault(file.folder, []).append(file)
@@ -297,7 +301,7 @@ def _context(release: ReleasePlan, source: EventSource, look: FirstLook) -> dict
     windows = () if schedule is None else schedule.windows()
     return {
         "release": release,
-        "config": release.keys,
+        "config": keys,
         "source": source,
         "finding_lines": finding_lines,
         "warnings": [*_unread(source), *hints(look), *[look.lost_steps] * bool(look.lost_steps)],
@@ -312,6 +316,7 @@ def _context(release: ReleasePlan, source: EventSource, look: FirstLook) -> dict
         "caution": caution(release.guarantee),
         "in_words": utility.in_words,
         "has_windows": schedule is not None,
+        "is_unseen": keys.log == (FRAME,) and not source.files,
         "longest": lambda: max(window.end_us - window.begin_us for window in windows),
         "at": _at,
         "spoken": _spoken,

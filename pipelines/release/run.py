@@ -421,6 +421,7 @@ def run_plan(
     before: Callable[[Run], None] | None = None,
     listed: Sequence[SourceFile] | None = None,
     source: EventSource | None = None,
+    driver: Driver | None = None,
 ) -> Outcome:
     """Makes the release of a plan, unless it exists; see `run_release`.
 
@@ -430,10 +431,12 @@ def run_plan(
         before: Called once the run is opened, before anything is reserved.
         listed: See `open_run`.
         source: Likewise.
+        driver: What runs it; None: what its keys and the flags of Beam name.
     """
     with redact_foreign_errors():
         plan = plan.with_flags_of_beam(beam_arguments)
-        run = open_run(plan, driver_of(plan.keys, beam_arguments), source, listed)
+        driver = driver_of(plan.keys, beam_arguments) if driver is None else driver
+        run = open_run(plan, driver, source, listed)
         if before is not None:
             before(run)
         return _made(run)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, groupby
@@ -35,6 +36,7 @@ from tracecloak.transforms.sources import check_pieces, pieces
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.case_digests import CountedUnits
+    from tracecloak.schemas.events.columns import ColumnMapping
     from tracecloak.transforms.batch.job import Job
 
 
@@ -251,8 +253,8 @@ class InMemoryDriver:
 
         assert job.part is not None  # which alone asks for this
         units = Totals({"units": CountedUnits})
-        with _hold_of(job) as hold:
-            for batch in _traces(job, hold).taken():
+        with self._cases(job) as (_, traces):
+            for batch in traces.taken():
                 units.add({"units": job.part.units(batch)})
         found: CountedUnits = units.result()["units"]
         return found
@@ -261,8 +263,7 @@ class InMemoryDriver:
         """Makes a release, from its files to its commit."""
         target, run = job.target, job.target.run
         method = run.method
-        with _hold_of(job) as hold:
-            traces = _traces(job, hold)
+        with self._cases(job) as (hold, traces):
             if job.part is not None:
                 counted = HeldTraces(hold)
                 for batch in traces.taken():
@@ -282,32 +283,79 @@ class InMemoryDriver:
                 parts, log, exports = write_log(target, hold, cases)
         commit(target, parts, exports, products, log)
 
+    @contextlib.contextmanager
+    def _cases(self, job: Job) -> Iterator[tuple[Hold, HeldTraces]]:
+        """Reads the log, and gives its cases with what holds them until the job ended."""
+        # Beside the output is room for what is released, so there is room for it before.
+        with _hold_of(job, job.target.folder.workplace, job.dead_letter.folder) as hold:
+            cases, n_dropped = _grouped(job, hold)
+            job.dead_letter.note_duplicates(n_dropped)
+            yield hold, cases
 
-def _hold_of(job: Job) -> Hold:
+
+class KeepingDriver(InMemoryDriver):
+    """A driver that groups a source once and keeps its cases for further jobs, until it is closed.
+
+    Its jobs are of one source, which may be read by several mappings, and have the same limits.
+    """
+
+    def __init__(self) -> None:
+        """Keeps nothing yet."""
+        self._holds = contextlib.ExitStack()
+        self._hold: Hold | None = None
+        self._kept: dict[ColumnMapping, tuple[HeldTraces, int]] = {}
+
+    @contextlib.contextmanager
+    def _cases(self, job: Job) -> Iterator[tuple[Hold, HeldTraces]]:
+        """Gives the cases that are kept; each job notes for its operator what was read."""
+        if self._hold is None:
+            # In no workplace, which ends with its release.
+            self._hold = self._holds.enter_context(_hold_of(job, job.dead_letter.folder))
+        if job.source.mapping not in self._kept:
+            self._kept[job.source.mapping] = _grouped(job, self._hold)
+        else:
+            _read_all(job, self._hold, lambda _: None)
+        cases, n_dropped = self._kept[job.source.mapping]
+        job.dead_letter.note_duplicates(n_dropped)
+        yield self._hold, cases.lent()
+
+    def close(self) -> None:
+        """Keeps nothing any more."""
+        self._kept.clear()
+        self._hold = None
+        self._holds.close()
+
+
+def _hold_of(job: Job, *folders: str) -> Hold:
     n_bytes = sum(file.n_bytes for file in job.source.files)
     limits = Limits.of(job.memory_bytes, job.n_workers, n_bytes)
-    # Beside the output is room for what is released, so there is room for it before.
-    folders = (job.target.folder.workplace, job.dead_letter.folder)
     folder = next(filter(is_on_this_machine, folders), None)
     if folder is not None:
         make_private_folder(Path(folder))
     return Hold(limits, folder)
 
 
-def _traces(job: Job, hold: Hold) -> HeldTraces:
-    """Reads all files, lists what is malformed, and returns the cases.
+def _grouped(job: Job, hold: Hold) -> tuple[HeldTraces, int]:
+    """Reads all files, and returns the cases and how many events were dropped as duplicates.
 
     Raises:
         InputSchemaError: The input cannot be read, or too much of it is malformed.
     """
-    source, by_individual = job.source, job.target.run.by_individual
-    is_small = sum(file.n_bytes for file in source.files) <= SMALL_INPUT_BYTES
+    is_small = sum(file.n_bytes for file in job.source.files) <= SMALL_INPUT_BYTES
     n_shards = 1 if is_small else job.n_shards
-    events = EventsByShard(hold, n_shards, by_individual, source.drops_duplicates)
+    by_individual = job.target.run.by_individual
+    events = EventsByShard(hold, n_shards, by_individual, job.source.drops_duplicates)
+    _read_all(job, hold, events.add)
+    return events.grouped(), events.n_dropped
+
+
+def _read_all(job: Job, hold: Hold, add: Callable[[pa.RecordBatch], None]) -> None:
+    """Reads all files, and lists what is malformed; raises as `_grouped`."""
+    source = job.source
     files = _pieces(job, hold) if hold.limits.n_workers > 1 else source.files
     tallies: list[ReadTally] = []
     lacking: list[Any] = []
-    read = hold.each(partial(_read, job, events), files)
+    read = hold.each(partial(_read, job, add), files)
     for rank, read_pieces in groupby(read, key=lambda piece: piece[0]):
         rejects = []
         for _, tally, seen, lacks in read_pieces:
@@ -319,9 +367,6 @@ def _traces(job: Job, hold: Hold) -> HeldTraces:
     if lacking:
         check_pieces(source, lacking)
     job.dead_letter.check(ReadTally.merge(tallies))
-    traces = events.grouped()
-    job.dead_letter.note_duplicates(events.n_dropped)
-    return traces
 
 
 def _pieces(job: Job, hold: Hold) -> Iterator[Any]:
@@ -336,14 +381,14 @@ def _pieces(job: Job, hold: Hold) -> Iterator[Any]:
 
 
 def _read(
-    job: Job, events: EventsByShard, file: Any
+    job: Job, add: Callable[[pa.RecordBatch], None], file: Any
 ) -> tuple[int, ReadTally, list[pa.RecordBatch], list[Any]]:
     """Returns of a file or a piece (its rank, tally, rejects, what `check_pieces` takes)."""
     rejects: list[pa.RecordBatch] = []
     lacking: list[Any] = []
     tally = FileTally(file.rank)
     for batch, rejected in job.source.read(file, tally, lacking):
-        events.add(batch)
+        add(batch)
         rejects.extend([rejected] if rejected.num_rows else [])
     job.source.note_read(file)
     return file.rank, tally.result(), rejects, lacking

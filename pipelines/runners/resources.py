@@ -288,9 +288,13 @@ class HeldTraces:
     """Batches of complete cases, which can be gone through any number of times.
 
     All have one vocabulary when they come out, whatever they had when they went in.
+
+    Attributes:
+        n_events: How many events they have.
     """
 
     _hold: Hold
+    _are_lent: bool = False
     _blocks: list[Block[TraceBatch]] = field(default_factory=list, init=False)
     _vocabulary: ActivityVocabulary = field(default=ActivityVocabulary.of([]), init=False)
     n_events: int = field(default=0, init=False)
@@ -307,16 +311,26 @@ class HeldTraces:
         for block in self._blocks:
             yield self._recoded(self._hold.look(block))
 
+    def lent(self) -> HeldTraces:
+        """Returns the same batches, which stay here when they are taken or dropped there."""
+        lent = HeldTraces(self._hold, _are_lent=True)
+        lent._blocks, lent._vocabulary = [*self._blocks], self._vocabulary
+        lent.n_events = self.n_events
+        return lent
+
     def taken(self) -> Iterable[TraceBatch]:
         """Yields the batches, none of which is held any more."""
         blocks, self._blocks = self._blocks[::-1], []
+        take = self._hold.look if self._are_lent else self._hold.take
         while blocks:
-            yield self._recoded(self._hold.take(blocks.pop()))
+            yield self._recoded(take(blocks.pop()))
 
     def drop(self) -> None:
         """Holds none of the batches any more."""
         while self._blocks:
-            self._hold.drop(self._blocks.pop())
+            block = self._blocks.pop()
+            if not self._are_lent:
+                self._hold.drop(block)
 
     def _recoded(self, batch: TraceBatch) -> TraceBatch:
         if batch.vocabulary == self._vocabulary:

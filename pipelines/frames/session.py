@@ -1,0 +1,247 @@
+"""A session: questions about one log in memory, whose answers are releases that its account pays.
+
+The log is read and grouped into cases once. An answer is the release of a plan like any other: in
+the session's folder of releases, an entry of the ledger, with its statement and its manifest. So
+the same question finds its answer, in whatever process, and pays nothing. What a preview says
+follows from public numbers and from earlier answers, and from nothing else of the log.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from fractions import Fraction
+from itertools import chain
+from pathlib import Path
+from typing import Any, Generic, Self
+
+from narwhals.typing import IntoFrameT
+
+from tracecloak.anonymizers.accounting.composition import exact_text, total
+from tracecloak.anonymizers.registry import method_named
+from tracecloak.pipelines.budget.opening import open_ledger, open_store
+from tracecloak.pipelines.configuration.config import FRAME, ReleaseConfig, checked_config
+from tracecloak.pipelines.configuration.plan import ReleasePlan
+from tracecloak.pipelines.frames.frame_source import AnyFrame, FrameSource
+from tracecloak.pipelines.frames.functions import (
+    Released,
+    check_keys,
+    plan_with,
+    released,
+    source_over,
+)
+from tracecloak.pipelines.ledger.balance import Balance
+from tracecloak.pipelines.planning.plan import Plan, plan_of
+from tracecloak.pipelines.runners.failures import redact_foreign_errors
+from tracecloak.pipelines.runners.flags import IN_MEMORY
+from tracecloak.pipelines.runners.in_memory import KeepingDriver
+from tracecloak.pipelines.screen.release_text import planned
+from tracecloak.schemas.errors import UsageError
+from tracecloak.schemas.events.columns import ColumnMapping
+from tracecloak.transforms.formats.registry import SourceFormat
+from tracecloak.transforms.pages.page import from_template
+from tracecloak.transforms.sources import EventSource
+
+QUESTIONS: dict[str, str] = {
+    "indicators": "private-indicators",
+    "map": "private-dfg",
+    "variants": "auto-variants",
+}
+"""The method that answers each question; a further line is a further question."""
+
+PAGE_NAME = "session.md"
+"""The page of an exported session."""
+
+_OF_ONE_RELEASE = ("method", "params", "release_id")
+# As many as a configuration may declare.
+_MOST_CASES = 1_000_000
+
+
+def session(
+    frame: IntoFrameT,
+    *,
+    output: str | os.PathLike[str] = "answers",
+    params: Mapping[str, Any] | None = None,
+    **keys: Any,
+) -> Session[IntoFrameT]:
+    """Returns a session of a log that is in memory; nothing is read or paid yet.
+
+    Args:
+        frame: See `release`; it must not change as long as the session lasts.
+        output: Folder of the answers, each of which is a release.
+        params: Parameters that all questions have in common, such as `vocabulary`; a question
+            whose method lacks one does without it.
+        **keys: Keys of a configuration, such as `case_id`, `account`, `ledger` or `key_store`.
+
+    Returns:
+        The session.
+
+    Raises:
+        TracecloakError: A key or a parameter is wrong, or this is no frame.
+    """
+    with redact_foreign_errors():
+        return Session(AnyFrame.of(frame), params or {}, {"output": output, **keys})
+
+
+class Session(Generic[IntoFrameT]):
+    """Questions about one log, which it keeps in memory until it is closed; see `session`."""
+
+    def __init__(self, frame: AnyFrame, params: Mapping[str, Any], keys: dict[str, Any]) -> None:
+        """Reads nothing yet.
+
+        Args:
+            frame: The log.
+            params: Parameters that all questions have in common.
+            keys: Of a configuration.
+
+        Raises:
+            UsageError: A key or a parameter is wrong.
+        """
+        for name in _OF_ONE_RELEASE:
+            if name in keys:
+                raise UsageError(f"{name} is of one release; leave it out, as each answer has one")
+        check_keys(keys)
+        methods = [*map(method_named, QUESTIONS.values())]
+        known = {name for method in methods for name in method.Params.model_fields}
+        if strange := sorted(params.keys() - known):
+            raise UsageError(f"{strange[0]} in params is a parameter of no question; correct it")
+        keys["output"] = os.fspath(keys["output"])
+        of_any = {"log": FRAME, "runner": IN_MEMORY, "method": methods[0].name}
+        self._config: ReleaseConfig = checked_config(None, {**of_any, **keys})
+        self._frame, self._params, self._keys = frame, dict(params), keys
+        self._driver = KeepingDriver()
+        self._sources: dict[ColumnMapping, FrameSource] = {}
+        self._answers: dict[str, Released[IntoFrameT]] = {}  # by the digest of their plan
+
+    @property
+    def answers(self) -> list[Released[IntoFrameT]]:
+        """The answers so far, each once, in the order of their questions."""
+        return [*self._answers.values()]
+
+    @property
+    def remaining(self) -> Balance | None:
+        """What the account has spent and has left; None: it has neither a cap nor a charge yet.
+
+        Raises:
+            TracecloakError: The ledger cannot be read, or there is none and none is to be begun.
+        """
+        with redact_foreign_errors():
+            ledger = open_ledger(self._config, open_store(self._config))
+            with contextlib.suppress(UsageError):
+                return ledger.balance(self._config.account)
+            return None
+
+    def preview(self, question: str, *, goal: str = "", **params: Any) -> Plan:
+        """Returns what an answer would cost, and how far off it is expected to be; it is free.
+
+        It follows from public numbers and earlier answers alone: where no `expected_cases` were
+        given to the session, the number of cases is that of the dearest answer that has one.
+
+        Args:
+            question: See `ask`.
+            goal: How good the answer is to be, see `plan`.
+            **params: See `ask`.
+
+        Returns:
+            The plan; its `price` is what `ask` would pay now.
+
+        Raises:
+            TracecloakError: The question or a parameter is wrong.
+        """
+        with redact_foreign_errors():
+            made = self._plan(question, params)
+            unseen = EventSource((), SourceFormat(), made.mapping, is_unordered=self._frame.is_lazy)
+            if made.digest not in self._answers:
+                return planned(made, unseen, goal)
+            again = plan_of(made, unseen, "Costs nothing, as it was answered before.", goal)
+            return replace(again, price=(Fraction(0), Fraction(0)))
+
+    def ask(self, question: str, **params: Any) -> Released[IntoFrameT]:
+        """Answers a question, and charges the account for it, unless it was answered before.
+
+        Args:
+            question: One of QUESTIONS: `indicators`, `map` or `variants`.
+            **params: Parameters of its method, such as `epsilon`; they go before those that the
+                session was given.
+
+        Returns:
+            The release that is the answer: its `indicators` and its `graph` are frames with
+            intervals, and its `variants` have them where their counts are measured.
+
+        Raises:
+            BudgetExhausted: The account has too little left; nothing was drawn.
+            TracecloakError: Nothing was released, for the reason that the error's class and text
+                give.
+        """
+        with redact_foreign_errors():
+            made = self._plan(question, params)
+            if made.mapping not in self._sources:
+                self._sources[made.mapping] = source_over(self._frame, made).with_digest()
+            answer = released(made, self._sources[made.mapping], self._keys, self._driver)
+            self._answers[made.digest] = answer
+            return answer
+
+    def export(self, folder: str | os.PathLike[str]) -> Path:
+        """Copies all answers into a folder of releases, beside a page of what they cost together.
+
+        Args:
+            folder: It is made if it is not there; answers that are there stay.
+
+        Returns:
+            The page, which follows from the manifests alone.
+        """
+        with redact_foreign_errors():
+            page = Path(folder) / PAGE_NAME
+            page.parent.mkdir(parents=True, exist_ok=True)
+            for answer in self.answers:
+                answer.export(folder)
+            spends = [answer.spends for answer in self.answers]
+            lines = from_template(
+                __package__,
+                "session.md.j2",
+                rows=[(a.manifest, *map(exact_text, a.price)) for a in self.answers],
+                total=[*map(exact_text, total(chain(*spends)))] if all(spends) else [],
+                units=sorted({answer.manifest["guarantee"]["unit"] for answer in self.answers}),
+            )
+            page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+            return page
+
+    def close(self) -> None:
+        """Removes what was kept of the log; the answers stay."""
+        self._driver.close()
+        self._sources.clear()
+
+    def __enter__(self) -> Self:
+        """Returns the session, which is closed at the end."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Closes the session."""
+        self.close()
+
+    def _plan(self, question: str, given: Mapping[str, Any]) -> ReleasePlan:
+        if question not in QUESTIONS:
+            names = ", ".join(QUESTIONS)
+            raise UsageError(f"question is {question!r}, and must be one of {names}")
+        method = QUESTIONS[question]
+        known = method_named(method).Params.model_fields
+        if strange := sorted(given.keys() - known.keys()):
+            raise UsageError(
+                f"{strange[0]} is no parameter of {method}; correct it, or give a key of a "
+                "configuration to `tracecloak.session`"
+            )
+        common = {name: value for name, value in self._params.items() if name in known}
+        made = plan_with(method, {**common, **given}, dict(self._keys))
+        n_cases = self._n_cases if made.keys.expected_cases is None else None
+        # What is released already may refuse an answer that nobody could use, before it is paid.
+        return made.with_keys(expected_cases=min(n_cases, _MOST_CASES)) if n_cases else made
+
+    @property
+    def _n_cases(self) -> int | None:
+        """The number of cases of the dearest answer that has one."""
+        noisy = [
+            (a.price[0] or Fraction(0), a.manifest["came_out"]["n_cases"]) for a in self.answers
+        ]
+        return max((one for one in noisy if one[1]), default=(0, None))[1]
