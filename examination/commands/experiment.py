@@ -15,7 +15,7 @@ from tracecloak.pipelines.commands.flags import (
     listed,
 )
 from tracecloak.pipelines.commands.table import Given
-from tracecloak.pipelines.screen.results import Result, quantity, show
+from tracecloak.pipelines.screen.results import Result, quantity, show, showing_progress
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
@@ -69,7 +69,6 @@ def run(given: Given) -> int:
     from tracecloak.examination.comparison.report import command_line
     from tracecloak.examination.experiments import run as experiment
     from tracecloak.examination.experiments.table import counted
-    from tracecloak.pipelines.screen.results import showing_progress
 
     flags = dict(given.flags)
     name = flags.pop("name")
@@ -89,8 +88,7 @@ def run(given: Given) -> int:
         "patience": flags.pop("patience", experiment.DEFAULT_PATIENCE),
         "max_minutes": flags.pop("max_minutes", None if is_full else experiment.DEFAULT_MINUTES),
     }
-    experiment.require_matplotlib()  # these two before large logs are read
-    experiment.require_extras(paper, settings["mined"])
+    experiment.require_extras(paper, settings["mined"])  # before large logs are read
     logs = tuple(Original.read(path, flags, paper.columns) for path in inputs)
     wanted = experiment.Experiment(logs, paper=paper, **settings)
     file_to_write("output", str(folder / experiment.ROWS))

@@ -39,7 +39,6 @@ from tracecloak.examination.experiments.table import (
     Section,
     format_figure,
     format_quartiles,
-    median_of,
 )
 from tracecloak.examination.measure.behaviour_measures import edges_of
 from tracecloak.examination.measure.utility import case_durations_us
@@ -266,9 +265,7 @@ class AmunPaper(Paper):
                 run: str | None = arm
                 if arm in spec["others"]:
                     run = table.best(figure, f"{arm} at {kind}, k = *", advantage)
-                values = table.values(figure, run or "", advantage)
-                median = median_of(values)
-                if run is None or median is None:
+                if run is None or not (values := table.values(figure, run, advantage)):
                     continue
                 cell = printed.get(spec.get("column", "{}").format(arm), NOTHING)
                 beside = [NOTHING, NOTHING, NOTHING]
@@ -277,7 +274,7 @@ class AmunPaper(Paper):
                     why = self.reason(spec["file"], arm)
                     if min(values) <= there <= max(values):
                         why = "within the releases here"
-                    ratio = format_figure(median / there) if there else NOTHING
+                    ratio = format_figure(float(np.median(values)) / there) if there else NOTHING
                     beside = [format_figure(there), ratio, why]
                 here = format_quartiles(values)
                 here += f" at {run.partition('k = ')[2]}" if run != arm else ""

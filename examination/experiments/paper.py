@@ -61,14 +61,13 @@ class Paper(ABC):
 
     Attributes:
         name: As in the command.
-        spec: Its TOML file: `title`, `methods`, `flags` (see `value_of`; `full` is a value with
-            `--full`), `has_models`: whether processes are mined, which needs pm4py and
-            scikit-learn, `has_distances`: whether distances of variants are measured, which needs
-            POT; `mined`: of so many releases of a cell a process is mined, unless told otherwise
-            (of all without it), and `mined_in_full`, with `--full`; `of_models`: what is said of a
-            model's quality beside what is said in every evaluation; `logs`: what the paper prints
-            of its logs.
-        methods: The registry's names of what is compared.
+        spec: Its TOML file: `title`, `methods`: the registry's names of what is compared, `flags`
+            (see `value_of`; `full` is a value with `--full`), `has_models`: whether processes are
+            mined, which needs pm4py and scikit-learn, `has_distances`: whether distances of
+            variants are measured, which needs POT; `mined`: of so many releases of a cell a process
+            is mined, unless told otherwise (of all without it), and `mined_in_full`, with `--full`;
+            `of_models`: what is said of a model's quality beside what is said in every evaluation;
+            `logs`: what the paper prints of its logs.
         given: Values of the flags by name: see `value_of`.
 
     Args:
@@ -79,13 +78,11 @@ class Paper(ABC):
     """
 
     name: ClassVar[str]
-    methods: ClassVar[tuple[str, ...]]
     spec: ClassVar[Mapping[str, Any]]
 
     def __init_subclass__(cls) -> None:
         file = resources.files(__package__) / "papers" / f"{cls.name}.toml"
-        cls.spec = spec = tomllib.loads(file.read_text(encoding="utf-8"))
-        cls.methods = tuple(spec["methods"])
+        cls.spec = tomllib.loads(file.read_text(encoding="utf-8"))
 
     def __init__(self, texts: Mapping[str, str | None]) -> None:
         self.given: dict[str, Any] = {
@@ -128,7 +125,7 @@ class Paper(ABC):
         """Returns what the paper prints of a log of these sizes; nothing if it has no such log."""
         sizes = log.identity()
         for printed in self.spec.get("logs", ()):
-            if all(sizes[name] == printed.get(name, sizes[name]) for name in _SIZES):
+            if all(sizes[n] == printed.get(n, sizes[n]) for n in ("cases", "events", "variants")):
                 return printed
         return {}
 
@@ -158,9 +155,6 @@ class Paper(ABC):
         """Yields what the paper states of its results, and whether the figures of a log agree."""
         for spec in self.spec["statements"]:
             yield judge_statement(spec, table, self.words())
-
-
-_SIZES = ("cases", "events", "variants")
 
 
 def value_of(flag: Mapping[str, Any], text: str | None) -> Any:
@@ -205,11 +199,6 @@ def value_of(flag: Mapping[str, Any], text: str | None) -> Any:
 # --- What is measured of a release that has cases, in all perspectives ----------------------------
 
 
-def measure(name: str, perspective: Perspective = "activity") -> str:
-    """Returns what a figure of a perspective is called in a row."""
-    return name if perspective == "activity" else f"{perspective}_{name}"
-
-
 def perspectives_of(log: Original) -> tuple[Perspective, ...]:
     """Returns the perspectives that a log has: without resources just the one on activities."""
     return PERSPECTIVES if has_resources(log.traces) else PERSPECTIVES[:1]
@@ -235,13 +224,11 @@ def figures_of(log: Original, released: Released) -> Row:
         "duration_error": total_duration_error(before, after),
         **{f"bottlenecks_{name}": value for name, value in bottlenecks(before, after).items()},
     }
-    activities = _projected(before, after, "activity")
+    row |= (activities := _projected(before, after, "activity"))
     is_there = has_resources(before) and has_resources(after)
-    for perspective in PERSPECTIVES:
-        figures = activities if perspective == "activity" else dict.fromkeys(activities)
-        if perspective != "activity" and is_there:
-            figures = _projected(before, after, perspective)
-        row |= {measure(name, perspective): value for name, value in figures.items()}
+    for perspective in PERSPECTIVES[1:]:
+        figures = _projected(before, after, perspective) if is_there else dict.fromkeys(activities)
+        row |= {f"{perspective}_{name}": value for name, value in figures.items()}
     return row
 
 

@@ -8,7 +8,6 @@ much of every cell. The figures are exact about private data: for the operator o
 from __future__ import annotations
 
 import base64
-import contextlib
 import importlib
 import io
 import itertools
@@ -16,7 +15,7 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -73,7 +72,7 @@ _MINED = ("fitness", "precision", "f_score", "generalization", "tree")
 
 
 def require_extras(paper: Paper, mined: int) -> None:
-    """Checks that the libraries are installed that the figures of an experiment need.
+    """Checks that the libraries are installed that the figures and charts of an experiment need.
 
     Args:
         paper: The experiment.
@@ -82,6 +81,7 @@ def require_extras(paper: Paper, mined: int) -> None:
     Raises:
         UsageError: One is not installed.
     """
+    import_extra("matplotlib.figure", "the page of charts", "matplotlib", "report")
     if paper.spec["has_distances"]:
         require_pot()
     if paper.spec["has_models"]:
@@ -129,12 +129,11 @@ class Experiment(Benchmark):
 
     def __post_init__(self) -> None:
         self.check_runs()
+        known = self.paper.spec["methods"]
         for name in self.methods or ():
-            if name not in self.paper.methods:
-                raise UsageError(
-                    f"methods must be of {', '.join(self.paper.methods)}, got {name!r}"
-                )
-        if not any(self._has(name) for name in self.paper.methods):
+            if name not in known:
+                raise UsageError(f"methods must be of {', '.join(known)}, got {name!r}")
+        if not any(map(self._has, known)):
             raise UsageError(f"none of the methods is there: {', '.join(self.left_out)}")
         for log in self.logs:
             for cell in self.cells(log):
@@ -145,7 +144,7 @@ class Experiment(Benchmark):
     @property
     def left_out(self) -> list[str]:
         """Names of the methods that should run and that this installation does not have."""
-        wanted = self.paper.methods if self.methods is None else self.methods
+        wanted = self.paper.spec["methods"] if self.methods is None else self.methods
         return [name for name in wanted if name not in METHODS]
 
     def _has(self, name: str) -> bool:
@@ -239,15 +238,6 @@ _MAX_LEAVES = 120
 _NOT_PRIVATE = "not private: for the operator only"
 
 
-def require_matplotlib() -> None:
-    """Imports matplotlib.
-
-    Raises:
-        UsageError: It is not installed.
-    """
-    import_extra("matplotlib.figure", "the page of charts", "matplotlib", "report")
-
-
 def write_report(
     experiment: Experiment,
     rows: Sequence[Row],
@@ -263,11 +253,7 @@ def write_report(
         stated: The statements of the paper by log.
         command: The command that makes the page, in the folder of the logs.
         folder: Where to; it is there.
-
-    Raises:
-        UsageError: matplotlib is not installed.
     """
-    require_matplotlib()
     (folder / FIGURES).mkdir(exist_ok=True)
     images: list[Path] = []
     logs = []
@@ -317,8 +303,7 @@ def _drawn(
     elif section.chart is None:
         return None, None
     else:
-        with _drawing():
-            drawn = _chart(section.chart)
+        drawn = _chart(section.chart)
     path = folder / FIGURES / (re.sub(r"[^\w.-]+", "-", f"{section.file}-{log}") + ".svg")
     path.write_bytes(drawn)
     images.append(path)
@@ -328,31 +313,24 @@ def _drawn(
 # --- Charts -----------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _drawing() -> Iterator[None]:
-    """Draws the same whatever matplotlib's settings are on this machine."""
-    matplotlib = importlib.import_module("matplotlib")
-    with matplotlib.rc_context(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a name in letters that the font lacks
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_DRAWING)
-        yield
-
-
 def _chart(chart: Boxes | Lines) -> bytes:
-    """The SVG of a chart, with room for a legend beside it."""
-    figure = importlib.import_module("matplotlib.figure").Figure(figsize=(7.5, 3.6))
-    axes = figure.add_axes((0.1, 0.14, 0.66, 0.82))
-    axes.set_xlabel(chart.x)
-    axes.set_ylabel(chart.y)
-    axes.grid(axis="y" if isinstance(chart, Boxes) else "both", linewidth=0.3)
-    handles = _boxes(axes, chart) if isinstance(chart, Boxes) else _lines(axes, chart)
-    axes.legend(
-        handles.values(), handles, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False
-    )
-    figure.text(0.995, 0.005, _NOT_PRIVATE, ha="right", fontsize=6)
-    stream = io.BytesIO()
-    figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
+    """The SVG of a chart, with room for a legend beside it.
+
+    It is the same whatever matplotlib's settings are on this machine.
+    """
+    stream, style = io.BytesIO(), importlib.import_module("matplotlib.style")
+    ignored = warnings.catch_warnings(action="ignore")  # a name in letters that the font lacks
+    with style.context(_DRAWING, after_reset=True), ignored:
+        figure = importlib.import_module("matplotlib.figure").Figure(figsize=(7.5, 3.6))
+        axes = figure.add_axes((0.1, 0.14, 0.66, 0.82))
+        axes.set_xlabel(chart.x)
+        axes.set_ylabel(chart.y)
+        axes.grid(axis="y" if isinstance(chart, Boxes) else "both", linewidth=0.3)
+        handles = _boxes(axes, chart) if isinstance(chart, Boxes) else _lines(axes, chart)
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "frameon": False}
+        axes.legend(handles.values(), handles, **beside)
+        figure.text(0.995, 0.005, _NOT_PRIVATE, ha="right", fontsize=6)
+        figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None})
     return stream.getvalue()
 
 
@@ -361,25 +339,23 @@ def _boxes(axes: Any, boxes: Boxes) -> dict[str, Any]:
 
     A single figure is a bar: a box of it is a line that nobody sees. Returns handles by label.
     """
-    arms = boxes.arms
+    arms, groups = (list(dict.fromkeys(names)) for names in zip(*boxes.values, strict=True))
     width = 0.8 / max(len(arms), 1)
     has_bars = all(len(values) == 1 for values in boxes.values.values()) and not boxes.is_log
-    cbook = importlib.import_module("matplotlib.cbook")
     handles: dict[str, Any] = {}
     for number, (arm, colour) in enumerate(zip(arms, itertools.cycle(_COLOURS))):
-        groups = [group for group in boxes.groups if (arm, group) in boxes.values]
-        places = [
-            boxes.groups.index(group) + (number - (len(arms) - 1) / 2) * width for group in groups
-        ]
+        of_arm = {place: boxes.values.get((arm, group)) for place, group in enumerate(groups)}
+        known = {place: values for place, values in of_arm.items() if values is not None}
+        places = [place + (number - (len(arms) - 1) / 2) * width for place in known]
         if has_bars:
-            heights = [boxes.values[arm, group][0] for group in groups]
+            heights = [values[0] for values in known.values()]
             handles[arm] = axes.bar(places, heights, width * 0.85, color=colour)
             continue
-        stats = cbook.boxplot_stats([boxes.values[arm, g] for g in groups], whis=(0, 100))
-        drawn = axes.bxp(
-            stats,
+        drawn = axes.boxplot(
+            list(known.values()),
             positions=places,
             widths=width * 0.85,
+            whis=(0, 100),
             patch_artist=True,
             showfliers=False,
             manage_ticks=False,
@@ -391,8 +367,8 @@ def _boxes(axes: Any, boxes: Boxes) -> dict[str, Any]:
         handles[label] = axes.axhline(value, color="black", linewidth=0.8, linestyle=style)
     if boxes.is_log:
         axes.set_yscale("log")
-    axes.set_xticks(range(len(boxes.groups)), boxes.groups)
-    axes.set_xlim(-0.6, len(boxes.groups) - 0.4)
+    axes.set_xticks(range(len(groups)), groups)
+    axes.set_xlim(-0.6, len(groups) - 0.4)
     return handles
 
 

@@ -60,8 +60,11 @@ class Figures:
 
     def values(self, figure: str, arm: str, level: str) -> list[float]:
         """Returns the values that are known, in the order of the repetitions."""
-        at_level = (row for row in self.rows if row["level"] in (level, ""))
-        return values_of(at_level, figure, arm=arm)
+        return [
+            row[figure]
+            for row in self.rows
+            if row["arm"] == arm and row["level"] in (level, "") and row.get(figure) is not None
+        ]
 
     def medians(self, figure: str, pattern: str, level: str) -> dict[str, float]:
         """Returns the medians of the arms that match a pattern, of those that have values.
@@ -74,8 +77,8 @@ class Figures:
             values = self.values(figure, arm, level)
             if figure not in self.spec.get("errors", ()) and self.values("is_lost", arm, level):
                 values.append(0.0)
-            if (median := median_of(values)) is not None:
-                found[arm] = median
+            if spread := quartiles(values):
+                found[arm] = spread[0]
         return found
 
     def median(self, figure: str, pattern: str, level: str) -> float | None:
@@ -104,15 +107,6 @@ def expanded(spec: Mapping[str, Any], words: Mapping[str, Any]) -> Iterator[str]
         yield str(one)
 
 
-def values_of(rows: Iterable[Row], name: str, **wanted: str) -> list[float]:
-    """Returns a figure of the rows that agree with what is wanted, where it is known."""
-    return [
-        row[name]
-        for row in rows
-        if row.get(name) is not None and all(row.get(key) == one for key, one in wanted.items())
-    ]
-
-
 def format_figure(value: float | None) -> str:
     """Returns a figure as a short text."""
     if value is None:
@@ -131,12 +125,6 @@ def format_quartiles(values: Iterable[float | None]) -> str:
     return median if low == high else f"{median} ({low}-{high})"
 
 
-def median_of(values: Iterable[float | None]) -> float | None:
-    """Returns the median of what is known, or None."""
-    spread = quartiles(values)
-    return None if spread is None else spread[0]
-
-
 @dataclass(frozen=True)
 class Boxes:
     """Boxes of repeated figures, side by side in groups.
@@ -144,23 +132,17 @@ class Boxes:
     Attributes:
         y: What is on the vertical axis.
         x: What the groups are.
-        groups: Their names, from left to right.
-        values: Figures by (arm, group); an arm lacks the groups where it was not run.
+        values: Figures by (arm, group), in the order in which they stand; an arm lacks the groups
+            where it was not run.
         is_log: Whether the vertical axis is logarithmic.
         marks: Figures to be drawn as lines, by what they are, such as the log's own.
     """
 
     y: str
     x: str
-    groups: Sequence[str]
     values: Mapping[tuple[str, str], Sequence[float]]
     is_log: bool = False
     marks: Mapping[str, float] = field(default_factory=dict)
-
-    @property
-    def arms(self) -> list[str]:
-        """What is compared, in order."""
-        return list(dict.fromkeys(arm for arm, _ in self.values))
 
 
 @dataclass(frozen=True)
@@ -285,13 +267,12 @@ def _chart(
                 values[arm, level] = known
     if not values:
         return None
-    groups = list(dict.fromkeys(group for _, group in values))
     marks = spec.get("marks") or {
         arm: mark
         for arm in [THE_LOG] * spec.get("log", False) + table.models
         if arm in (THE_LOG, *arms) and (mark := table.median(figure, arm, "")) is not None
     }
-    return Boxes(title, table.spec["axis"], groups, values, spec.get("is_log", False), marks)
+    return Boxes(title, table.spec["axis"], values, spec.get("is_log", False), marks)
 
 
 def _trees(spec: Mapping[str, Any], table: Figures, arms: Sequence[str]) -> Iterator[Section]:

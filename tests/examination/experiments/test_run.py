@@ -34,7 +34,7 @@ from tracecloak.examination.experiments.run import (
     release_of,
     write_report,
 )
-from tracecloak.examination.experiments.table import THE_LOG, format_quartiles, values_of
+from tracecloak.examination.experiments.table import THE_LOG, Figures, format_quartiles
 from tracecloak.examination.measure.mining import ModelQuality, PatientMiner
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.models import leaf
@@ -168,7 +168,7 @@ def test_the_page_the_charts_and_the_table_show_the_rows(
     assert "90 cases, 327 events, 5 variants, 4 activities" in page
     for number in range(2, 11):
         assert f"Figure {number}: " in page
-    shown = format_quartiles(values_of(rows, "normal_share", arm="SaPa", level="0.5"))
+    shown = format_quartiles(Figures(rows, (), {}).values("normal_share", "SaPa", "0.5"))
     section = page.split("<h3>Figure 8")[1].split("<h3>")[0]
     assert re.search(rf"<td>SaPa</td><td>0.5</td><td>{re.escape(shown)}</td>", section)
     images = drawn_in(page, out)
@@ -192,7 +192,7 @@ def test_tables_6_to_8_and_figure_3(path: Path) -> None:
         assert f"<h3>{title}" in page
     name = "SaCoFa at epsilon_d, k = {} %"
     medians = {
-        share: np.median(values_of(rows, "jaccard_distance", arm=name.format(share)))
+        share: np.median([r["jaccard_distance"] for r in rows if r["arm"] == name.format(share)])
         for share in ("1", "20")
     }
     best = min(medians, key=lambda share: medians[share])

@@ -26,7 +26,7 @@ from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.experiments.other_papers import declaration, top_shares
 from tracecloak.examination.experiments.paper import Paper, figures_of
 from tracecloak.examination.experiments.run import ROWS, TABLE, Experiment, paper_named
-from tracecloak.examination.experiments.table import THE_LOG, format_figure, values_of
+from tracecloak.examination.experiments.table import THE_LOG, Figures, format_figure
 from tracecloak.examination.measure.behaviour_measures import RESOURCE
 from tracecloak.schemas.errors import GuaranteeError, UsageError
 from tracecloak.schemas.events.traces import TraceBatch
@@ -224,12 +224,10 @@ def test_the_page_shows_every_perspective(path: Path, capsys: pytest.CaptureFixt
     sizes = (4, 4, 4 / 30, 2, 5, 5 / 30, 6, 5, 5 / 30)
     own = "".join(f"<td>{size:.3f}</td>" for size in sizes)
     assert f"<td>the log itself</td>{own}" in table_10
-    [value] = values_of(rows, "resource_data_utility", arm="TLKC-EXT, set, resources",
-                        level="hours/3/4/0.4")  # fmt: skip
+    arm, figures = "TLKC-EXT, set, resources", Figures(rows, (), {})
+    [value] = figures.values("resource_data_utility", arm, "hours/3/4/0.4")
     section = page.split("<h3>Figure 10")[1].split("<h3>")[0]
-    assert re.search(
-        rf"<td>TLKC-EXT, set, resources</td><td>[^<]*</td><td>{format_figure(value)}<", section
-    )
+    assert re.search(rf"<td>{arm}</td><td>[^<]*</td><td>{format_figure(value)}<", section)
     images = drawn_in(page, out)
     assert len(set(images)) == len(images) == 8
     assert pq.read_table(out / TABLE).num_rows == len(rows)
@@ -274,8 +272,8 @@ def test_figures_2_to_4_are_shown_for_every_t(path: Path) -> None:
     assert len(set(drawn_in(page, out))) == 9
     arm = "PRETSA, levenshtein, t = 0.5"
     section = page.split("<h3>Figure 2: advanced behavioural appropriateness, t = 0.5")[1]
-    medians = [np.median(values_of(rows, "appropriateness", arm=arm, level=k)) for k in ("2", "4")]
-    for k, median in zip(("2", "4"), medians, strict=True):
+    for k in ("2", "4"):
+        median = np.median(Figures(rows, (), {}).values("appropriateness", arm, k))
         assert f"<td>{arm}</td><td>{k}</td><td>{format_figure(float(median))}" in section
     # Its two distances from itself are not known where no embedding is asked for.
     table_3 = page.split("<h3>Tables 2 and 3")[1].split("</table>")[0]
