@@ -61,6 +61,7 @@ DAILY = {"dataset": "x", "schedule": {
 }}  # fmt: skip
 ANY: Any = None
 CASES, NONE = batch_of("AB", "B"), batch_of()
+LINKED = knowledge.LinkedLog("", CASES, knowledge.no_values(CASES))
 NO_EVENTS = pa.RecordBatch.from_pylist([], schema=EVENT_SCHEMA)
 
 
@@ -211,7 +212,7 @@ REFUSED: list[tuple[Callable[[Path], Any], type[Exception], str]] = [
     (lambda f: other_papers._weight("alpha", "half"), UsageError,
      "alpha must be a number from 0 to 1"),
     (lambda f: patched(knowledge, "MAX_CODE", 1,
-                       lambda: knowledge.elements_of([CASES], "activity")),
+                       lambda: knowledge.known_of([LINKED], "set", "activity", "hours")),
      UsageError, "pairs of activities and resources"),
     (lambda f: ended_miner(), RuntimeError, "the process that mines has ended"),
 ]  # fmt: skip

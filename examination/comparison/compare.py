@@ -96,12 +96,7 @@ class Comparison(Benchmark):
     @cached_property
     def _release_of(self) -> Callable[[Original, str, str], Release]:
         """What makes the releases of a cell, which counts once what it counts."""
-
-        def release_of(log: Original, name: str, epsilon: str) -> Release:
-            method = self.methods[name]
-            return method.cell(log, epsilon, method.delta(self.delta))
-
-        return cache(release_of)
+        return cache(lambda log, name, epsilon: self.methods[name].cell(log, epsilon, self.delta))
 
 
 def _figures(original: Original, released: Released) -> Row:

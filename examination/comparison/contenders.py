@@ -43,7 +43,7 @@ from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.examination.attack.releases import Releases, fresh_keys
 from tracecloak.examination.comparison.original import Original
 from tracecloak.examination.measure.intervals import noise_half_width, variants_of_records
-from tracecloak.schemas.arrays.merging import sum_groups
+from tracecloak.schemas.arrays.merging import ranges, sum_groups
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedTree
@@ -62,8 +62,7 @@ def require_mbi() -> Any:
         UsageError: It is not installed.
     """
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of its floats and caches
+        with warnings.catch_warnings(action="ignore"):  # of its floats and caches
             return importlib.import_module("mbi")
     except ImportError:
         raise UsageError(
@@ -134,8 +133,7 @@ class PrivatePgm:
         # The mean of the marginals' sums is the best estimate of the number of cases.
         n_cases = max(round(float(np.mean([cells.sum() for cells in noisy]))), 1)
         domain = mbi.Domain(names, [self.n_names + 1] * self.max_length)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             measured = [
                 mbi.LinearMeasurement(cells.astype(np.float64), clique, deviation)
                 for cells, clique in zip(noisy, cliques, strict=True)
@@ -150,8 +148,8 @@ class PrivatePgm:
         """int64[n_variants, max_length], the activities, and n_names after the last."""
         lengths = np.diff(self.cut.offsets)
         records = np.full((len(lengths), self.max_length), self.n_names, np.int64)
-        place = np.arange(len(self.cut.codes)) - np.repeat(self.cut.offsets[:-1], lengths)
-        records[np.repeat(np.arange(len(lengths)), lengths), place] = self.cut.codes
+        row = np.repeat(np.arange(len(lengths)), lengths)
+        records[row, ranges(0, lengths)] = self.cut.codes
         return records
 
 

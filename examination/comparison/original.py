@@ -28,7 +28,7 @@ import numpy as np
 from tracecloak.anonymizers.noise.randomness import KEY_BYTES, Randomness, ReleaseKey
 from tracecloak.examination.linkage.knowledge import KnownVictims, Settings, Target
 from tracecloak.examination.measure import measures, utility
-from tracecloak.examination.measure.behaviour_measures import hours_of_edges, total_duration_error
+from tracecloak.examination.measure.behaviour_measures import edge_time_emd, total_duration_error
 from tracecloak.examination.measure.intervals import edge_figures, interval_figures
 from tracecloak.examination.measure.mining import NormalBehaviour
 from tracecloak.examination.measure.registry import MEASURES, Figures, checked
@@ -83,11 +83,6 @@ class Side:
         """The directly-follows pairs between activities."""
         return self.edges.inner(self.vocabulary)
 
-    @property
-    def hours(self) -> DirectlyFollows:
-        """The total hours of each directly-follows pair between activities."""
-        return hours_of_edges(self.cases)
-
     @cached_property
     def times(self) -> utility.CaseTimes:
         """What the times of logs are compared with."""
@@ -125,7 +120,7 @@ _MEASURED: Mapping[str, tuple[str, Callable[[Any, Any], float | Figures | None]]
     "edge_relative_error": ("edges", edge_figures),
     "trace_length_distance": ("cases", utility.length_distance),
     "activity_mix_total_variation": ("cases", utility.activity_mix_distance),
-    "edge_time_emd_months": ("hours", measures.edge_time_emd),
+    "edge_time_emd_months": ("cases", edge_time_emd),
     "total_duration_error": ("cases", total_duration_error),
     "case_duration_distance_days": ("cases", utility.case_duration_distance_days),
     "hour_of_week_total_variation": ("cases", utility.hour_of_week_distance),

@@ -34,7 +34,7 @@ from tracecloak.examination.comparison.original import (
 )
 from tracecloak.examination.comparison.rows import Row, code_version, quartiles
 from tracecloak.examination.measure.mining import ModelJudge
-from tracecloak.examination.measure.registry import MEASURES, Figures
+from tracecloak.examination.measure.registry import MEASURES
 from tracecloak.transforms.pages.page import Page, from_template, rendered
 from tracecloak.transforms.publish.statement import promise_in_short
 
@@ -51,8 +51,14 @@ _OF_LOG = ("case_duration_distance", "relative_size", "next_activity_accuracy", 
 _DIGITS = 6
 _INDENTED_NUMBERS = re.compile(r"\[\n +([^\n\[\]\"{}]+),\n +([^\n]+),\n +([^\n]+)\n +\]")
 
+
+def _round(value: float) -> float:
+    return float(f"{value:.{_DIGITS}g}")
+
+
+_Rounded = Annotated[float, pydantic.AfterValidator(_round)]
 # The median, the first and the third quartile.
-Quartiles = tuple[float, float, float]
+Quartiles = tuple[_Rounded, _Rounded, _Rounded]
 # By the names of measures; None where one was not computed.
 QuartilesByMeasure = dict[str, Quartiles | None]
 _Count = Annotated[int, pydantic.Field(ge=0)]
@@ -125,8 +131,8 @@ class LogResults(Values):
     n_variants: _Count
     n_activities: _Count
     max_trace_length: _Count
-    of_log: Figures
-    of_cut_log: Figures
+    of_log: dict[str, _Rounded | None]
+    of_cut_log: dict[str, _Rounded | None]
     models: dict[str, float] | None
     releases: tuple[ReleaseFigures, ...]
     lines: tuple[LineFigures, ...]
@@ -161,12 +167,6 @@ class Results(Values):
     max_emd_cells: _Count
     recorded: tuple[str, ...] = ()
     logs: tuple[LogResults, ...]
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of what was released, in the order of the tables."""
-        kinds = {release.kind for log in self.logs for release in log.releases}
-        return tuple(kind for kind in KINDS if kind in kinds)
 
     def columns(self, kind: Kind) -> tuple[str, ...]:
         """Returns the measures of a kind's table: those that its releases have figures of."""
@@ -211,13 +211,9 @@ def results_of(
 
 
 def _log_results(comparison: Comparison, original: Original, rows: Sequence[Row]) -> LogResults:
-    releases: dict[tuple[str, str], list[Row]] = {}
-    lines: dict[str, list[Row]] = {}
+    cells: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        if row["method"] in LINES:
-            lines.setdefault(row["method"], []).append(row)
-        else:
-            releases.setdefault((row["method"], row["epsilon"]), []).append(row)
+        cells.setdefault((row["method"], row["epsilon"]), []).append(row)
     every = {name for names in COLUMNS.values() for name in names}
     return LogResults(
         name=original.name,
@@ -226,15 +222,16 @@ def _log_results(comparison: Comparison, original: Original, rows: Sequence[Row]
         n_variants=original.variants.n_variants,
         n_activities=len(original.names),
         max_trace_length=original.max_length,
-        of_log=_rounded(measured(original.side, original.side, _OF_LOG)),
-        of_cut_log=_rounded(original.figures(original.cut)),
+        of_log=measured(original.side, original.side, _OF_LOG),
+        of_cut_log=original.figures(original.cut),
         models=_models(original) if comparison.mined else None,
-        releases=tuple(_release(comparison, at) for at in releases.values()),
+        releases=tuple(_release(comparison, at) for (n, _), at in cells.items() if n not in LINES),
         lines=tuple(
             LineFigures(
                 name=name, n_draws=len(at), figures=_quartiles(at, sorted(every & at[0].keys()))
             )
-            for name, at in lines.items()
+            for (name, _), at in cells.items()
+            if name in LINES
         ),
     )
 
@@ -259,19 +256,7 @@ def _release(comparison: Comparison, rows: Sequence[Row]) -> ReleaseFigures:
 
 
 def _quartiles(rows: Sequence[Row], names: Iterable[str]) -> QuartilesByMeasure:
-    of: QuartilesByMeasure = {}
-    for name in names:
-        known = quartiles(row.get(name) for row in rows)
-        of[name] = None if known is None else tuple(map(_round, known))  # type: ignore[assignment]
-    return of
-
-
-def _rounded(figures: Mapping[str, Any]) -> Figures:
-    return {name: None if value is None else _round(value) for name, value in figures.items()}
-
-
-def _round(value: float) -> float:
-    return float(f"{value:.{_DIGITS}g}")
+    return {name: quartiles(row.get(name) for row in rows) for name in names}
 
 
 # ---

@@ -13,14 +13,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
 from tracecloak.anonymizers.noise.randomness import Randomness, below, cell_numbers
 from tracecloak.examination.attack.bounds import clopper_pearson
-from tracecloak.examination.measure.behaviour_measures import Elements, has_resources
+from tracecloak.examination.measure.behaviour_measures import has_resources, known_alike
 from tracecloak.schemas.arrays.merging import places_of, stable_order
 from tracecloak.schemas.errors import UsageError, check_least
 from tracecloak.schemas.events.traces import TraceBatch
@@ -29,11 +29,11 @@ from tracecloak.schemas.statistics.background_knowledge import (
     TIME_BITS,
     CaseTable,
     Kind,
+    Knowledge,
     KnownCases,
     Perspective,
     TimeUnit,
     codes_of_words,
-    relative_units,
     times_of_words,
 )
 
@@ -301,34 +301,29 @@ class KnownVictims:
         Raises:
             UsageError: The logs have too many names.
         """
-        logs = [original, *releases]
-        elements = elements_of([log.traces for log in logs], perspective)
-        table, words = _canonical(original, elements, kind, unit)
-        victims = table.filled()
-        targets = [Target(original.name, f"{kind} of {_name(perspective)}", table, words, words)]
-        for log in releases:
-            reduced, useful = _reduced(log, elements, kind)
-            if reduced is None:
-                rows = _canonical(log, elements, kind, unit)
+        (own, *others), known = known_of([original, *releases], kind, perspective, unit)
+        table, words = _canonical(original, own, known)
+        targets = [Target(original.name, _text_of(known), table, words, words)]
+        for log, traces in zip(releases, others, strict=True):
+            useful = _reduced(log, known)
+            if useful is None:
+                rows = _canonical(log, traces, known)
                 targets.append(Target(log.name, "nothing", *rows, None))
                 continue
             codes, times = codes_of_words(words), times_of_words(words)
-            if reduced.perspective != perspective:
-                codes = elements.activity_codes(codes)
-            sought = (codes << TIME_BITS) + (times if useful == "relative" else 0)
-            known_as = f"{useful} of {_name(reduced.perspective)}"
-            rows = _canonical(log, reduced, useful, unit)
-            targets.append(Target(log.name, known_as, *rows, sought))
-        return cls(victims, words, tuple(targets))
+            if useful.perspective != perspective and known.resource is not None:
+                codes = (codes - 1) // known.resource.n_cells + 1
+            sought = (codes << TIME_BITS) + (times if useful.kind == "relative" else 0)
+            rows = _canonical(log, traces, useful)
+            targets.append(Target(log.name, _text_of(useful), *rows, sought))
+        return cls(table.filled(), words, tuple(targets))
 
     def pieces(self, size: int, settings: Settings, randomness: Randomness, purpose: str) -> Pieces:
         """Goes through all pieces of a size, or draws some."""
         lengths = np.diff(self.own.offsets)
         distinct, number = np.unique(lengths, return_counts=True)
         ways = {n: math.comb(n, min(n, size)) for n in distinct.tolist()}
-        if sum(ways[n] * k for n, k in zip(distinct.tolist(), number.tolist(), strict=True)) <= (
-            _MOST_WAYS
-        ):
+        if sum(n * k for n, k in zip(ways.values(), number.tolist(), strict=True)) <= _MOST_WAYS:
             every = self._every(size, lengths, ways)
             if len(every.pieces) <= settings.most_exact:
                 return every
@@ -385,45 +380,42 @@ class KnownVictims:
         )
 
 
-def elements_of(logs: Sequence[TraceBatch], perspective: Perspective) -> Elements:
-    """Returns the elements of the logs.
+def known_of(
+    logs: Sequence[LinkedLog], kind: Kind, perspective: Perspective, unit: TimeUnit
+) -> tuple[list[TraceBatch], Knowledge]:
+    """Returns the cases of the logs as they are known, and what is known of them.
 
     Raises:
-        UsageError: They are too many.
+        UsageError: There are too many names.
     """
-    elements = Elements.of(logs, perspective)
-    if len(elements.activities) * elements.n_resources > MAX_CODE:
+    traces, resource = known_alike([log.traces for log in logs])
+    known = Knowledge(kind, perspective, unit, resource)
+    if len(traces[0].vocabulary) * (perspective == "activity" or resource.n_cells) > MAX_CODE:
         raise UsageError(
             f"the logs have more than {MAX_CODE:,} pairs of activities and resources; leave "
             "out resource"
         )
-    return elements
+    return traces, known
 
 
-def _name(perspective: Perspective) -> str:
-    return {"activity_resource": "activity and resource"}.get(perspective, perspective)
+def _text_of(known: Knowledge) -> str:
+    return f"{known.kind} of {known.perspective.replace('_', ' and ')}"
 
 
-def _reduced(log: LinkedLog, elements: Elements, kind: Kind) -> tuple[Elements | None, Kind]:
+def _reduced(log: LinkedLog, known: Knowledge) -> Knowledge | None:
     """What is left of knowledge where a log has no times or resources; None for nothing."""
-    useful: Kind = "sequence" if kind == "relative" and not log.has_times else kind
-    if elements.perspective == "activity" or has_resources(log.traces):
-        return elements, useful
-    if elements.perspective == "resource":
-        return None, useful
+    kind: Kind = "sequence" if known.kind == "relative" and not log.has_times else known.kind
+    if known.perspective == "activity" or has_resources(log.traces):
+        return replace(known, kind=kind)
+    if known.perspective == "resource":
+        return None
     # Two pairs of a set can be of one activity, which then occurs twice.
-    useful = "multiset" if useful == "set" else useful
-    return Elements("activity", elements.activities, elements.resources), useful
+    return replace(known, kind="multiset" if kind == "set" else kind, perspective="activity")
 
 
 def _canonical(
-    log: LinkedLog, elements: Elements, kind: Kind, unit: TimeUnit
+    log: LinkedLog, traces: TraceBatch, known: Knowledge
 ) -> tuple[CaseTable, np.ndarray]:
-    traces = log.traces
-    words = elements.codes(traces) << TIME_BITS
-    if kind == "relative":
-        # An event without an element has none at whatever time.
-        words = np.where(words > 0, words + relative_units(traces, unit), 0)
     longest = int(traces.lengths.max(initial=1))
-    known = KnownCases.from_cases(traces.offsets, words, log.labels)
-    return known.decoded().canonical(kind, longest)
+    cases = KnownCases.from_cases(traces.offsets, known.words(traces), log.labels)
+    return cases.decoded().canonical(known.kind, longest)

@@ -268,17 +268,6 @@ def report_of(
     lines, summary = (
         from_template(__package__, name, **given) for name in ("report.md.j2", "summary.txt.j2")
     )
-    return _body(original, releases, sensitive, settings, attacks), lines, [chart], summary
-
-
-def _body(
-    original: knowledge.LinkedLog,
-    releases: Sequence[knowledge.LinkedLog],
-    sensitive: Sequence[str],
-    settings: knowledge.Settings,
-    attacks: Sequence[Linkage],
-) -> dict[str, Any]:
-    """The report as JSON values."""
 
     def of_log(log: knowledge.LinkedLog) -> dict[str, Any]:
         return {
@@ -293,7 +282,7 @@ def _body(
         body = asdict(risk)
         return body | {"values": dict(zip(sensitive, body["values"], strict=True))}
 
-    return {
+    body = {
         "warning": INTERNAL,
         "publishable": False,
         "original": of_log(original),
@@ -309,6 +298,7 @@ def _body(
             for one in attacks
         ],
     }
+    return body, lines, [chart], summary
 
 
 # --- The logs of an attack: from files or releases, their sensitive values coded alike. -----------

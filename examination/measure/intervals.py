@@ -23,7 +23,7 @@ from tracecloak.anonymizers.accounting.calibration import laplace_interval
 from tracecloak.examination.measure import utility
 from tracecloak.examination.measure.registry import Figures, checked
 from tracecloak.schemas.arrays.hashing import mix
-from tracecloak.schemas.arrays.merging import offsets_of, sum_by_key
+from tracecloak.schemas.arrays.merging import offsets_of, places_of, sum_by_key
 from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
@@ -220,8 +220,7 @@ def interval_figures(
         highs: int64[n], likewise.
         half_width: Half the interval of the noise alone, or None: it is not known.
     """
-    known = dict(zip(truth.keys.tolist(), truth.counts.tolist(), strict=True))
-    counts = np.array([known.get(key, 0) for key in released.keys.tolist()], np.int64)
+    counts = np.append(truth.counts, 0)[places_of(truth.keys, released.keys)]
     coverage = width = None
     if len(counts):
         coverage = float(((lows <= counts) & (counts <= highs)).mean())

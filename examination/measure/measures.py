@@ -23,8 +23,6 @@ from tracecloak.schemas.arrays.sequences import characters_of
 from tracecloak.schemas.errors import import_extra
 from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
-HOURS_PER_MONTH = 720  # thirty days, as in Table 7 of the Amun paper
-
 
 def _shared_prefixes(
     a: VariantHistogram, b: VariantHistogram
@@ -114,18 +112,6 @@ def edge_frequency_emd(a: DirectlyFollows, b: DirectlyFollows) -> float:
     return float(np.abs(np.diff(weights, axis=0)).mean()) if weights.size else 0.0
 
 
-def edge_time_emd(hours_a: DirectlyFollows, hours_b: DirectlyFollows) -> float:
-    """Returns the earth mover's distance of the edges' total durations, in months of 720 hours.
-
-    "EMD Time" in Table 7 of the Amun paper: as `edge_frequency_emd`, on the total hours per edge
-    that `hours_of_edges` returns. From 0 upwards; it grows with the size of the logs.
-
-    Blind to which edge has which total, to how the total is spread over events, and to events that
-    follow within an hour, as these count 0 hours.
-    """
-    return edge_frequency_emd(hours_a, hours_b) / HOURS_PER_MONTH
-
-
 def edge_mean_absolute_error(a: DirectlyFollows, b: DirectlyFollows) -> float:
     """Returns the mean of |a - b| over the union of edges, in events per edge.
 
@@ -178,15 +164,13 @@ def variant_emd(
         UsageError: The extra measures is not installed.
     """
     ot = require_pot()
-    in_a, in_b = a.counts > 0, b.counts > 0
-    if not (in_a.any() and in_b.any()):
-        return float(in_a.any() or in_b.any())
-    if int(in_a.sum()) * int(in_b.sum()) > max_cells:
+    a, b = (side.take(np.flatnonzero(side.counts)) for side in (a, b))
+    if not (a.n_variants and b.n_variants):
+        return float(bool(a.n_variants or b.n_variants))
+    if a.n_variants * b.n_variants > max_cells:
         return None
-    rows = [text for text, has_cases in zip(_texts(a), in_a, strict=True) if has_cases]
-    columns = [text for text, has_cases in zip(_texts(b), in_b, strict=True) if has_cases]
-    cost = cdist(rows, columns, scorer=Levenshtein.normalized_distance, dtype=np.float64)
-    mass_a = a.counts[in_a] / a.counts.sum()
-    mass_b = b.counts[in_b] / b.counts.sum()
+    scorer = Levenshtein.normalized_distance
+    cost = cdist(_texts(a), _texts(b), scorer=scorer, dtype=np.float64)
+    masses = (side.counts / side.n_cases for side in (a, b))
     # The default number of iterations ends with a warning and a wrong value on such tables.
-    return float(ot.emd2(mass_a, mass_b, cost, numItermax=100_000_000))
+    return float(ot.emd2(*masses, cost, numItermax=100_000_000))

@@ -37,7 +37,7 @@ import numpy as np
 from tracecloak.anonymizers.trees.fitness import UNITS, fitness_sum
 from tracecloak.schemas import models
 from tracecloak.schemas.arrays.merging import sum_groups
-from tracecloak.schemas.errors import UsageError, import_extra, missing_extra
+from tracecloak.schemas.errors import UsageError, import_extra
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.statistics.variants import Trie, VariantHistogram
 
@@ -99,10 +99,7 @@ def require_pm4py() -> None:
     Raises:
         UsageError: It is not installed.
     """
-    try:
-        pm4py_module("pm4py")
-    except ImportError:
-        raise missing_extra("mining", "pm4py", "mining") from None
+    pm4py_module("pm4py")
 
 
 class ModelJudge:
@@ -181,8 +178,7 @@ class ModelJudge:
             )
         )
         silent = {"show_progress_bar": False}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of pm4py and its libraries
+        with warnings.catch_warnings(action="ignore"):  # of pm4py and its libraries
             net = converter.apply(tree)
             return ModelQuality(
                 float(fitness.apply(self._log, *net, parameters=silent)["log_fitness"]),
@@ -194,10 +190,13 @@ class ModelJudge:
 
 
 def pm4py_module(module: str) -> Any:
-    """Returns a module of pm4py by its whole name, imported without its warnings."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of pm4py and its libraries
-        return importlib.import_module(module)
+    """Returns a module of pm4py by its whole name, imported without its warnings.
+
+    Raises:
+        UsageError: pm4py is not installed.
+    """
+    with warnings.catch_warnings(action="ignore"):  # of pm4py and its libraries
+        return import_extra(module, "mining", "pm4py", "mining")
 
 
 def _counter(
@@ -224,8 +223,7 @@ def _mined(variants: Counter[tuple[str, ...]], noise: float = NOISE) -> Any:
     structures = pm4py_module("pm4py.algo.discovery.inductive.dtypes.im_ds")
     trees = pm4py_module("pm4py.objects.process_tree.utils.generic")
     log = structures.IMDataStructureUVCL(variants)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):
         miner = pm4py_module(f"pm4py.algo.discovery.inductive.variants.{'imf' if noise else 'im'}")
         params = {miner.IMFParameters.NOISE_THRESHOLD: noise} if noise else {}
         kind = miner.IMFUVCL if noise else miner.IMUVCL
@@ -446,7 +444,7 @@ def pm4py_tree(tree: models.ProcessTree) -> Any:
     """Returns a process tree as one of pm4py's; `mining.own_tree` is the way back.
 
     Raises:
-        ImportError: pm4py is not installed.
+        UsageError: pm4py is not installed.
     """
     objects = pm4py_module("pm4py.objects.process_tree.obj")
     operator = objects.Operator(models.SIGNS[tree.operator]) if tree.operator else None

@@ -126,17 +126,6 @@ class Measure:
             raise ArithmeticError(f"{self.name} goes {self.extent}, and came out elsewhere")
         return min(max(float(value), low), high)
 
-    def distance(self, value: float, of_log: float | None) -> float:
-        """Returns what is smaller the better the value is.
-
-        Args:
-            value: The value.
-            of_log: That of the original itself, for measures that shall be near it.
-        """
-        if self.better == "log":
-            return abs(value - of_log) if of_log is not None else 0.0
-        return {"less": value, "more": -value, "none": 0.0}[self.better]
-
     def to_json(self) -> dict[str, Any]:
         """Returns its line of a legend as JSON values; no upper end is null."""
         shown = ("title", "formula", "source", "range", "better", "needs")

@@ -22,7 +22,7 @@ from scipy.stats import wasserstein_distance
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.arrays.merging import beside, places_of, sum_by_key
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.statistics.log_times import IntervalTimes
+from tracecloak.schemas.statistics.log_times import IntervalTimes, LogTimes
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 # --- How well the next activity of a case is foretold by who learnt it from a release. ------------
@@ -132,8 +132,6 @@ def _foretold(contexts: np.ndarray, learnt: Steps, width: int, asked: np.ndarray
 
 
 _HOUR_US = 3_600_000_000
-_HOURS_OF_WEEK = 168
-_DAYS_FROM_MONDAY_TO_1970 = 3  # 1970-01-01 was a Thursday
 
 
 def total_variation(a: np.ndarray, b: np.ndarray) -> float:
@@ -152,21 +150,10 @@ def total_variation(a: np.ndarray, b: np.ndarray) -> float:
     return float(np.abs(a / sums[0] - b / sums[1]).sum() / 2)
 
 
-def aligned_variants(
-    a: VariantHistogram, b: VariantHistogram
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns (counts of a, counts of b, whether a has it) over the union of their variants.
-
-    Both are coded by one vocabulary.
-    """
-    union = VariantHistogram.merge([a, b])
-    counts = [side.cases_of(union.sequences) for side in (a, b)]
-    return counts[0], counts[1], counts[0] > 0
-
-
 def variant_distance(a: VariantHistogram, b: VariantHistogram) -> float:
-    """Returns the total variation of the shares of cases by variant."""
-    return total_variation(*aligned_variants(a, b)[:2])
+    """Returns the total variation of the shares of cases by variant, of one vocabulary."""
+    union = VariantHistogram.merge([a, b]).sequences
+    return total_variation(a.cases_of(union), b.cases_of(union))
 
 
 def true_variant_mass(a: VariantHistogram, b: VariantHistogram) -> float:
@@ -204,19 +191,14 @@ def case_durations_us(traces: TraceBatch) -> np.ndarray:
 
 def hour_of_week_distance(a: TraceBatch, b: TraceBatch) -> float:
     """Returns the total variation of the events over the 168 hours of the week, in UTC."""
-    profiles = []
-    for traces in (a, b):
-        hours = traces.times // _HOUR_US + 24 * _DAYS_FROM_MONDAY_TO_1970
-        profiles.append(np.bincount(hours % _HOURS_OF_WEEK, minlength=_HOURS_OF_WEEK))
-    return total_variation(*profiles)
+    one, other = map(LogTimes.from_traces, (a, b))
+    return total_variation(*beside(one.hours, one.hour_counts, other.hours, other.hour_counts))
 
 
 def activity_mix_distance(a: TraceBatch, b: TraceBatch) -> float:
     """Returns the total variation of the events over the activities of one vocabulary."""
     n = len(a.vocabulary)
-    return total_variation(
-        np.bincount(a.activities, minlength=n), np.bincount(b.activities, minlength=n)
-    )
+    return total_variation(*(np.bincount(log.activities, minlength=n) for log in (a, b)))
 
 
 _N_TOP = 10

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.distributions import variants_apart
 from tests.support.keys import release_key
 from tests.support.real_logs import real_log
 from tracecloak.anonymizers.contract.in_memory import anonymise
 from tracecloak.anonymizers.pretsa.method import Pretsa
-from tracecloak.examination.measure.utility import aligned_variants, total_variation
+from tracecloak.examination.measure.measures import variant_emd
+from tracecloak.examination.measure.utility import variant_distance
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
 pytestmark = pytest.mark.logs
@@ -44,13 +44,12 @@ def released(folder: Path, name: str, number: int = 0, **params: Any) -> tuple[f
     method.verify(batches, made)
     [batch] = batches
     before, after = VariantHistogram.from_traces(traces), VariantHistogram.from_traces(batch)
-    counts, found, was_there = aligned_variants(before, after)
-    assert was_there.all()
+    assert after.is_in(before).all()
     assert batch.n_cases == traces.n_cases
     assert not made.protect_ends or after.counts.min() >= made.k
     sums = [float(side.durations.sum(dtype=np.float64)) for side in (traces, batch)]
-    emd = variants_apart(before, after)
-    result = total_variation(counts, found), emd, abs(sums[1] / sums[0] - 1)
+    emd = variant_emd(before, after)
+    result = variant_distance(before, after), emd, abs(sums[1] / sums[0] - 1)
     print(name, params, after.n_variants, *result)  # noqa: T201
     return result
 

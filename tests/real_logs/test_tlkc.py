@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.distributions import variants_apart
 from tests.support.real_logs import sepsis
 from tests.support.tlkc_logs import release_of, values_of
 from tracecloak.anonymizers.tlkc.method import Tlkc
 from tracecloak.anonymizers.tlkc.promise import TlkcParams, count_violations
+from tracecloak.examination.measure.measures import variant_emd
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -52,7 +52,7 @@ def test_sepsis_keeps_at_least_what_the_authors_code_keeps(
     [released] = release_of([log], Tlkc(), given)
     assert any(count_violations([log_as_released(log)], given))
     Tlkc().verify([released], given)
-    found = variants_apart(*map(VariantHistogram.from_traces, (log, released)))
+    found = variant_emd(*map(VariantHistogram.from_traces, (log, released)))
     print(f"{kind}: {released.n_events} events, distance {found:.4f}")  # noqa: T201
     assert released.n_cases == log.n_cases == 1050
     assert released.n_events >= authors_events

@@ -21,7 +21,6 @@ from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 from scipy.optimize import linear_sum_assignment
 
-from tests.support.distributions import variants_apart
 from tests.support.keys import release_key
 from tests.support.real_logs import public_log, real_log
 from tests.support.tiers import at_night
@@ -30,6 +29,7 @@ from tracecloak.anonymizers.queries.pripel import Pripel
 from tracecloak.anonymizers.queries.pripel_enrichment import QueryDecision
 from tracecloak.anonymizers.registry import METHODS
 from tracecloak.examination.measure import utility
+from tracecloak.examination.measure.measures import variant_emd
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph
@@ -62,8 +62,8 @@ def distances(a: TraceBatch, b: TraceBatch) -> dict[str, float]:
     days = utility.case_duration_distance_days(a, b)
     assert days is not None
     return {
-        "TV": utility.total_variation(*utility.aligned_variants(*sides)[:2]),
-        "EMD": variants_apart(*sides),
+        "TV": utility.variant_distance(*sides),
+        "EMD": variant_emd(*sides),
         "DFG": utility.total_variation(*weights),
         "size": abs(b.n_cases / a.n_cases - 1),
         "days": days,

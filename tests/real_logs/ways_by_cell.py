@@ -16,12 +16,12 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
 
-from tests.support.distributions import VariantDistribution
 from tests.support.generators import budget
 from tests.support.keys import randomness
 from tests.support.real_logs import each_event_once, sample_of
@@ -30,7 +30,7 @@ from tracecloak.anonymizers.rigorous.params import LONGEST_CASE
 from tracecloak.anonymizers.variants import auto as expected
 from tracecloak.anonymizers.variants.generator import Domain
 from tracecloak.examination.measure.measures import variant_emd
-from tracecloak.schemas.arrays.merging import offsets_of, ranges
+from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.statistics.variants import VariantHistogram
 
@@ -76,29 +76,19 @@ def distance(counted: VariantHistogram, domain: Domain, epsilon: str, way: str, 
     if not len(made.counts):
         return 1.0
     codes = domain.vocabulary.codes(made.names)[made.codes]
-    true = VariantDistribution(counted.offsets, counted.codes, counted.counts)
-    found = variant_emd(
-        thinned(true), thinned(VariantDistribution(made.offsets, codes, made.counts))
-    )
+    released = VariantHistogram.of(encode_sequences(made.offsets, codes), made.counts)
+    found = variant_emd(thinned(counted), thinned(released))
     assert found is not None
     return round(found, 4)
 
 
-def thinned(side: VariantDistribution) -> VariantDistribution:
-    """Returns a distribution of at most 1,000 variants: every n-th case, if it has more."""
-    if len(side.counts) <= _MOST_CASES:
+def thinned(side: VariantHistogram) -> VariantHistogram:
+    """Returns at most 1,000 variants: every n-th case, if there are more."""
+    if side.n_variants <= _MOST_CASES:
         return side
-    texts = [
-        side.codes[first:last].tobytes()
-        for first, last in zip(side.offsets[:-1], side.offsets[1:], strict=True)
-    ]
-    order = np.array(sorted(range(len(texts)), key=texts.__getitem__))
-    ends = np.cumsum(side.counts[order]) / side.counts.sum() * _MOST_CASES
+    ends = np.cumsum(side.counts) / side.n_cases * _MOST_CASES
     counts = np.diff(np.floor(ends + 0.5).astype(np.int64), prepend=0)
-    chosen = order[counts > 0]
-    lengths = side.lengths[chosen]
-    codes = side.codes[ranges(side.offsets[:-1][chosen], lengths)]
-    return VariantDistribution(offsets_of(lengths), codes, counts[counts > 0])
+    return replace(side, counts=counts).take(np.flatnonzero(counts))
 
 
 def measured(
