@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tracecloak.pipelines.commands.flags import file_to_write, listed
 from tracecloak.pipelines.commands.table import Given
-from tracecloak.pipelines.screen.results import Result, show
+from tracecloak.pipelines.screen.results import Result, show, showing_progress
 
 
 def run(given: Given) -> int:
@@ -15,7 +15,6 @@ def run(given: Given) -> int:
     from tracecloak.examination.comparison.contenders import PEERS, chosen_methods
     from tracecloak.examination.comparison.original import Original, name_of
     from tracecloak.examination.comparison.rows import check_distinct
-    from tracecloak.pipelines.screen.results import showing_progress
     from tracecloak.schemas.errors import UsageError
     from tracecloak.transforms.files import write_private
 

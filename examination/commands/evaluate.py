@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tracecloak.pipelines.commands.flags import file_to_write
 from tracecloak.pipelines.commands.table import Given
-from tracecloak.pipelines.screen.results import Result, show
+from tracecloak.pipelines.screen.results import Result, show, showing_progress
 
 
 def run(given: Given) -> int:
@@ -12,11 +12,10 @@ def run(given: Given) -> int:
     from tracecloak.examination.evaluation import evaluate as evaluation
     from tracecloak.examination.evaluation.origin import opened, share_noted_in
     from tracecloak.examination.measure.registry import write_all
-    from tracecloak.pipelines.screen.results import showing_progress
 
     flags = dict(given.flags)
     output = file_to_write("output", flags.pop("output"))
-    release, original, store, url = opened(flags, evaluation.require_extras)
+    release, original, store, url = opened(flags)
     with showing_progress(given.form):
         report = evaluation.evaluation_of(original, release, share_noted_in(store, url))
     numbers, text, page = write_all(output, report, evaluation.markdown_lines(report))

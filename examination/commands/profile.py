@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from tracecloak.pipelines.commands.table import Given
-from tracecloak.pipelines.screen.results import Result, show
+from tracecloak.pipelines.screen.results import Result, show, showing_progress
 from tracecloak.schemas.errors import UsageError, check_least
 
 _MAX_RECORDS = 1_000_000
@@ -23,7 +23,6 @@ def run(given: Given) -> int:
     from tracecloak.examination.profile.profile import WARNING, profile
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.plan import source_of
-    from tracecloak.pipelines.screen.results import showing_progress
     from tracecloak.transforms.files import write_private
 
     flags = dict(given.flags)

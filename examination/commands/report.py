@@ -7,24 +7,22 @@ from pathlib import Path
 
 from tracecloak.pipelines.commands.flags import file_to_write, listed
 from tracecloak.pipelines.commands.table import Given
-from tracecloak.pipelines.screen.results import Result, show
+from tracecloak.pipelines.screen.results import Result, show, showing_progress
 from tracecloak.schemas.errors import TracecloakError, UsageError
 
 
 def run(given: Given) -> int:
     """Writes the page, for nobody else to read, and says where it is."""
-    from tracecloak.examination.evaluation.evaluate import require_extras
     from tracecloak.examination.evaluation.internal import attack_of, internal_report
     from tracecloak.examination.evaluation.origin import opened, share_noted_in
     from tracecloak.pipelines.budget.opening import officers_ledger
-    from tracecloak.pipelines.screen.results import showing_progress
     from tracecloak.transforms.files import absolute, make_private_folder, write_private
 
     flags = dict(given.flags)
     account, attack = flags.pop("account"), flags.pop("attack", None)
     curve, no_linkage = listed(flags.pop("curve", "")), flags.pop("no_linkage", False)
     output = flags.pop("output", None)
-    release, original, store, url = opened(flags, require_extras)
+    release, original, store, url = opened(flags)
     if output is None:
         home = str(Path(absolute(release.folder.path)).parent)
         folder = store.operator_folder(home, release.body["release_id"])

@@ -88,16 +88,6 @@ def _sizes(side: Side) -> dict[str, int]:
     }
 
 
-def require_extras(release: Received) -> None:
-    """Checks that the libraries are installed that the evaluation of a release needs.
-
-    Raises:
-        UsageError: It has a log and the extra measures is not installed.
-    """
-    if Contents(release).logs:
-        require_pot()
-
-
 def evaluation_of(
     original: EventSource, release: Received, noted_share: NotedShare | None = None
 ) -> dict[str, Any]:
@@ -413,12 +403,10 @@ def summary_lines(report: dict[str, Any]) -> list[str]:
 
 def notes_of(report: dict[str, Any]) -> Iterator[str]:
     """Which cases are compared; what was not computed, and why; and what is furthest off."""
-    if report.get("population_note"):
-        yield f"{report['population_note']}."
-    if report.get("variant_emd_note"):
-        yield f"{MEASURES['variant_emd'].title} was {report['variant_emd_note']}."
-    if report.get("tree_note"):
-        yield f"{report['tree_note']}."
+    emd = f"{MEASURES['variant_emd'].title} was "
+    for name, of in {"population_note": "", "variant_emd_note": emd, "tree_note": ""}.items():
+        if note := report.get(name):
+            yield f"{of}{note}."
     yield from furthest_line(report.get("indicators", ()))
 
 

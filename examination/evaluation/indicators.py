@@ -328,6 +328,7 @@ def report_of(
 _NOTHING = "-"
 _HOLDS = {True: "yes", False: "no", None: _NOTHING}
 _ACTIVE = re.compile(r"[\\`*_\[\]<>|~#&]")
+_row = ReleasedIndicators.row_of
 
 
 def furthest_line(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -366,10 +367,6 @@ def figure_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
         ]
         for row in rows
     ]
-
-
-def _row(row: Mapping[str, Any]) -> IndicatorRow:
-    return IndicatorRow(*(row[name] for name in IndicatorRow.__dataclass_fields__))
 
 
 def _quoted(name: str) -> str:

@@ -11,11 +11,9 @@ import json
 import logging
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pydantic
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
@@ -28,6 +26,7 @@ from tracecloak.examination.evaluation.evaluate import evaluation_of, graph_of, 
 from tracecloak.examination.linkage.knowledge import LinkedLog, Settings, no_values
 from tracecloak.examination.linkage.run import Linkage, link
 from tracecloak.examination.measure.registry import MEASURES
+from tracecloak.examination.profile.profile import events_of
 from tracecloak.pipelines.ledger.balance import Balance
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.planning.findings import finding_lines, share_text
@@ -35,7 +34,7 @@ from tracecloak.pipelines.planning.utility import estimate_utility_of_log
 from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.received import Received
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.tally import FileTally, ReadTally
+from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.graph import ReleasedGraph
 from tracecloak.schemas.published.manifest import ReleaseManifest, has_starts, has_times
@@ -249,14 +248,8 @@ def internal_report(
 
 
 def _read(source: EventSource) -> tuple[TraceBatch, ReadTally]:
-    tallies = []
-    events: list[pa.RecordBatch] = []
-    for file in source.files:
-        tally = FileTally(file.rank)
-        events.extend(batch for batch, _ in source.read(file, tally))
-        tallies.append(tally.result())
-    traces = whole_log(events, drops_duplicates=source.drops_duplicates)
-    return traces, ReadTally.merge(tallies)
+    events, tally, _ = events_of(source)
+    return whole_log(events, drops_duplicates=source.drops_duplicates), tally
 
 
 def _shown(
@@ -339,9 +332,7 @@ def variants_with_original(released: dict[str, Any], original: ReleasedVariants)
     """
     code = {name: i for i, name in enumerate(released["names"]) if name}
     names = list(released["names"])
-    words, ends = original.names.to_pylist(), original.offsets.tolist()
-    keys = (tuple(words[c] for c in original.codes[a:b].tolist()) for a, b in pairwise(ends))
-    true_counts = dict(zip(keys, original.counts.tolist(), strict=True))
+    true_counts = {k[1:]: int(n) for k, n in original.numbers().items() if k[0] == "variant"}
     rows = []
     for row in released["rows"]:
         if row["n_events"] == len(row["codes"]):

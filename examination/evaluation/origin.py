@@ -17,13 +17,16 @@ from typing import Any
 import numpy as np
 
 from tracecloak.anonymizers.contract.case_digests import CaseSketch
+from tracecloak.examination.measure.measures import require_pot
 from tracecloak.pipelines.budget.opening import officers_ledger, store_at
 from tracecloak.pipelines.configuration.config import SourceConfig, load_log
 from tracecloak.pipelines.configuration.plan import source_of
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.noted_cases import SHARED, NotedCases, share_text
+from tracecloak.pipelines.verification.data import Contents
 from tracecloak.pipelines.verification.received import Received
+from tracecloak.schemas.calendar.local_time import DAY_US, day_number
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.events.events import OTHER
 from tracecloak.schemas.events.traces import TraceBatch
@@ -73,27 +76,26 @@ def as_released(config: SourceConfig, release: Received | None, store: KeyStore)
     return config.model_copy(update={"log": log})
 
 
-def opened(
-    flags: dict[str, Any], require: Callable[[Received], None]
-) -> tuple[Received, EventSource, KeyStore, str | None]:
+def opened(flags: dict[str, Any]) -> tuple[Received, EventSource, KeyStore, str | None]:
     """Opens a release, and the log that it was made of, as flags of a command name them.
 
     Args:
         flags: With release, and perhaps key_store and ledger; all others say how a log is read.
-        require: Makes sure that the libraries are installed that the release needs.
 
     Returns:
         The release, its log, the key store, and the ledger that is named.
 
     Raises:
-        UsageError: A flag is wrong, a library is not installed, or there is no such log.
+        UsageError: A flag is wrong, there is no such log, or the release has a log and the extra
+            measures is not installed.
         InputSchemaError: The folder is no release, or a file is not as it was released.
     """
     store, url = store_at(flags.pop("key_store", None)), flags.pop("ledger", None)
     folder = flags.pop("release")
     log = load_log(flags)
     release = Received.at(folder)
-    require(release)  # before a log is opened
+    if Contents(release).logs:
+        require_pot()  # before a log is opened
     return release, source_of(as_released(log, release, store)), store, url
 
 
@@ -103,8 +105,6 @@ def opened(
 # Where the operator has the ledger that paid for it, the ledger's note of the cases that it read
 # tells (`pipelines.ledger.noted_cases`), which is a matter of the operator alone.
 
-
-_DAY_US = 24 * 3_600_000_000
 
 NotedShare = Callable[[str, str, TraceBatch], float | None]
 
@@ -158,8 +158,7 @@ def _is_outside_of_dates(original: TraceBatch, params: dict[str, Any]) -> bool:
         )
     except (KeyError, ValueError):
         return False
-    epoch = datetime.date(1970, 1, 1)
-    low, high = ((first - epoch).days - 1) * _DAY_US, ((last - epoch).days + 2) * _DAY_US
+    low, high = (day_number(first) - 1) * DAY_US, (day_number(last) + 2) * DAY_US
     starts = original.starts
     return bool(len(starts)) and not bool(np.any((starts >= low) & (starts < high)))
 

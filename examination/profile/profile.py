@@ -10,6 +10,7 @@ A profile as rows of a screen: what is most to the point, and what to paste.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import asdict, replace
@@ -70,7 +71,7 @@ def profile(
     # Where individuals are mapped they are protected, and a record without one does not count.
     mapping = replace(source.mapping, needs_individual=source.mapping.individual_id is not None)
     read = replace(source, drops_duplicates=False, mapping=mapping)
-    events, tally, is_whole = _events(read, max_records)
+    events, tally, is_whole = events_of(read, max_records)
     if not tally.n_events:
         refuse_unread(tally.found(), read, OtherFormat)
     counts = _counts(events, ACTIVITY)
@@ -140,10 +141,17 @@ def _columns(
     return facts, {**names, **parts}, formats or []
 
 
-def _events(source: EventSource, max_records: int) -> tuple[list[pa.RecordBatch], ReadTally, bool]:
-    """Returns events, what was found of their records, and whether these are all.
+def events_of(
+    source: EventSource, max_records: float = math.inf
+) -> tuple[list[pa.RecordBatch], ReadTally, bool]:
+    """Returns events of a log, what was found of their records, and whether these are all.
 
-    The last batch is taken whole, so there can be more than `max_records`.
+    Args:
+        source: The log.
+        max_records: As many records are read, and the rest of their batch.
+
+    Raises:
+        InputSchemaError: A file cannot be read.
     """
     events: list[pa.RecordBatch] = []
     tallies: list[ReadTally] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,7 +14,6 @@ import pytest
 from tests.support.releasing import csv_log, individual_log, tracecloak
 from tracecloak.examination.evaluation import evaluate, internal
 from tracecloak.examination.evaluation.evaluate import verdict_of
-from tracecloak.examination.measure import mining
 from tracecloak.examination.measure.mining import PatientMiner
 from tracecloak.examination.measure.registry import MEASURES
 from tracecloak.pipelines.configuration.config import load_log
@@ -148,10 +148,7 @@ def test_a_tree_is_judged_on_the_log(
     assert 0.8 < late["tree_share"] <= 1 and "tree_fitness" not in late
     assert "longer than 600 s" in late["tree_note"]
 
-    def missing(name: str) -> Any:
-        raise ImportError(name)
-
-    monkeypatch.setattr(mining, "pm4py_module", missing)
+    monkeypatch.setitem(sys.modules, "pm4py", None)
     without = evaluated(place, release)
     assert without["tree_share"] == late["tree_share"]
     assert "tree_fitness" not in without and "needs pm4py" in without["tree_note"]
