@@ -34,6 +34,7 @@ EXTRAS = {
     "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
     "iceberg": ["pyiceberg[pyarrow,pyiceberg-core,sql-sqlite]>=0.12,<0.13"],
     "kafka": ["confluent-kafka>=2.12,<3"],
+    "mcp": ["mcp>=2,<3"],
     "measures": ["POT>=0.9.4,<1"],
     "mining": ["pm4py>=2.7.20,<2.8", "scikit-learn>=1.4"],
     "msk": ["aws-msk-iam-sasl-signer-python>=1.0.1,<2"],

@@ -353,7 +353,7 @@ IN_DIGEST = (
 )
 """Keys that change a released byte. Others say where files are, who pays, and what runs."""
 
-_C = TypeVar("_C", bound=SourceConfig)
+_C = TypeVar("_C", bound=Section)
 FRAME = "frame://events"
 """Where a frame is, for receipts and for people."""
 
@@ -506,7 +506,7 @@ def checked_config(path: str | None, flags: Mapping[str, object]) -> ReleaseConf
     if params:
         body["params"] = {**(body.get("params") or {}), **params}
     others = {name: value for name, value in flags.items() if name not in fields}
-    return _with_public_inputs(_checked(ReleaseConfig, body, others))
+    return _with_public_inputs(keys_of(ReleaseConfig, body, others))
 
 
 def _with_public_inputs(config: ReleaseConfig) -> ReleaseConfig:
@@ -554,10 +554,15 @@ def load_log(flags: Mapping[str, object]) -> SourceConfig:
     body = {} if path is None else read_yaml(str(path))
     _refuse_misplaced_keys(body)
     log_keys = {name: value for name, value in body.items() if name in SourceConfig.model_fields}
-    return _checked(SourceConfig, log_keys, given)
+    return keys_of(SourceConfig, log_keys, given)
 
 
-def _checked(kind: type[_C], body: dict[str, Any], flags: Mapping[str, object]) -> _C:
+def keys_of(kind: type[_C], body: dict[str, Any], flags: Mapping[str, object]) -> _C:
+    """Returns checked keys of a kind, with flags in place of them.
+
+    Raises:
+        UsageError: One is unknown, missing or wrong.
+    """
     parted: set[str] = set()
     for section, part in SECTIONS.items():
         values = {name: value for name, value in flags.items() if name in part.model_fields}

@@ -230,6 +230,38 @@ class FrameSource(EventSource):
         require_columns(frame.names, source._resolved.required)
         return source
 
+    @classmethod
+    def of_files(cls, files: EventSource) -> FrameSource:
+        """Returns the events of files, all of which are read, as if they were a frame of Arrow.
+
+        Args:
+            files: At least one, and how they are read.
+
+        Raises:
+            InputSchemaError: One cannot be read, or has not the columns that are mapped.
+        """
+        first = files.files[0]
+        wanted = files._resolve(first, files.columns_of(first)).wanted
+        frame = AnyFrame.of(pa.table({name: pa.array([], pa.string()) for name in wanted}))
+        source = replace(
+            cls.over(frame, files.mapping, files.drops_duplicates), is_unordered=files.is_unordered
+        )
+        none, rejects, tally = source._whole()
+        events, malformed, tallies = [], [rejects], [tally]
+        for file in files.files:
+            read = FileTally(file.rank)
+            for some, rejected in files.read(file, read):
+                events.append(some)
+                malformed.append(rejected)
+            tallies.append(read.result())
+        batches = pa.Table.from_batches(events).unify_dictionaries().combine_chunks().to_batches()
+        source._events[files.mapping] = (
+            in_order(batches[0]) if batches else none,
+            pa.concat_batches(malformed),
+            ReadTally.merge(tallies),
+        )
+        return source
+
     def with_digest(self) -> FrameSource:
         """Returns this source with the digest of its events, all of which are read.
 

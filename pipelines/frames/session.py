@@ -88,11 +88,13 @@ def session(
 class Session(Generic[IntoFrameT]):
     """Questions about one log, which it keeps in memory until it is closed; see `session`."""
 
-    def __init__(self, frame: AnyFrame, params: Mapping[str, Any], keys: dict[str, Any]) -> None:
+    def __init__(
+        self, log: AnyFrame | EventSource, params: Mapping[str, Any], keys: dict[str, Any]
+    ) -> None:
         """Reads nothing yet.
 
         Args:
-            frame: The log.
+            log: A frame, or files and how they are read.
             params: Parameters that all questions have in common.
             keys: Of a configuration.
 
@@ -110,7 +112,7 @@ class Session(Generic[IntoFrameT]):
         keys["output"] = os.fspath(keys["output"])
         of_any = {"log": FRAME, "runner": IN_MEMORY, "method": methods[0].name}
         self._config: ReleaseConfig = checked_config(None, {**of_any, **keys})
-        self._frame, self._params, self._keys = frame, dict(params), keys
+        self._log, self._params, self._keys = log, dict(params), keys
         self._driver = KeepingDriver()
         self._sources: dict[ColumnMapping, FrameSource] = {}
         self._answers: dict[str, Released[IntoFrameT]] = {}  # by the digest of their plan
@@ -133,6 +135,12 @@ class Session(Generic[IntoFrameT]):
                 return ledger.balance(self._config.account)
             return None
 
+    @property
+    def operator_folder(self) -> str:
+        """Where what only its operator may read of questions that failed lies."""
+        config = self._config
+        return config.dead_letter or open_store(config).operator_folder(config.output, "session")
+
     def preview(self, question: str, *, goal: str = "", **params: Any) -> Plan:
         """Returns what an answer would cost, and how far off it is expected to be; it is free.
 
@@ -151,12 +159,40 @@ class Session(Generic[IntoFrameT]):
             TracecloakError: The question or a parameter is wrong.
         """
         with redact_foreign_errors():
-            made = self._plan(question, params)
-            unseen = EventSource((), SourceFormat(), made.mapping, is_unordered=self._frame.is_lazy)
+            made = self.plan(question, params)
+            log = self._log
+            is_unordered = log.is_lazy if isinstance(log, AnyFrame) else log.is_unordered
+            unseen = EventSource((), SourceFormat(), made.mapping, is_unordered=is_unordered)
             if made.digest not in self._answers:
                 return planned(made, unseen, goal)
             again = plan_of(made, unseen, "Costs nothing, as it was answered before.", goal)
             return replace(again, price=(Fraction(0), Fraction(0)))
+
+    def plan(self, question: str, given: Mapping[str, Any]) -> ReleasePlan:
+        """Returns what a question asks for; it follows from what a preview follows from.
+
+        Args:
+            question: See `ask`.
+            given: Parameters, see `ask`.
+
+        Raises:
+            UsageError: The question or a parameter is wrong.
+        """
+        if question not in QUESTIONS:
+            names = ", ".join(QUESTIONS)
+            raise UsageError(f"question is {question!r}, and must be one of {names}")
+        method = QUESTIONS[question]
+        known = method_named(method).Params.model_fields
+        if strange := sorted(given.keys() - known.keys()):
+            raise UsageError(
+                f"{strange[0]} is no parameter of {method}; correct it, or give a key of a "
+                "configuration to `tracecloak.session`"
+            )
+        common = {name: value for name, value in self._params.items() if name in known}
+        made = plan_with(method, {**common, **given}, dict(self._keys))
+        n_cases = self._n_cases if made.keys.expected_cases is None else None
+        # What is released already may refuse an answer that nobody could use, before it is paid.
+        return made.with_keys(expected_cases=min(n_cases, _MOST_CASES)) if n_cases else made
 
     def ask(self, question: str, **params: Any) -> Released[IntoFrameT]:
         """Answers a question, and charges the account for it, unless it was answered before.
@@ -176,10 +212,8 @@ class Session(Generic[IntoFrameT]):
                 give.
         """
         with redact_foreign_errors():
-            made = self._plan(question, params)
-            if made.mapping not in self._sources:
-                self._sources[made.mapping] = source_over(self._frame, made).with_digest()
-            answer = released(made, self._sources[made.mapping], self._keys, self._driver)
+            made = self.plan(question, params)
+            answer = released(made, self._source(made), self._keys, self._driver)
             self._answers[made.digest] = answer
             return answer
 
@@ -208,6 +242,15 @@ class Session(Generic[IntoFrameT]):
             page.write_text("\n".join(lines) + "\n", encoding="utf-8")
             return page
 
+    def read(self) -> None:
+        """Reads the log, if it is not read yet, so that no answer has to.
+
+        Raises:
+            TracecloakError: It cannot be read.
+        """
+        with redact_foreign_errors():
+            self._source(self.plan("map", {"epsilon": 1}))
+
     def close(self) -> None:
         """Removes what was kept of the log; the answers stay."""
         self._driver.close()
@@ -221,22 +264,16 @@ class Session(Generic[IntoFrameT]):
         """Closes the session."""
         self.close()
 
-    def _plan(self, question: str, given: Mapping[str, Any]) -> ReleasePlan:
-        if question not in QUESTIONS:
-            names = ", ".join(QUESTIONS)
-            raise UsageError(f"question is {question!r}, and must be one of {names}")
-        method = QUESTIONS[question]
-        known = method_named(method).Params.model_fields
-        if strange := sorted(given.keys() - known.keys()):
-            raise UsageError(
-                f"{strange[0]} is no parameter of {method}; correct it, or give a key of a "
-                "configuration to `tracecloak.session`"
-            )
-        common = {name: value for name, value in self._params.items() if name in known}
-        made = plan_with(method, {**common, **given}, dict(self._keys))
-        n_cases = self._n_cases if made.keys.expected_cases is None else None
-        # What is released already may refuse an answer that nobody could use, before it is paid.
-        return made.with_keys(expected_cases=min(n_cases, _MOST_CASES)) if n_cases else made
+    def _source(self, plan: ReleasePlan) -> FrameSource:
+        """Returns the events that a plan reads, which are read once."""
+        mapping, log = plan.mapping, self._log
+        if mapping not in self._sources:
+            if isinstance(log, AnyFrame):
+                source = source_over(log, plan)
+            else:
+                source = FrameSource.of_files(replace(log, mapping=mapping))
+            self._sources[mapping] = source.with_digest()
+        return self._sources[mapping]
 
     @property
     def _n_cases(self) -> int | None:

@@ -23,6 +23,7 @@ from tests.support.releasing import as_typed
 from tracecloak.examination.demo.hospital import write_vocabulary
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
 from tracecloak.pipelines.configuration.plan import load
+from tracecloak.pipelines.frames.agent_server import Approval
 from tracecloak.pipelines.ledger.caps import load_accounts
 from tracecloak.pipelines.stream.plan import load_stream
 
@@ -121,6 +122,9 @@ def test_every_configuration_is_one(block: Block, name: str, text: str, place: P
         (place / "accounts.yaml").write_text(text)
         assert load_accounts("accounts.yaml")
         return
+    if "questions" in body:  # of a session, and its keys are those of a configuration
+        assert Approval(questions=body.pop("questions"), expires=body.pop("expires"))
+        body |= {"method": "private-dfg", "params": {"epsilon": 1, **body["params"]}}
     if "pipeline" in body:  # of Beam YAML, whose constructors check their keys
         write_vocabulary("activities.txt")
         known = yaml.safe_load((ROOT / "pipelines/embedded/providers.yaml").read_text())

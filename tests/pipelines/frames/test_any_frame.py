@@ -9,6 +9,7 @@ import types
 import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.tiers import each_row
+from tracecloak.pipelines.configuration.config import load_log
+from tracecloak.pipelines.configuration.plan import source_of
 from tracecloak.pipelines.frames.frame_source import AnyFrame, FrameSource
 from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
@@ -326,3 +329,15 @@ def test_numbers_among_objects_are_times_of_the_unit() -> None:
     read = of_frame(frame, mapping)
     assert read == of_rows(frame.to_dict("records"), mapping)
     assert read is not None and len(read) == 1
+
+
+def test_files_as_a_frame_have_its_events(tmp_path: Path) -> None:
+    """Also several, one without a record, with events at one time and none that passes a filter."""
+    rows = [(f"c{n % 7}", "ABC"[n % 3], f"2026-01-0{1 + n % 2}T00:00:00Z") for n in range(60)]
+    whole = pl.DataFrame(rows, ["case_id", "activity", "timestamp"], orient="row")
+    for place, part in enumerate((whole[:25], whole[:0], whole[25:])):
+        part.write_csv(tmp_path / f"{place}.csv")
+    for where in ([], "activity = A, B", "activity = D"):
+        files = source_of(load_log({"log": f"{tmp_path}/*.csv", "where": where}))
+        frame = FrameSource.over(AnyFrame.of(whole), files.mapping)
+        assert FrameSource.of_files(files).with_digest().files == frame.with_digest().files
