@@ -16,7 +16,9 @@ import nbformat
 import pytest
 
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "docs" / "notebooks").glob("*.ipynb"))
-_NEEDS = {"analyst": "pandas", "engineer": "pyarrow", "researcher": "pandas"}
+_NEEDS = {
+    "analyst": "pandas", "engineer": "pyarrow", "questions": "pandas", "researcher": "pandas",
+}  # fmt: skip
 _RUN = """
 import json, sys
 names = {"__name__": "__main__"}
