@@ -81,6 +81,14 @@ class ReleasePlan:
     book_key: str | None = None
     windows_add_up: bool = False
 
+    @property
+    def whole_cost(self) -> tuple[Fraction, Fraction] | None:
+        """The epsilon and delta of all windows together; None: it is of none, or has none."""
+        if self.schedule is None or self.epsilon is None or self.delta is None:
+            return None
+        n = len(self.schedule.windows()) if self.windows_add_up else 1
+        return n * self.epsilon, n * self.delta
+
     def with_keys(self, **values: Any) -> ReleasePlan:
         """Returns it with other keys, from which nothing else follows."""
         return replace(self, keys=self.keys.model_copy(update=values))

@@ -174,15 +174,23 @@ class AccountConfig(Section):
     """Begin a ledger, in which nothing is spent, where there is none; for the first release."""
     account: str = "default"
     """Account of the ledger that pays for the release, or for the whole horizon of a stream before
-    anything is read: one for each population of cases."""
+    anything is read: one for each population of cases. By default that of the dataset, or
+    `default`."""
     accounts: str | None = None
     """YAML file with caps of the accounts, which hold beside those that the ledger declares; by
     default only those do."""
     dataset: str | None = None
-    """Name of the data set, noted in the ledger, where the privacy officer can bind it to one
-    account; by default none, and nothing is checked."""
+    """Name of the data set, noted in the ledger, where it has an account of its own or that to
+    which the privacy officer binds it; by default none, and nothing is checked."""
     runner: str
     """What runs it."""
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _of_dataset(cls, given: Any) -> Any:
+        """Has the account be that of the data set where none is named."""
+        is_named = isinstance(given, dict) and given.get("dataset") is not None
+        return {"account": given["dataset"], **given} if is_named else given
 
 
 # --- The section `schedule` of a configuration: the windows in which a data lake is released. -----

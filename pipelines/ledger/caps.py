@@ -17,6 +17,7 @@ import yaml
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.balance import (
     NAMES,
+    NOTHING,
     Balance,
     ChargeState,
     KnownCharge,
@@ -210,6 +211,8 @@ class _TextLoader(StrictLoader):
 
 
 _ANOTHER = "begin another account"
+# Epsilon and delta of an account that nobody declared.
+_FIRST_CAPS = Fraction(4), Fraction(1, 10**5)
 # What to say of a restored ledger, in which nothing is paid yet.
 AWAITS = (
     "{} was restored from a backup, and does not know what was paid since: run `tracecloak ledger "
@@ -223,13 +226,14 @@ def declared_accounts(entries: Sequence[Entry]) -> dict[str, Account]:
     Raises:
         UsageError: An entry has what no ledger writes.
     """
-    return {entry.account: _declared(entry) for entry in entries if entry.action == "account"}
+    return {entry.account: _declared(entry) for entry in entries if entry.begins_account}
 
 
 def _declared(entry: Entry) -> Account:
-    facts = entry.facts
+    facts = entry.of_account
+    epsilon, delta = (facts[n] and parse_decimal(facts[n]) for n in ("epsilon", "delta"))
     account = Account(
-        entry.account, *entry.values(), entry.unit, facts.get("max_cases"), facts.get("note", "")
+        entry.account, epsilon, delta, entry.unit, facts.get("max_cases"), facts.get("note", "")
     )
     if "caps" not in facts:
         return account
@@ -237,8 +241,17 @@ def _declared(entry: Entry) -> Account:
 
     if odd_columns(entry):
         raise UsageError(f"the caps of {_named(account)} in the ledger are not valid")
-    epsilon, delta, *three = map(parse_decimal, (*facts["largest"], *facts["caps"]))
-    return replace(account, three_caps=Loss(*three), largest=(epsilon, delta))
+    largest, most_leaked, *three = map(parse_decimal, (*facts["largest"], *facts["caps"]))
+    return replace(account, three_caps=Loss(*three), largest=(largest, most_leaked))
+
+
+def facts_of(account: Account) -> dict[str, Any]:
+    """Returns what an entry says of an account beside its epsilon and delta."""
+    facts = {
+        "max_cases": account.max_cases, "note": account.note,
+        "caps": account.three_caps, "largest": account.largest,
+    }  # fmt: skip
+    return {name: fact for name, fact in facts.items() if fact}
 
 
 def composed(past: LedgerSnapshot, account: Account, composition: Composition | None) -> Account:
@@ -256,7 +269,7 @@ def composed(past: LedgerSnapshot, account: Account, composition: Composition | 
     Raises:
         UsageError: It was begun otherwise, or with smaller numbers, or lacks epsilon or delta.
     """
-    begun = [e for e in past.declared if e.action == "account" and e.account == account.name]
+    begun = [e for e in past.declared if e.begins_account and e.account == account.name]
     was = [_declared(entry) for entry in begun[:1] + begun[-1:]]
     if composition is None:
         is_old = was or account.name in past.accounts()
@@ -306,18 +319,59 @@ def bound_datasets(entries: Sequence[Entry]) -> dict[str, str]:
 
 
 def check_declared(entries: Sequence[Entry], account: str) -> Account | None:
-    """Returns the caps of an account in the ledger; None: it declares no account at all.
+    """Returns the caps of an account in the ledger; None: it has none, and no officer declared any.
 
     Raises:
-        UsageError: It declares accounts, and not this one.
+        UsageError: The officer declared accounts, and not this one.
     """
-    known = declared_accounts(entries)
-    if not known or account in known:
-        return known.get(account)
+    if not is_shut(entries, account):
+        return declared_accounts(entries).get(account)
+    officers = {entry.account for entry in entries if entry.action == "account"}
     raise UsageError(
-        f"account {account!r} is not declared in the ledger, which has {', '.join(sorted(known))}: "
-        "use one of these, or `tracecloak ledger declare`"
+        f"account {account!r} is not declared in the ledger, which has "
+        f"{', '.join(sorted(officers))}: use one of these, or `tracecloak ledger declare`"
     )
+
+
+def is_shut(entries: Sequence[Entry], account: str) -> bool:
+    """Returns whether the officer declared accounts, and not this one, so that it pays no more."""
+    officers = {entry.account for entry in entries if entry.action == "account"}
+    return bool(officers) and account not in officers
+
+
+def first_account(past: LedgerSnapshot, reservation: Reservation) -> Account | None:
+    """Returns the account that a release begins, with caps that nobody declared; None: it may not.
+
+    It has epsilon 4 and delta 0.00001, or what all steps of a stream, or all windows of a schedule,
+    cost together. It composes in the way in which more releases like this one fit, by what is
+    public.
+
+    Args:
+        past: What the ledger says, without the reservation.
+        reservation: What the release asks, of no account file.
+
+    Raises:
+        UsageError: Another account paid for this data set.
+    """
+    name, cost = reservation.account, reservation.epsilon
+    if name in past.accounts() or cost is None:
+        return None
+    if reservation.dataset is not None and (payer := past.payer_of(reservation.dataset)):
+        raise UsageError(
+            f"account {payer!r} paid for releases of dataset {reservation.dataset!r} so far: set "
+            f"account to it, or have the privacy officer declare account {name!r}"
+        )
+    epsilon, delta = map(max, _FIRST_CAPS, reservation.whole or _FIRST_CAPS)
+    summed = Account(name, epsilon, delta, reservation.unit, note="begun by its first release")
+    if not reservation.delta:
+        return summed
+    both = replace(summed, three_caps=_lower_caps((epsilon, delta)), largest=(epsilon, delta))
+    asked = asked_of(reservation).cost
+
+    def room(account: Account) -> int:
+        return balance_of(NOTHING, name, account).room(asked) or 0
+
+    return max(summed, both, key=room)  # of equals the first
 
 
 def is_awaited(entries: Sequence[Entry]) -> bool:
@@ -420,13 +474,18 @@ def check_not_elsewhere(states: Sequence[ChargeState], reservation: Reservation)
 # --- Whether an account may pay for a release, and whether its caps leave enough for it. ----------
 
 
-def check_caps(past: LedgerSnapshot, reservation: Reservation, in_file: Account | None) -> None:
+def check_caps(
+    past: LedgerSnapshot, reservation: Reservation, in_file: Account | None
+) -> Account | None:
     """Makes sure that the account of a release may pay for it, and can.
 
     Args:
         past: What the ledger says, without the reservation.
         reservation: What the release asks.
         in_file: The caps of the accounts file; None: it has none.
+
+    Returns:
+        The account that the release begins; None: it exists, or has no caps.
 
     Raises:
         UsageError: The data set is bound to another account, the account is not declared where
@@ -440,10 +499,13 @@ def check_caps(past: LedgerSnapshot, reservation: Reservation, in_file: Account 
             f"dataset {dataset!r} belongs to account {owner!r} in the ledger: set account to it, "
             "or have the privacy officer bind the data set anew"
         )
-    account = both_bounds(check_declared(declarations, reservation.account), in_file)
+    declared = check_declared(declarations, reservation.account)
+    begun = first_account(past, reservation) if in_file is None else None
+    account = both_bounds(declared or begun, in_file)
     if account is not None:
         spent = past.spent(reservation.account, reservation.window)
         check_affordable(spent, reservation, account)
+    return begun
 
 
 def asked_of(reservation: Reservation) -> KnownCharge:
@@ -489,7 +551,7 @@ def check_affordable(spent: Spent, reservation: Reservation, account: Account) -
         short = [_shortage(name, balance, asked, more[name]) for name in above]
     counts = f"{balance.n_open} of {balance.n_releases} releases are reserved and not committed"
     unfinished = f" ({counts}; run those again to finish them)" if balance.n_open else ""
-    remedy = "Ask for less, or have the privacy officer raise the cap"
+    remedy = "Ask for less, or have the privacy officer raise the cap: `tracecloak ledger declare`"
     if "pure_epsilon" in above:
         remedy += ", or name an account that adds up, with composition sum"
     raise BudgetExhausted(

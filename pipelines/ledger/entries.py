@@ -94,7 +94,7 @@ NO_COLUMNS: Mapping[str, Any] = {
     "adjacency": "", "method": "", "spends": "[]", "config_digest": "", "key_fingerprint": "",
 }  # fmt: skip
 # The attributes of a reservation that stand in the details of its entry.
-_FACTS = ("dataset", "window", "staging_area")
+_FACTS = ("dataset", "window", "staging_area", "whole")
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,8 @@ class Reservation:
             `balance.charge_states` finds it for every entry of the charge.
         staging_area: Where the release is built; None: beside the output. Kept likewise, for who
             ends it with another key store.
+        whole: The epsilon and delta of all windows or steps of which it is one; None: it is of
+            none, or they have none. They are caps of an account that it begins.
     """
 
     account: str
@@ -167,6 +169,7 @@ class Reservation:
     dataset: str | None = None
     window: WindowCharge | None = None
     staging_area: str | None = None
+    whole: tuple[Fraction, Fraction] | None = None
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -221,6 +224,7 @@ def reservation_of(
         key_fingerprint=key_fingerprint,
         dataset=plan.keys.dataset,
         staging_area=folder.staging_area,
+        whole=plan.whole_cost,
     )
 
 
@@ -302,6 +306,19 @@ class Entry:
     def is_of_charge(self) -> bool:
         """Whether the entry changes a charge, and is no declaration or note."""
         return self.action not in (*DECLARATIONS, *NOTES)
+
+    @property
+    def begins_account(self) -> bool:
+        """Whether it declares an account, or reserves and begins one whose caps nobody declared."""
+        return self.action == "account" or (self.action == "reserve" and "begins" in self.facts)
+
+    @property
+    def of_account(self) -> dict[str, Any]:
+        """What it says of the account that it begins; empty: it says nothing."""
+        if self.action == "account":
+            return {"epsilon": self.epsilon, "delta": self.delta, **self.facts}
+        begins = self.facts.get("begins") if self.action == "reserve" else None
+        return begins if isinstance(begins, dict) else {}
 
     @property
     def keyed_release(self) -> KeyedRelease:
@@ -418,11 +435,13 @@ def odd_columns(entry: Entry) -> list[str]:
         found["step or sha256 is not valid"] = entry.decided is None
     elif entry.action in DECLARATIONS:
         known = {"unit": _KNOWN["unit"]} if entry.action == "account" else {}
-        for name, n in (("caps", 3), ("largest", 2)):
-            found[f"{name} is not valid"] = entry.action == "account" and not _are_decimals(
-                entry.facts.get(name, ["0"] * n), n
-            )
         found |= {f"{name} is missing": name not in entry.facts for name in ("by", "reason")}
+    if entry.begins_account:
+        begins = entry.of_account
+        for name, n in (("caps", 3), ("largest", 2)):
+            found[f"{name} is not valid"] = not _are_decimals(begins.get(name, ["0"] * n), n)
+        of_first = [begins.get(name) for name in numbers]
+        found["begins is not valid"] = entry.action == "reserve" and not _are_decimals(of_first, 2)
     for name, values in known.items():
         found[f"{name} is not one of {', '.join(values)}"] = getattr(entry, name) not in values
     return [what for what, is_so in found.items() if is_so]

@@ -208,8 +208,11 @@ class Ledger:
             if reservation.window is not None and caps.has_lost(past.declared):
                 # Its units may be in a window that was lost, so it costs as if of none.
                 charged = replace(reservation, window=replace(reservation.window, adds_up=True))
-            caps.check_caps(past, charged, self.accounts.get(reservation.account))
+            begun = caps.check_caps(past, charged, self.accounts.get(reservation.account))
             details = charged.facts()
+            if begun is not None:
+                both = {"epsilon": begun.epsilon_cap, "delta": begun.delta_cap}
+                details["begins"] = both | caps.facts_of(begun)
             if self.memory is not None:
                 store = self.memory.store
                 details |= {"store": store.identity(), "generation": store.next_generation()}

@@ -20,7 +20,7 @@ from tracecloak.pipelines.ledger.balance import (
     Sums,
     charge_states,
 )
-from tracecloak.pipelines.ledger.caps import bound_datasets, declared_accounts
+from tracecloak.pipelines.ledger.caps import bound_datasets, is_shut
 from tracecloak.pipelines.ledger.database import read_windows
 from tracecloak.pipelines.ledger.entries import NOTES, Entry
 from tracecloak.pipelines.ledger.ledger import Ledger
@@ -151,13 +151,12 @@ def _account_facts(
     states = charge_states(entries).values()
     paid = [one for one in states if one.last.account == name and one.last.action != "void"]
     balance, left = ledger.balance(name, past), None
-    declared = declared_accounts(past.declared)
-    is_shut = bool(declared) and name not in declared
+    no_more = is_shut(past.declared, name)
     last = KnownCharge.of(paid[-1]) if paid else None
     is_of_window = last is not None and any(last.place)
     # How many more that cost what the last one costs the caps allow; None: any number, because no
     # cap limits them, or as one like it of each further window costs nothing more.
-    if is_shut or (is_of_window and balance.exceeded):
+    if no_more or (is_of_window and balance.exceeded):
         left = 0
     elif last is not None and not is_of_window:
         left = balance.room(last.cost) if last.epsilon is not None or not balance.caps else 0
@@ -169,6 +168,8 @@ def _account_facts(
         **{key: getattr(balance, key) for key in _SHOWN},
         "is_exceeded": bool(balance.exceeded),
         "composition": account and account.composition,
+        "caps": _numbers_as_text(dict(balance.caps)),
+        "spent": _numbers_as_text({name: balance.spent[name] for name in balance.caps}),
         "shares": balance.shares,
         "releases_like_the_last_left": left,
         "windows": [_numbers_as_text(scope) for scope in scopes_of(spent.all)],
@@ -180,7 +181,7 @@ def _account_facts(
             remaining = "exceeded"
         spent_open = (facts[f"{of}_{column}"] or "not finite" for of in ("spent", "open"))
         rows.append((column, facts[f"{column}_cap"] or "no cap", *spent_open, remaining))
-    beside: dict[str, Any] = {"is_shut": is_shut, "is_of_window": is_of_window, "largest": None}
+    beside: dict[str, Any] = {"is_shut": no_more, "is_of_window": is_of_window, "largest": None}
     if account is not None and account.three_caps is not None and account.largest is not None:
         of = (balance.caps, balance.spent, balance.opened)
         rows = [(*rows[0][:-1], "share spent")]
@@ -272,6 +273,7 @@ def _details(entry: Entry) -> str:
         entry.units_sha256 and f"units {entry.units_sha256[:16]}…",
         entry.decided and f"step {entry.decided[0]}",
         facts.get("again") and "again",
+        "begins" in facts and "begins the account",
         "by" in facts and f"{facts['by']}: {facts.get('reason')}",
     ]
     return "; ".join(text for text in said if text)

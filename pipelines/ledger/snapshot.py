@@ -106,7 +106,8 @@ class LedgerSnapshot:
     Attributes:
         head: The last entry; None: there is none.
         faults: What is wrong with the ledger, a sentence each.
-        declared: What people declared: accounts, data sets, what was lost, what was erased.
+        declared: What people declared: accounts, data sets, what was lost, what was erased; and
+            reservations that begin an account.
         rows: What the entries that were read last add to the table of windows.
         ask: Asks its database for rows of a table.
     """
@@ -241,6 +242,8 @@ class LedgerSnapshot:
             is_decided = self.decided(entry.keyed_release, step) is not None
             found[f"step {step} is decided twice"] = is_decided
         if entry.is_of_charge:
+            is_known = entry.begins_account and entry.account in self.accounts()
+            found["it begins an account that there is"] = is_known
             state = states.get(entry.charge)
             last = None if state is None else state.last.action
             is_of_window = state is not None and state.window is not None
@@ -265,10 +268,10 @@ class LedgerSnapshot:
         elif entry.decided is not None:
             steps, epoch = self._state["steps"], _name(entry.keyed_release)
             steps[epoch] = max(tuple(steps.get(epoch, entry.decided)), entry.decided)
-        elif entry.action in DECLARATIONS:
-            self.declared.append(entry)
         elif entry.action == "checkpoint":
             self._state["checkpoint"] = entry.seq
+        if entry.action in DECLARATIONS or entry.begins_account:
+            self.declared.append(entry)
         self.head = entry
 
     def _charge(self, entry: Entry, states: dict[Charge, ChargeState]) -> None:
@@ -403,6 +406,15 @@ class LedgerSnapshot:
     def accounts(self) -> list[str]:
         """Returns the names of all accounts that a charge or a declaration names, in order."""
         return sorted({*self._state["kinds"], *(e.account for e in self.declared if e.account)})
+
+    def payer_of(self, dataset: str) -> str | None:
+        """Returns the account that paid last for releases of a data set; None: none did."""
+        named = f'%"dataset":{json.dumps(dataset)}%'
+        paid = read_entries(
+            self.ask, TABLE.c.action == "reserve", TABLE.c.details.like(named),
+            TABLE.c.seq <= self.seq,
+        )  # fmt: skip
+        return next((e.account for e in paid[::-1] if e.facts.get("dataset") == dataset), None)
 
     def _of_scope(self, scope: str) -> list[KnownCharge]:
         """Returns the charges of windows of a scope that count, those that are open last."""

@@ -116,7 +116,7 @@ def release_rows(
     before = f"nothing, as it was released before{beside}"
     yield "cost", cost_text(plan) if is_new else before
     if outcome.balance is not None:
-        yield "remains", remains_text(outcome.balance)
+        yield "remains", remains_text(outcome.balance, plan)
     if is_private and is_new and outcome.tally is not None:
         from tracecloak.pipelines.planning.findings import share_text
 
@@ -153,20 +153,26 @@ def cost_text(plan: ReleasePlan) -> str:
     return f"epsilon {epsilon} and delta {delta} of account {account}{beside}"
 
 
-def remains_text(balance: Balance) -> str:
-    """Returns what an account has left, and how a cap is declared where it has none."""
+def remains_text(balance: Balance, plan: ReleasePlan | None = None) -> str:
+    """Returns what an account has left, and how a cap is declared where it has none.
+
+    Args:
+        balance: Of the account.
+        plan: Of a release, to say how many more like it fit; None: of none.
+    """
+    from tracecloak.anonymizers.accounting.account_caps import loss_of
     from tracecloak.anonymizers.accounting.composition import decimal_text
     from tracecloak.pipelines.ledger.balance import NAMES
 
     if "pure_epsilon" in balance.caps:
+        room = balance.room(loss_of(() if plan is None else plan.spends)._asdict())
+        like = "" if room is None else f"room for {room} more like this one: "
         *first, last = (f"{1 - share:.1%} of {NAMES[n]}" for n, share in balance.shares.items())
-        return f"{', '.join(first)} and {last} in account {balance.account}"
+        return f"{like}{', '.join(first)} and {last} in account {balance.account}"
     left = [f"{name} {decimal_text(n)}" for name, n in balance.remaining.items()]
     if not left:
-        return (
-            f"as much as you like: no cap is declared for account {balance.account}; `tracecloak "
-            "ledger declare` declares one"
-        )
+        cap = f"`tracecloak ledger declare {balance.account}` declares one"
+        return f"account {balance.account} has no cap; {cap}"
     return f"{' and '.join(left)} in account {balance.account}"
 
 

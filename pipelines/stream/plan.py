@@ -129,6 +129,11 @@ class StreamPlan:
         return replace(self, keys=self.keys.model_copy(update=values))
 
     @property
+    def whole_cost(self) -> tuple[Fraction, Fraction]:
+        """The epsilon and delta of all steps together."""
+        return self.epsilon, self.delta
+
+    @property
     def release_folder(self) -> ReleaseFolder:
         """That of the stream, in whose workplace its epochs are built."""
         area = self.keys.staging_area

@@ -15,6 +15,7 @@ import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from tests.support.releasing import fix_key
 from tests.support.stream_runs import Sent, files_of, in_time, random_messages, stream_config
 from tests.support.tiers import at_night
 from tracecloak.anonymizers.accounting import composed
+from tracecloak.anonymizers.accounting.account_caps import Loss, loss_of
 from tracecloak.anonymizers.accounting.sensitivity import Sensitivity
 from tracecloak.anonymizers.graphs import graph_kinds
 from tracecloak.anonymizers.logs.params import GENERATORS
@@ -210,7 +212,12 @@ def units(m: int | None) -> dict[str, list[Case]]:
 
 
 def release_of(
-    name: str, given: Mapping[str, Any], seed: int, unit: Sequence[Case], folder: Path
+    name: str,
+    given: Mapping[str, Any],
+    seed: int,
+    unit: Sequence[Case],
+    folder: Path,
+    called: str = "golden",
 ) -> Callable[[Forced], Mapping[str, bytes]]:
     """Returns what releases the others and the unit with some noise, and gives all files."""
 
@@ -220,9 +227,9 @@ def release_of(
         cases = [*others(seed), *(("k", f"k{i}", case) for i, case in enumerate(unit))]
         has_starts = bool(given.get("service_times"))
         log = write_log(own / "log.csv", cases, has_starts=has_starts)
-        with pytest.MonkeyPatch.context() as patch, drawn_by(noise, "golden"):
+        with pytest.MonkeyPatch.context() as patch, drawn_by(noise, called):
             fix_key(patch, hashlib.sha256(f"{name} {seed}".encode()).digest())
-            code = run_example(own, name, given, log)
+            code = run_example(own, name, given, log, release_id=called)
         if code:
             noise.failures.append(f"exit code {code}")
             return {}
@@ -272,6 +279,72 @@ def test_neighbours_that_come_out_alike_are_alike(
     seeds = SEEDS if is_example and not by_day else SEEDS[:1]
     kinds = KINDS_BY_DAY if by_day else None
     check(found_of_release(name, parameters(name)[place], tmp_path, seeds, kinds))
+
+
+# --- sequences of releases, of which each depends on what the ones before it released ------------
+
+GRAPH = {"vocabulary": ("A", "B", "C"), "max_trace_length": 12, "l2_clip": "4", "delta": "1e-7"}
+Asked = tuple[str, Mapping[str, Any]]
+
+
+def asked_after(answers: Sequence[Mapping[str, bytes]]) -> Asked | None:
+    """Returns the next question of somebody who looks at the answers; None: there is none."""
+    if not answers:
+        return "private-dfg", {**GRAPH, "epsilon": "0.5"}
+    if len(answers) == 3:
+        return None
+    digest = hashlib.sha256(b"".join(answers[-1][path] for path in sorted(answers[-1]))).digest()
+    activity, epsilon = "ABC"[digest[0] % 3], ("0.2", "0.4")[digest[1] % 2]
+    further: Sequence[Asked] = (
+        ("private-dfg", {**GRAPH, "epsilon": epsilon, "l2_clip": "3"}),
+        ("variant-histogram", {"epsilon": epsilon, "delta": "1e-7"}),
+        ("private-indicators", {
+            "epsilon": epsilon, "delta": "1e-7", "vocabulary": ("A", "B", "C"),
+            "indicators": (f"frequency activity={activity} at_most=3", "cases"),
+        }),
+    )  # fmt: skip
+    return further[digest[2] % 3]
+
+
+def sequence_of(
+    seed: int, unit: Sequence[Case], folder: Path, lost: list[Loss]
+) -> Callable[[Forced], Mapping[str, bytes]]:
+    """Returns what makes a sequence of releases, and notes what the account is charged for them."""
+
+    def made(noise: Forced) -> Mapping[str, bytes]:
+        lost.clear()
+        answers: list[Mapping[str, bytes]] = []
+        while (asked := asked_after(answers)) is not None:
+            name, given = asked
+            called = f"golden-{len(answers)}"
+            answers.append(release_of(name, given, seed, unit, folder, called)(noise))
+            method = METHODS[name]
+            lost.append(loss_of(method.spends(method.Params(**given))))
+        return {f"{n}/{path}": data for n, one in enumerate(answers) for path, data in one.items()}
+
+    return made
+
+
+def found_of_sequence(kind: str, seed: int, folder: Path, share: Fraction) -> Compared:
+    """Compares one with what is charged, of which the Gaussian noise counts with a share."""
+    lost: list[Loss] = []
+    first = First.of(sequence_of(seed, (), folder, lost))
+    squared_mu, pure, leaked = (sum(one, Fraction(0)) for one in zip(*lost, strict=True))
+    charged = Loss(squared_mu * share, pure, leaked)
+    promised = Claim(0.1, float(charged.delta(Fraction(1, 10)).float_above()))
+    return compared(kind, first, sequence_of(seed, [KINDS[kind]], folder, lost), promised)
+
+
+@pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3, 4))])
+def test_what_depends_on_answers_loses_no_more_than_an_account_is_charged(
+    seed: int, tmp_path: Path
+) -> None:
+    kinds = KINDS if seed > 1 else ("longest", *KINDS_BY_DAY)
+    check(found_of_sequence(kind, seed, tmp_path, Fraction(1)) for kind in kinds)
+
+
+def test_a_charge_for_nine_tenths_of_the_noise_is_caught(tmp_path: Path) -> None:
+    assert found_of_sequence("longest", 1, tmp_path, Fraction(9, 10)).sentences
 
 
 # --- streams --------------------------------------------------------------------------------------

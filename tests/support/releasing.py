@@ -31,6 +31,7 @@ from tracecloak.examination.demo.hospital import hospital_log
 from tracecloak.pipelines.budget.registry import ReleaseRegistry
 from tracecloak.pipelines.commands import main as cli
 from tracecloak.pipelines.keys import key_store
+from tracecloak.pipelines.ledger import caps
 from tracecloak.pipelines.ledger.balance import charges
 from tracecloak.pipelines.ledger.entries import Entry
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
@@ -414,6 +415,7 @@ def serve(*modules: str) -> None:
     """Forks a command for each line of standard input; see `Commands`."""
     for name in modules:
         importlib.import_module(name)
+    caps.first_account = lambda past, reservation: None  # as `conftest.first_account` has it
     gc.freeze()  # or each command's first collection copies what it shares with this process
     for line in sys.stdin:
         request = json.loads(line)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ import pytest
 from tests.anonymizers.accounting.test_account_caps import gaussian, pure
 from tests.support.ledgers import account, faults, reservation
 from tracecloak.anonymizers.accounting.account_caps import Loss, caps_of, loss_of
-from tracecloak.anonymizers.accounting.composition import Spend, total
+from tracecloak.anonymizers.accounting.composition import Spend, decimal_text, total
 from tracecloak.pipelines.keys.key_store import KeyStore
-from tracecloak.pipelines.ledger import reading
+from tracecloak.pipelines.ledger import caps, reading
 from tracecloak.pipelines.ledger.balance import Balance
+from tracecloak.pipelines.ledger.cache import _KNOWN
 from tracecloak.pipelines.ledger.database import LedgerError
 from tracecloak.pipelines.ledger.entries import NO_COLUMNS, Reservation, WindowCharge
 from tracecloak.pipelines.ledger.officers_ledger import OfficersLedger as Ledger
@@ -23,6 +24,7 @@ from tracecloak.schemas.errors import BudgetExhausted, UsageError
 
 OFFICER = ("the officer", "file 17")
 CAPS = caps_of(Fraction(1), Fraction(1, 10**5))
+FIRST = caps_of(Fraction(4), Fraction(1, 10**5))
 
 
 @pytest.fixture
@@ -53,8 +55,8 @@ def test_an_account_with_a_delta_composes_and_others_add_up(ledger: Ledger) -> N
         "gaussian", CAPS, (Fraction(1), Fraction(1, 10**5)),
     )  # fmt: skip
     assert "answered: epsilon 1 at delta 0.00001. So far: epsilon 0 " in reading.show(ledger)[0]
-    for name, caps in {"b": ("1", "0"), "c": (None, "1e-5"), "d": (None, None)}.items():
-        ledger.declare_account(account(*caps, name=name), *OFFICER)
+    for name, both in {"b": ("1", "0"), "c": (None, "1e-5"), "d": (None, None)}.items():
+        ledger.declare_account(account(*both, name=name), *OFFICER)
         other = ledger.account_in(ledger.past(), name)
         assert other is not None
         assert other.composition == "sum"
@@ -106,6 +108,8 @@ def test_forty_graphs_fit_where_ten_did(ledger: Ledger) -> None:
     shown, facts = reading.show(ledger, "a")
     assert facts["accounts"][0]["releases_like_the_last_left"] == 0
     assert facts["accounts"][0]["shares"]["squared_mu"] == float(squared_mu / CAPS.squared_mu)
+    assert facts["accounts"][0]["spent"]["squared_mu"] == decimal_text(squared_mu)
+    assert facts["accounts"][0]["caps"]["squared_mu"] == decimal_text(CAPS.squared_mu)
     assert "if no choice of a release depended on an answer" in shown
     ledger.reserve(of_parts(999, [pure("0.1")]))  # other coordinates have room
 
@@ -177,3 +181,91 @@ def test_of_what_a_ledger_lost_all_that_its_caps_left_counts(tmp_path: Path) -> 
     with pytest.raises(BudgetExhausted):
         ledger.reserve(of_parts(1, [gaussian("0.1", "5e-8")]))
     assert faults(ledger) == []
+
+
+# --- An account that a first release begins, as nobody declared caps. ---
+
+
+@pytest.fixture
+def empty(
+    tmp_path: Path, first_account: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> Ledger:
+    """A ledger without accounts, in which releases begin some."""
+    monkeypatch.setattr(caps, "first_account", first_account)
+    return Ledger(f"sqlite:///{tmp_path / 'empty.sqlite'}", new=True)
+
+
+@pytest.mark.parametrize(
+    ("parts", "composition", "n_more"),
+    [
+        ([gaussian("0.5", "1e-7")], "gaussian", 44),  # as a sum: 7
+        ([gaussian("0.5", "1e-7"), pure("0.7")], "sum", 2),  # of pure parts one would fit
+        ([pure("1")], "sum", 3),
+    ],
+)
+def test_a_first_release_begins_an_account_in_which_most_like_it_fit(
+    empty: Ledger, parts: list[Spend], composition: str, n_more: int
+) -> None:
+    """As soon as the officer declares one, it pays no more."""
+    empty.reserve(of_parts(0, parts))
+    one, cost = empty.account_in(empty.past(), "a"), empty.balance("a").spent
+    assert one is not None
+    assert (one.epsilon_cap, one.delta_cap) == (4, Fraction(1, 10**5))
+    assert (one.composition, empty.balance("a").room(cost)) == (composition, n_more)
+    with pytest.raises(BudgetExhausted, match="cap: `tracecloak ledger declare`"):
+        for number in range(1, n_more + 2):
+            empty.reserve(of_parts(number, parts))
+    assert number == n_more + 1
+    assert "begins the account" in reading.show(empty)[0]
+    empty.declare_account(account("9", name="b"), *OFFICER)
+    with pytest.raises(UsageError, match="account 'a' is not declared in the ledger, which has b"):
+        empty.reserve(reservation(99, "0"))
+    empty.declare_account(account("2"), *OFFICER)  # a lower cap, composed as it was begun
+    lowered = empty.account_in(empty.past(), "a")
+    assert lowered is not None
+    assert (lowered.composition, lowered.epsilon_cap) == (composition, 2)
+    assert faults(empty) == []
+
+
+def test_a_first_release_has_no_more_than_the_first_caps_but_for_its_horizon(
+    empty: Ledger,
+) -> None:
+    with pytest.raises(BudgetExhausted, match="epsilon cap 4, spent 0, asked 5"):
+        empty.reserve(of_parts(0, [pure("5")]))
+    assert empty.entries() == []
+    empty.reserve(of_parts(1, [pure("5")], whole=(Fraction(60), Fraction(0))))
+    assert empty.balance("a").caps == {"epsilon": 60, "delta": Fraction(1, 10**5)}
+    empty.reserve(reservation(2, None, account="published"))  # no cap can be for it
+    assert empty.balance("published").caps == {}
+
+
+def test_a_data_set_that_another_account_paid_for_begins_none(empty: Ledger) -> None:
+    """Catches a fresh cap for who lets the account be that of the data set."""
+    empty.reserve(reservation(0, dataset="the ward's"))
+    with pytest.raises(UsageError, match="account 'a' paid for releases of dataset \"the ward's\""):
+        empty.reserve(reservation(1, account="the ward's", dataset="the ward's"))
+    empty.reserve(reservation(1, account="the ward", dataset="the ward"))
+    empty.declare_account(account("1", name="the ward's"), *OFFICER)
+    empty.reserve(reservation(1, account="the ward's", dataset="the ward's"))
+
+
+@pytest.mark.parametrize("begins", [{"epsilon": "9", "delta": "0"}, {"epsilon": "x"}, 5])
+def test_a_login_that_reserves_cannot_raise_a_cap(empty: Ledger, begins: object) -> None:
+    """Catches an officer's cap that a reservation replaces."""
+    empty.declare_account(account("1"), *OFFICER)
+    asked = reservation(0)
+    empty.append(lambda past: [("reserve", asked.columns(), {"begins": begins})])
+    assert "entry 2: it begins an account that there is" in faults(empty)
+    with pytest.raises(LedgerError, match="does not say what tracecloak wrote"):
+        empty.reserve(reservation(1, "3"))
+
+
+def test_a_checkpoint_has_the_accounts_that_releases_begin(empty: Ledger, tmp_path: Path) -> None:
+    store = KeyStore(tmp_path)
+    ledger = Ledger(empty.url, store=store)
+    for number in range(70):
+        ledger.reserve(of_parts(number, [gaussian("0.1", "1e-9")]))
+    _KNOWN.clear()
+    again = Ledger(empty.url, store=store)
+    assert again.past().n_since_checkpoint < 10
+    assert again.balance("a").caps == ledger.balance("a").caps == FIRST._asdict()

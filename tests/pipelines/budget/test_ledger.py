@@ -573,6 +573,7 @@ def test_show_says_what_is_spent_open_and_left(path: Path) -> None:
             "spent_epsilon": "0.7", "spent_delta": "0", "open_epsilon": "0.6", "open_delta": "0",
             "n_releases": 7, "n_open": 6, "remaining_epsilon": "0.3",
             "remaining_delta": "0.00001", "is_exceeded": False, "composition": "sum",
+            "caps": {"epsilon": "1", "delta": "0.00001"}, "spent": {"epsilon": "0.7", "delta": "0"},
             "shares": {"epsilon": 0.7, "delta": 0.0},
             "releases_like_the_last_left": 3, "windows": [],
         }

@@ -8,7 +8,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 from tests.support.releasing import as_typed, csv_log, small_rows, tracecloak
 from tests.support.terminal import shown_on_a_terminal, watch
+from tracecloak.pipelines.ledger import caps
 from tracecloak.pipelines.screen.results import Result, duration, show
 
 
@@ -41,8 +42,12 @@ def test_durations_have_units() -> None:
 
 
 def test_a_release_says_what_it_promises_costs_leaves_and_where_to_look(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    first_account: Callable[..., Any],
 ) -> None:
+    monkeypatch.setattr(caps, "first_account", first_account)
     watch(monkeypatch)
     line = [*RELEASE, "--method", "private-dfg", "--buy_vocabulary", "--delta", "1e-6"]
     assert tracecloak(*line) == 0
@@ -54,7 +59,7 @@ def test_a_release_says_what_it_promises_costs_leaves_and_where_to_look(
         "Differential privacy: epsilon 1 and delta 0.000001 hold for any one case."
     )
     assert rows["cost"] == "epsilon 1 and delta 0.000001 of account default"
-    assert "no cap is declared for account default" in rows["remains"]
+    assert rows["remains"].startswith("room for 5 more like this one: 90.0% of squared mu of G")
     assert rows["records"].startswith("38 of 39 records are used (97.4 %); lost: 1 malformed; ")
     assert rows["open first"] == f"{out}/report.html"
     assert rows["took"].endswith("seconds")
@@ -66,7 +71,7 @@ def test_a_release_says_what_it_promises_costs_leaves_and_where_to_look(
     rows = {line[:18].strip(): line[18:] for line in printed}
     assert rows["already released"] == str(out)
     assert rows["cost"] == "nothing, as it was released before"
-    assert rows["remains"] == "epsilon 2 and delta 0.000009 in account default"
+    assert rows["remains"].startswith("room for 5 more like this one: 83.5% of squared mu of G")
 
 
 def test_quiet_shows_nothing_and_errors_all_the_same(
