@@ -243,5 +243,5 @@ def test_without_the_distribution_none_is_known(
     with pytest.raises(UsageError, match="key source must be one of command, env,"):
         KeyReference("vault:ward")
     topic = {"input_subscription": None, "input_topic": "kafka://a:1/t", "kafka_token": "badge"}
-    with pytest.raises(UsageError, match="token of Kafka must be one of msk, got"):
+    with pytest.raises(UsageError, match="kafka_token: must be one of msk, got"):
         configured(tmp_path, **topic)

@@ -16,13 +16,13 @@ class Columns(TypedDict, total=False):
     resource: str | None
     lifecycle: str | None
     order: str | None
-    start_transitions: Sequence[str]
-    complete_transitions: Sequence[str]
+    start_transitions: Sequence[str] | str
+    complete_transitions: Sequence[str] | str
     start_timestamp: str | Sequence[str] | None
     time_zone: str
     timestamp_format: str | Sequence[str] | None
     timestamp_unit: Literal["s", "ms", "us", "ns"] | None
-    whole_numbers: Sequence[str]
+    whole_numbers: Sequence[str] | str
 
 class LogKeys(TypedDict, total=False):
     where: str | Sequence[str]
@@ -35,13 +35,13 @@ class LogKeys(TypedDict, total=False):
     resource: str | None
     lifecycle: str | None
     order: str | None
-    start_transitions: Sequence[str]
-    complete_transitions: Sequence[str]
+    start_transitions: Sequence[str] | str
+    complete_transitions: Sequence[str] | str
     start_timestamp: str | Sequence[str] | None
     time_zone: str
     timestamp_format: str | Sequence[str] | None
     timestamp_unit: Literal["s", "ms", "us", "ns"] | None
-    whole_numbers: Sequence[str]
+    whole_numbers: Sequence[str] | str
 
 class EvaluationKeys(LogKeys, total=False):
     key_store: str | None
@@ -106,13 +106,13 @@ class RowKeys(TypedDict, total=False):
     resource: str | None
     lifecycle: str | None
     order: str | None
-    start_transitions: Sequence[str]
-    complete_transitions: Sequence[str]
+    start_transitions: Sequence[str] | str
+    complete_transitions: Sequence[str] | str
     start_timestamp: str | Sequence[str] | None
     time_zone: str
     timestamp_format: str | Sequence[str] | None
     timestamp_unit: Literal["s", "ms", "us", "ns"] | None
-    whole_numbers: Sequence[str]
+    whole_numbers: Sequence[str] | str
 
 class FileKeys(RowKeys, total=False):
     formats: Sequence[str] | str
@@ -144,13 +144,13 @@ class ReadKeys(TypedDict, total=False):
     resource: str | None
     lifecycle: str | None
     order: str | None
-    start_transitions: Sequence[str]
-    complete_transitions: Sequence[str]
+    start_transitions: Sequence[str] | str
+    complete_transitions: Sequence[str] | str
     start_timestamp: str | Sequence[str] | None
     time_zone: str
     timestamp_format: str | Sequence[str] | None
     timestamp_unit: Literal["s", "ms", "us", "ns"] | None
-    whole_numbers: Sequence[str]
+    whole_numbers: Sequence[str] | str
 
 class StreamKeys(TypedDict, total=False):
     where: str | Sequence[str]
@@ -217,13 +217,13 @@ class StreamKeys(TypedDict, total=False):
     resource: str | None
     lifecycle: str | None
     order: str | None
-    start_transitions: Sequence[str]
-    complete_transitions: Sequence[str]
+    start_transitions: Sequence[str] | str
+    complete_transitions: Sequence[str] | str
     start_timestamp: str | Sequence[str] | None
     time_zone: str
     timestamp_format: str | Sequence[str] | None
     timestamp_unit: Literal["s", "ms", "us", "ns"] | None
-    whole_numbers: Sequence[str]
+    whole_numbers: Sequence[str] | str
 
 class AmunParams(TypedDict, total=False):
     guessing_advantage: float

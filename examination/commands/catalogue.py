@@ -146,12 +146,12 @@ def _in_full(name: str) -> list[str]:
 
 def example_line(name: str, example: Mapping[str, Any]) -> str:
     """The command line of a release with the parameters; the vocabulary is that of the sample."""
-    from tracecloak.pipelines.configuration.flags import as_json, flag_text
+    from tracecloak.pipelines.configuration.flags import flag_text
 
     words = ["tracecloak", "release", "--log", _LOG, "--output", "releases", "--method", name]
     words += ["--release_id", f"{name}-1"]
     for flag, value in example.items():
-        text = _VOCABULARY if flag == "vocabulary" else flag_text(as_json(value))
+        text = _VOCABULARY if flag == "vocabulary" else flag_text(value)
         words += [f"--{flag}", text]
     return shlex.join(words)
 

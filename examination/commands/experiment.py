@@ -8,7 +8,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tracecloak.pipelines.commands.flags import (
-    add_flag,
     add_reading_flags,
     add_table_flags,
     file_to_write,
@@ -51,7 +50,8 @@ def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str 
             if flag["name"] not in added:  # two experiments may have one of the same name
                 default = f" (default {flag['default']})" if "default" in flag else ""
                 full = f"; with --full {flag['full']}" if "full" in flag else ""
-                add_flag(group, flag["name"], f"{flag['meaning']}{default}{full}")
+                text = f"{flag['meaning']}{default}{full}".replace("%", "%%")
+                group.add_argument(f"--{flag['name']}", help=text)
                 added.add(flag["name"])
     add_reading_flags(parser)
 

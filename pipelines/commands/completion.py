@@ -81,14 +81,12 @@ def _context(
 
 
 def _contexts() -> Iterator[dict[str, Any]]:
-    from tracecloak.pipelines.commands.flags import add_flags_of, add_form_flags
+    from tracecloak.pipelines.commands.flags import add_flags_of
 
     yield _context("", ("--help", "--version"), ("--help", "--version"), {})
-    for name, line in COMMANDS.items():
+    for name in COMMANDS:
         parser = argparse.ArgumentParser(allow_abbrev=False)
         add_flags_of(name, parser, [], None)
-        if not line.has_actions:
-            add_form_flags(parser)
         yield _flags(name, parser)
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 _READING = ("input_format", *FILE_KEYS, "rename", "drop_duplicates")
-REPEATED: dict[str, dict[str, Any]] = {"timestamp_format": {"action": "append"}}
-"""What argparse takes of flags that may be repeated."""
 
 
 class StoredFlag(argparse.Action):
-    """Stores a value, the last of several; of two lists, the first would be lost silently."""
+    """Stores a value, of several the last one, or all where its help says that it may be repeated.
+
+    Of two lists, the first would be lost silently.
+    """
 
     def __call__(self, _: Any, known: Any, value: Any, flag: str | None = None) -> None:
         """Stores it.
@@ -33,7 +34,10 @@ class StoredFlag(argparse.Action):
         Raises:
             UsageError: It is the second list.
         """
-        if getattr(known, self.dest) != self.default and "eparated by commas" in (self.help or ""):
+        before = getattr(known, self.dest)
+        if before != self.default and "may be repeated" in (self.help or ""):
+            value = [*(before if isinstance(before, list) else [before]), value]
+        elif before != self.default and "eparated by commas" in (self.help or ""):
             raise UsageError(f"{flag} is given twice: give it once, separated by commas")
         setattr(known, self.dest, value)
 
@@ -70,7 +74,6 @@ def add_release_flags(
     keep_freed_memory()  # before Arrow is loaded, by what follows or by a method
     from tracecloak.anonymizers.registry import METHODS, method_named
     from tracecloak.pipelines.configuration.config import (
-        IN_FILES_ONLY,
         SECTIONS,
         About,
         ReleaseConfig,
@@ -89,20 +92,20 @@ def add_release_flags(
         keep_pandas_out()  # with Arrow, which the method loads
     parameters = {} if method is None else method_named(method).Params.model_fields
     add_reading_flags(parser)
-    # A key that a parameter of the method is called like, as query, is in files only.
-    left_out = {*SECTIONS, *IN_FILES_ONLY, "where", "params", *_READING, *parameters}
+    # A schedule is in files only, and so is a key that is called like a parameter of the method.
+    left_out = {*SECTIONS, "schedule", "where", "params", *_READING, *parameters}
     for name, field in ReleaseConfig.model_fields.items():
         if name not in left_out:
             choices = sorted(METHODS) if name == "method" else None
             write = partial(str, helps[name]) if name in helps else None
-            _add_field(parser, name, field, write, choices)
+            add_field(parser, name, field, write, choices)
     group = parser.add_argument_group("what the release says of itself to its readers")
     for name, field in About.model_fields.items():
-        _add_field(group, name, field)
+        add_field(group, name, field)
     if method is not None:
         method_flags = parser.add_argument_group(f"parameters of {method}")
         for name, field in parameters.items():
-            _add_field(method_flags, name, field, partial(key_help, field, name))
+            add_field(method_flags, name, field, partial(key_help, field, name))
 
 
 def _lineage(to: str) -> str:
@@ -112,36 +115,22 @@ def _lineage(to: str) -> str:
     return to
 
 
-def add_flag(
-    parser: argparse._ActionsContainer,
-    name: str,
-    text: str | None,
-    is_switch: bool = False,
-    **more: Any,
-) -> None:
-    """Adds the flag of a key or a parameter.
-
-    Args:
-        parser: Of the command, or a group of it.
-        name: Without the dashes.
-        text: What it is, as a docstring says it.
-        is_switch: Whether it is on or off, and so may stand without a value.
-        more: What argparse takes beside that.
-    """
-    if is_switch:
-        more |= {"nargs": "?", "const": "true"}
-    shown = " ".join((text or "").split()).replace("%", "%%")
-    parser.add_argument(f"--{name}", help=shown, **more)
-
-
-def _add_field(
+def add_field(
     parser: argparse._ActionsContainer,
     name: str,
     field: FieldInfo,
     write: Callable[[], str] | None = None,
     choices: Sequence[str] | None = None,
 ) -> None:
-    """Adds the flag of a key or a parameter; without a writer of its help, that of a key."""
+    """Adds the flag of a key or a parameter; one that is on or off may stand without a value.
+
+    Args:
+        parser: Of the command, or a group of it.
+        name: Without the dashes.
+        field: The key or the parameter.
+        write: Writes its help; None: that is the help of a key.
+        choices: What its value can be; None: anything.
+    """
     from tracecloak.pipelines.configuration.flags import key_help
 
     write = write or partial(key_help, field)
@@ -227,19 +216,19 @@ def add_reading_flags(parser: argparse.ArgumentParser) -> None:
     from tracecloak.pipelines.configuration.config import Columns, ReleaseConfig
 
     for name in _READING:
-        _add_field(parser, name, ReleaseConfig.model_fields[name])
+        add_field(parser, name, ReleaseConfig.model_fields[name])
     for name, field in Columns.model_fields.items():
-        if name in REPEATED:
-            add_flag(parser, name, field.description, **REPEATED[name])
-        else:
-            _add_field(parser, name, field)
+        add_field(parser, name, field)
     add_table_flags(parser, _HERE, "where")
 
 
 def add_flags_of(
     name: str, parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None
 ) -> None:
-    """Adds the flags of a command, which its line lists or its module adds; see `Command`."""
+    """Adds the flags of a command, which its line lists or its module adds; see `Command`.
+
+    Those that say how a result is shown are of all commands, or of their actions.
+    """
     line = COMMANDS[name]
     if line.takes_config:
         of_beam = " [FLAG OF BEAM ...]" * line.takes_beam_flags
@@ -252,6 +241,8 @@ def add_flags_of(
             _add_part(part, package, parser, argv, config, line.helps)
     if not line.flags:
         command_named(name).add_flags(parser, argv, config)
+    if not line.has_actions:
+        add_table_flags(parser, _HERE, "form")
 
 
 def _add_part(
@@ -273,11 +264,6 @@ def _add_part(
             add_reading_flags(parser)
         case _:
             add_table_flags(parser, package, part)
-
-
-def add_form_flags(parser: argparse.ArgumentParser) -> None:
-    """Adds the flags that say how a result is shown."""
-    add_table_flags(parser, _HERE, "form")
 
 
 def _add_actions_of(
@@ -311,7 +297,7 @@ def _add_actions_of(
             own.usage = f"tracecloak {command} {name} [CONFIG] [FLAG ...]"
         for part in action.get("groups", ()) if asked in (None, name) else ():
             _add_part(part, package, own, argv[1:], config, action.get("helps", {}))
-        add_form_flags(own)
+        add_table_flags(own, _HERE, "form")
 
 
 def form_of(flags: dict[str, Any]) -> Form:

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tracecloak.pipelines.commands.flags import StoredFlag, add_flags_of, add_form_flags, form_of
+from tracecloak.pipelines.commands.flags import StoredFlag, add_flags_of, form_of
 from tracecloak.pipelines.commands.table import COMMANDS, Given, command_named
 from tracecloak.pipelines.runners.memory import without_collections
 from tracecloak.pipelines.screen import results
@@ -98,8 +98,6 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
     with without_collections():
         command = command_named(asked)
         add_flags_of(asked, parsers[asked], argv[1:], config)
-        if not line.has_actions:
-            add_form_flags(parsers[asked])
     try:
         known, rest = parser.parse_known_args(argv)
     except UsageError:

@@ -6,36 +6,34 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Sequence
+from functools import partial
 
-from tracecloak.pipelines.commands.flags import REPEATED, add_flag, add_table_flags
+from tracecloak.pipelines.commands.flags import add_field, add_table_flags
 from tracecloak.pipelines.commands.table import Given
 from tracecloak.pipelines.screen.results import Result, show
 
 _POSITIONS = "positions"
 _OF_POSITIONS = ("to_time", "by", "reason")
-_SWITCHES = ("closed_vocabulary", "new_ledger", "publish_on_drain")
 
 
 def add_flags(parser: argparse.ArgumentParser, argv: Sequence[str], config: str | None) -> None:
     """Adds those of the configuration, of the messages and of the products."""
     from tracecloak.pipelines.configuration.config import Columns
-    from tracecloak.pipelines.configuration.flags import key_help
-    from tracecloak.pipelines.stream.config import further_fields, stream_helps
+    from tracecloak.pipelines.stream.config import further_fields, own_fields, stream_help
 
     parser.usage = "tracecloak stream [positions] [CONFIG] [FLAG ...] [FLAG OF BEAM ...]"
     if argv[:1] == [_POSITIONS]:
         parser.add_argument("action", choices=[_POSITIONS])
         add_table_flags(parser, __package__, "stream_positions")
-    for name, text in stream_helps().items():
-        add_flag(parser, name, text, name in _SWITCHES)
+    for name, field in own_fields().items():
+        add_field(parser, name, field, partial(stream_help, name, field))
     fields = parser.add_argument_group("fields of messages, such as payload.after.case_id")
     for name, field in Columns.model_fields.items():
-        add_flag(fields, name, key_help(field), **REPEATED.get(name, {}))
+        add_field(fields, name, field)
     add_table_flags(fields, __package__, "stream_where")
     group = parser.add_argument_group("parameters of one product alone")
     for name, field in further_fields().items():
-        text = key_help(field, name)
-        add_flag(group, name, text.replace("(required)", "(by default none; its product needs it)"))
+        add_field(group, name, field, partial(stream_help, name, field))
     add_table_flags(parser, __package__, "lineage")
 
 

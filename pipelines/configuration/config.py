@@ -13,6 +13,7 @@ from pydantic import Field
 
 from tracecloak.anonymizers.registry import METHODS, method_named
 from tracecloak.pipelines.configuration.flags import (
+    between_commas,
     bytes_of,
     given_value,
     kinds_of,
@@ -22,9 +23,11 @@ from tracecloak.pipelines.configuration.flags import (
     yaml_of,
 )
 from tracecloak.pipelines.configuration.shared_keys import (
+    LIST_OR_TEXT,
     AccountConfig,
     ScheduleConfig,
     Section,
+    or_kinds,
     with_starts,
 )
 from tracecloak.pipelines.runners.flags import IN_MEMORY
@@ -54,9 +57,7 @@ MAX_RELEASE_ID = 200
 
 def listed(value: Any) -> Any:
     """Returns the members of a list that is text, separated by commas."""
-    if isinstance(value, str):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    return value
+    return between_commas(value) if isinstance(value, str) else value
 
 
 def _literals(value: Any) -> Any:
@@ -128,6 +129,10 @@ def one_of(names: Callable[[], Iterable[str]]) -> pydantic.GetPydanticSchema:
     )
 
 
+_T = TypeVar("_T")
+Listed = Annotated[tuple[_T, ...], pydantic.BeforeValidator(listed), LIST_OR_TEXT]
+"""A list that as text is separated by commas, like the flag."""
+_Header = Annotated[tuple[str, ...], pydantic.BeforeValidator(_header), LIST_OR_TEXT]
 _Several = str | tuple[str, ...] | None
 _ColumnsOfTime = Annotated[
     _Several,
@@ -161,10 +166,10 @@ class Columns(Section):
     a column of that name is renamed with AS. By default the place in the source orders them: the
     row of a frame in memory, or the path and the place in the file; and where there is none, as in
     a table or the result of a query, the name of the activity."""
-    start_transitions: Annotated[tuple[str, ...], pydantic.BeforeValidator(listed)] = ()
+    start_transitions: Listed[str] = ()
     """Further transitions that are starts, in any case; separated by commas as a flag. By default
     none are."""
-    complete_transitions: Annotated[tuple[str, ...], pydantic.BeforeValidator(listed)] = ()
+    complete_transitions: Listed[str] = ()
     """Further transitions that are completions, in any case; separated by commas as a flag. By
     default none are."""
     start_timestamp: _ColumnsOfTime = None
@@ -178,7 +183,7 @@ class Columns(Section):
     the first that fits it; may be repeated as a flag. By default stamps are ISO 8601."""
     timestamp_unit: Literal["s", "ms", "us", "ns"] | None = None
     """Unit of numeric stamps since 1970; by default stamps are no numbers."""
-    whole_numbers: Annotated[tuple[str, ...], pydantic.BeforeValidator(listed)] = ()
+    whole_numbers: Listed[str] = ()
     """Columns, such as case_id, in which text like 5.0 is read as the whole number 5, as programs
     write tables with empty cells so; separated by commas as a flag. By default 5.0 is not 5."""
 
@@ -186,9 +191,11 @@ class Columns(Section):
 _BOUNDS = {"at_least": ">=", "above": ">", "at_most": "<=", "below": "<"}
 
 # YAML takes 2026-11-01 for a date and 7 for a number; a bound is what stands there.
-_TEXT_OR_NUMBER = pydantic.WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "number"}]})
-_Bound = Annotated[str, pydantic.BeforeValidator(_written), _TEXT_OR_NUMBER]
-_Literal = Annotated[str, pydantic.BeforeValidator(_literal), _TEXT_OR_NUMBER]
+_Bound = Annotated[str, pydantic.BeforeValidator(_written), or_kinds("number")]
+_Literal = Annotated[str, pydantic.BeforeValidator(_literal), or_kinds("number")]
+_Literals = Annotated[
+    tuple[_Literal, ...], pydantic.BeforeValidator(_literals), or_kinds("string", "number")
+]
 
 
 class Where(Section):
@@ -197,7 +204,7 @@ class Where(Section):
     column: str
     """A canonical name (activity, lifecycle, …) or a column of the source; also one that folders
     such as day=2026-11-01 give."""
-    equals: Annotated[tuple[_Literal, ...], pydantic.BeforeValidator(_literals)] | None = None
+    equals: _Literals | None = None
     """The values that pass. 5 and 1.5 are compared as numbers and 2026-11-01T13:00Z as a time; all
     else, such as 05 or 5.0, and what is in quotes, such as '5', is compared by its text."""
     begins_with: str | None = None
@@ -261,7 +268,7 @@ class MappedConfig(Section):
 class SourceConfig(MappedConfig):
     """Which files hold an event log, and how they are read."""
 
-    log: Annotated[tuple[str, ...], pydantic.BeforeValidator(listed)] = Field(min_length=1)
+    log: Listed[str] = Field(min_length=1)
     """Paths or globs of the input files, on any Beam file system; separated by commas as a flag.
     delta:PATH@VERSION and iceberg:CATALOG.TABLE@SNAPSHOT are tables; without @ the version is the
     last one."""
@@ -273,7 +280,7 @@ class SourceConfig(MappedConfig):
     for .tsv."""
     encoding: str = "utf-8"
     """Encoding of CSV."""
-    header: Annotated[tuple[str, ...], pydantic.BeforeValidator(_header)] | None = None
+    header: _Header | None = None
     """Names of a CSV's columns, separated by commas as a flag, or as in the file by its declared
     delimiter; by default those of line 1."""
     quote_char: str = '"'
@@ -343,9 +350,6 @@ class SourceConfig(MappedConfig):
 SECTIONS: dict[str, type[pydantic.BaseModel]] = {"columns": Columns, "about": About}
 """Keys with keys of their own, each of which is a flag."""
 
-IN_FILES_ONLY = ("schedule",)
-"""Keys with keys of their own that are no flags."""
-
 IN_DIGEST = (
     *("query", "input_format", *FILE_KEYS, "columns", "where"),
     *("rename", "drop_duplicates", "page"),
@@ -361,7 +365,7 @@ FRAME = "frame://events"
 class ReleaseConfig(AccountConfig, SourceConfig):
     """Everything that a release depends on, and where it goes."""
 
-    log: Annotated[tuple[str, ...], pydantic.BeforeValidator(listed)] = ()
+    log: Listed[str] = ()
     """Paths or globs of the input files, on any Beam file system; separated by commas as a flag.
     delta:PATH@VERSION and iceberg:CATALOG.TABLE@SNAPSHOT are tables; without @ the version is the
     last one. By default a query is asked instead."""
@@ -375,9 +379,7 @@ class ReleaseConfig(AccountConfig, SourceConfig):
     """Name of the method; `tracecloak catalogue` lists them."""
     params: dict[str, Any] = Field(default_factory=dict)
     """Parameters of the method."""
-    formats: Annotated[
-        tuple[Annotated[str, one_of(formats_of_releases)], ...], pydantic.BeforeValidator(listed)
-    ] = ("parquet", "xes")
+    formats: Listed[Annotated[str, one_of(formats_of_releases)]] = ("parquet", "xes")
     """Forms of the released log; separated by commas as a flag. spreadsheet is csv with an
     apostrophe in front of names that a spreadsheet would compute."""
     about: About = About()
@@ -552,16 +554,21 @@ def load_log(flags: Mapping[str, object]) -> SourceConfig:
     given = dict(flags)
     path = given.pop("config", None)
     body = {} if path is None else read_yaml(str(path))
-    _refuse_misplaced_keys(body)
+    _refuse_misplaced_keys(ReleaseConfig, body)
     log_keys = {name: value for name, value in body.items() if name in SourceConfig.model_fields}
     return keys_of(SourceConfig, log_keys, given)
 
 
 def keys_of(kind: type[_C], body: dict[str, Any], flags: Mapping[str, object]) -> _C:
-    """Returns checked keys of a kind, with flags in place of them.
+    """Returns a configuration with flags in place of its keys, and of those of its sections.
+
+    Args:
+        kind: The configuration.
+        body: The keys of its file.
+        flags: Given flags by name, as a file would have them.
 
     Raises:
-        UsageError: One is unknown, missing or wrong.
+        UsageError: A key is unknown, missing or wrong.
     """
     parted: set[str] = set()
     for section, part in SECTIONS.items():
@@ -572,19 +579,21 @@ def keys_of(kind: type[_C], body: dict[str, Any], flags: Mapping[str, object]) -
     for name, value in flags.items():
         if name not in parted:
             body[name] = given_filters(value) if name == "where" else value
-    _refuse_misplaced_keys(body)
+    _refuse_misplaced_keys(kind, body)
     try:
         return kind(**body)
     except pydantic.ValidationError as error:
         from tracecloak.anonymizers.contract.wrong_values import usage_error
 
-        raise usage_error(error, known=kind.model_fields) from None
+        known = [field.alias or name for name, field in kind.model_fields.items()]
+        raise usage_error(error, known=known) from None
 
 
-def _refuse_misplaced_keys(body: Mapping[str, Any]) -> None:
-    unknown = body.keys() - ReleaseConfig.model_fields.keys()
+def _refuse_misplaced_keys(kind: type[Section], body: Mapping[str, Any]) -> None:
+    fields = kind.model_fields.keys()
     for section, part in SECTIONS.items():
-        for name in sorted(unknown & part.model_fields.keys()):
+        misplaced = body.keys() & part.model_fields.keys() - fields
+        for name in sorted(misplaced) if section in fields else ():
             raise UsageError(f"{name} is a key below {section}: write {section}: {{{name}: …}}")
 
 
@@ -654,13 +663,5 @@ def json_schema() -> dict[str, Any]:
         then = {"properties": {"params": {"$ref": f"#/$defs/{params['title']}"}}}
         branches.append({"if": {"properties": {"method": {"const": name}}}, "then": then})
     schema["properties"]["method"]["enum"] = sorted(METHODS)
-    # As text these are lists separated by commas, like the flags.
-    for name in ("log", "formats", "header"):
-        schema["properties"][name] = {
-            "anyOf": [schema["properties"][name], {"type": "string"}],
-            "description": schema["properties"][name].get("description", ""),
-        }
-    equals = definitions["Where"]["properties"]["equals"]
-    equals["anyOf"] += [{"type": "string"}, {"type": "number"}]
     schema["allOf"] = branches
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

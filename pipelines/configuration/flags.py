@@ -7,11 +7,12 @@ import io
 import json
 import logging
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import pydantic
 from pydantic.fields import FieldInfo
+from pydantic_core import to_jsonable_python
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.texts import bounded_json, unescaped
@@ -58,7 +59,7 @@ def yaml_of(what: str, path: str) -> Any:
         raise UsageError(f"{what} {path!r} is no YAML that can be read: {error}") from None
 
 
-# --- How help and plans write a parameter. --------------------------------------------------------
+# --- How help writes a parameter. -----------------------------------------------------------------
 # A flag takes a plain value as text, and a list as text separated by commas. A list or a mapping
 # can also be given as in the configuration file, such as in JSON, or as `@FILE`, a file that has
 # only this value.
@@ -70,7 +71,6 @@ def yaml_of(what: str, path: str) -> Any:
 NAMES_OF_FILES = ("vocabulary", "model", "groups")
 
 _FILE = "@FILE, a file of YAML or JSON"
-_PARTS = (Mapping, list, tuple)
 
 
 def kinds_of(annotation: Any) -> set[type]:
@@ -112,7 +112,7 @@ def default_text(field: FieldInfo) -> str | None:
     """Returns the default as a flag would have it; None where there is none or it is empty."""
     default = None if field.is_required() else field.get_default(call_default_factory=True)
     is_empty = default is None or default == () or default == {}
-    return None if is_empty else flag_text(as_json(default))
+    return None if is_empty else flag_text(default)
 
 
 def key_help(field: FieldInfo, name: str = "") -> str:
@@ -126,65 +126,20 @@ def key_help(field: FieldInfo, name: str = "") -> str:
     return " ".join(" ".join(parts).split())
 
 
-def as_json(value: Any) -> Any:
-    """Returns a parameter as JSON has it."""
-    adapter: pydantic.TypeAdapter[Any] = pydantic.TypeAdapter(Any)
-    return adapter.dump_python(value, mode="json")
-
-
 def flag_text(value: Any) -> str:
-    """Returns a parameter, as JSON has it, as the text of its flag."""
-    if isinstance(value, list | tuple) and not any(map(_needs_json, value)):
-        return ",".join(map(_plain, value))
-    if isinstance(value, Mapping | list | tuple):
-        return json.dumps(value, ensure_ascii=False)
-    return _plain(value)
+    """Returns a parameter as the text of its flag: what `given_value` makes of that is the same."""
+    value = to_jsonable_python(value)
+    if isinstance(value, list) and all(isinstance(part, str | int | float) for part in value):
+        parts = [part if isinstance(part, str) else json.dumps(part) for part in value]
+        text = ",".join(parts)
+        if between_commas(text) == parts and not text.startswith(("[", "{", "@")):
+            return text
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def shown(name: str, value: Any, indent: str = "") -> Iterator[str]:
-    """Yields a parameter, as JSON has it, in lines to read: parts below, each further in."""
-    if value is None:
-        yield f"{indent}{name} = not set"
-    elif isinstance(value, Mapping | list | tuple) and not value:
-        yield f"{indent}{name} = none"
-    elif isinstance(value, Mapping):
-        yield f"{indent}{name}:"
-        for key, part in value.items():
-            yield from shown(str(key), part, indent + "  ")
-    elif isinstance(value, list | tuple) and any(isinstance(part, _PARTS) for part in value):
-        yield f"{indent}{name}:"
-        for part in value:
-            if isinstance(part, list | tuple) and not any(isinstance(p, _PARTS) for p in part):
-                yield f"{indent}  - {', '.join(map(_listed, part))}"
-            else:
-                yield from shown("-", part, indent + "  ")
-    elif isinstance(value, list | tuple):
-        yield f"{indent}{name} = {', '.join(map(_listed, value))}"
-    else:
-        yield f"{indent}{name} = {_plain(value)}"
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-def _needs_json(part: Any) -> bool:
-    """Whether a part of a list cannot stand between commas."""
-    text = part if isinstance(part, str) else ""
-    is_blank = isinstance(part, str) and not text.strip()
-    return (
-        isinstance(part, _PARTS)
-        or part is None
-        or is_blank
-        or "," in text
-        or text != text.strip()
-        or text.startswith(("[", "{", "@"))
-    )
-
-
-def _listed(part: Any) -> str:
-    text = _plain(part)
-    return json.dumps(text, ensure_ascii=False) if "," in text or text != text.strip() else text
+def between_commas(text: str) -> list[str]:
+    """Returns the members of a list that is text."""
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def given_value(name: str, text: Any, field: FieldInfo) -> Any:
@@ -222,7 +177,7 @@ def given_value(name: str, text: Any, field: FieldInfo) -> Any:
                 f"configuration file: {error}; got {text[:80]!r}"
             ) from None
     if list in kinds and name not in NAMES_OF_FILES:
-        return [part.strip() for part in text.split(",") if part.strip()]
+        return between_commas(text)
     return text
 
 

@@ -209,9 +209,13 @@ def as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-LIST_OR_TEXT = pydantic.WithJsonSchema(
-    {"anyOf": [{"type": "array", "items": {"type": "string"}}, {"type": "string"}]}
-)
+def or_kinds(*kinds: str) -> pydantic.GetPydanticSchema:
+    """Annotates a value that a file may also give as one of some kinds of JSON Schema."""
+    others = [{"type": kind} for kind in kinds]
+    return pydantic.GetPydanticSchema(None, lambda schema, of: {"anyOf": [of(schema), *others]})
+
+
+LIST_OR_TEXT = or_kinds("string")
 """Of a list that as text is separated by commas, or has one member."""
 
 

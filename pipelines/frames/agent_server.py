@@ -19,10 +19,10 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pydantic_core import to_jsonable_python
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import SourceConfig, keys_of, load_log, read_yaml
-from tracecloak.pipelines.configuration.flags import as_json
 from tracecloak.pipelines.configuration.plan import source_of
 from tracecloak.pipelines.configuration.shared_keys import Section
 from tracecloak.pipelines.frames.session import QUESTIONS, Session
@@ -80,7 +80,9 @@ class Agent:
                 approved is no question.
         """
         self._session, self._params, self._last_day = session, params, of.expires
-        self._approved = None if of.questions is None else [*map(_as_asked, as_json(of.questions))]
+        self._approved = (
+            None if of.questions is None else [*map(_as_asked, to_jsonable_python(of.questions))]
+        )
         self._one_by_one = threading.Lock()
         self._names = session.plan("map", {"epsilon": 1}).bounds.vocabulary or ()
         if not self._names:

@@ -14,11 +14,11 @@ from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import yaml
 
 from tracecloak.anonymizers.accounting.composition import decimal_text, joint_sentence, total
 from tracecloak.anonymizers.contract.method import Anonymizer, FigureError
 from tracecloak.pipelines.configuration.config import FRAME
-from tracecloak.pipelines.configuration.flags import shown
 from tracecloak.pipelines.configuration.plan import ReleasePlan, source_of
 from tracecloak.pipelines.planning import utility
 from tracecloak.pipelines.planning.findings import FirstLook, finding_lines
@@ -291,6 +291,19 @@ def _unread(source: EventSource) -> Iterator[str]:
             return
 
 
+def _in_yaml(name: str, value: Any) -> list[str]:
+    """Returns the lines of a parameter in a configuration file, a list of texts in one of them."""
+    flow = None if isinstance(value, list | dict) else False
+    text = yaml.safe_dump(
+        {name: value},
+        default_flow_style=flow,
+        sort_keys=False,
+        allow_unicode=True,
+        width=math.inf,
+    )
+    return str(text).splitlines()
+
+
 def _context(release: ReleasePlan, source: EventSource, look: FirstLook) -> dict[str, Any]:
     """Returns what a release reads, does, promises, spends and writes, for the templates."""
     params, schedule, keys = release.params, release.schedule, release.keys
@@ -309,7 +322,7 @@ def _context(release: ReleasePlan, source: EventSource, look: FirstLook) -> dict
         "n_listed": _LISTED_FILES,
         "n_first": _FIRST_FILES,
         "parameters": [
-            line for name, value in params.resolved().items() for line in shown(name, value, "  ")
+            line for name, value in params.resolved().items() for line in _in_yaml(name, value)
         ],
         "costs": [*costs, *_foretold(release, source)] if costs else [],
         "guarantee": release.guarantee.with_order_note(source.is_by_name),

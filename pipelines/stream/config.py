@@ -11,14 +11,13 @@ import pydantic
 from pydantic import Field
 from pydantic.fields import FieldInfo
 
-from tracecloak.anonymizers.contract.wrong_values import usage_error
 from tracecloak.anonymizers.rigorous.params import LONGEST_TRACE, Exact, RigorousParams
 from tracecloak.anonymizers.streams.steps import STREAM_PRODUCTS, StepProduct
 from tracecloak.pipelines.configuration.config import (
     Columns,
+    Listed,
     MappedConfig,
-    given_filters,
-    listed,
+    keys_of,
     one_of,
     read_yaml,
 )
@@ -50,8 +49,6 @@ _DURATIONS = {"max_disorder": "0s", "release_delay": "60s"}
 # Parameters of private-log that are no flags: no stream carries attributes, and the vocabulary of
 # every stream is declared.
 _REFUSED = "attributes"
-# The one key of a stream's own that is a list of names, which may have commas.
-_ENDS = "end_activity"
 _NOT_IN_STREAMS = (
     *(_REFUSED, "buy_vocabulary", "max_activities", "service_times"),
     *("groups", "group_separator", "group_depth"),
@@ -111,11 +108,9 @@ class MessageKeys(MappedConfig):
     operation: str | None = None
     """Field that says what was done to a record, such as payload.op of Debezium; by default none.
     """
-    operation_events: Annotated[
-        tuple[str, ...], pydantic.BeforeValidator(listed), LIST_OR_TEXT
-    ] = ()
-    """Values of operation that are events, such as c,r, separated by commas as a flag; a message
-    with another one is a reject. By default none, needed with operation."""
+    operation_events: Listed[str] = ()
+    """Values of operation that are events, such as c,r; a message with another one is a reject. By
+    default none, needed with operation."""
     id_attribute: str | None = None
     """Attribute of the message with that id, before the field; by default none."""
     time_attribute: str | None = None
@@ -152,10 +147,10 @@ class OperatorConfig(pydantic.BaseModel):
     """Port that serves /healthz, /readyz and /metrics over HTTP; by default none."""
     operator_address: str = "127.0.0.1"
     """Address of that port. Probes from outside the machine or the pod need 0.0.0.0."""
-    operator_names: Annotated[tuple[str, ...], pydantic.BeforeValidator(listed), LIST_OR_TEXT] = ()
-    """Names of hosts by which programs reach that port, such as ward.monitoring.svc, separated by
-    commas as a flag; by default none. Requests by other names than these and localhost are refused,
-    so that no page of the web reads the port; IP addresses, as of probes, are always accepted."""
+    operator_names: Listed[str] = ()
+    """Names of hosts by which programs reach that port, such as ward.monitoring.svc; by default
+    none. Requests by other names than these and localhost are refused, so that no page of the web
+    reads the port; IP addresses, as of probes, are always accepted."""
     health_file: str | None = None
     """File of JSON with the same health, written anew every 5 seconds; by default none."""
     metrics: str | None = None
@@ -234,7 +229,7 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
     kafka_properties: str | None = None
     """File of settings of librdkafka, a line NAME=VALUE each, such as those of security, for the
     topics of Kafka; workers elsewhere need it under the same name. By default there is none."""
-    kafka_token: str | None = None
+    kafka_token: Annotated[str, one_of(lambda: TOKENS)] | None = None
     """Where a client of Kafka gets the token by which brokers know it: msk, AWS's own signer, or an
     entry of another distribution. By default it needs none."""
     clock_topic: Name = "tracecloak-clock"
@@ -324,11 +319,9 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
     once, before they are over, with what is there. The epoch is spent then. Without it a step that
     is not over is not published."""
 
-    formats: (
-        Annotated[tuple[StepForm, ...], pydantic.BeforeValidator(listed), LIST_OR_TEXT] | None
-    ) = None
-    """Forms of the files beside JSON: parquet, and for product log every format of a release;
-    separated by commas as a flag (default parquet, and xes for product log)."""
+    formats: Listed[StepForm] | None = None
+    """Forms of the files beside JSON: parquet, and for product log every format of a release
+    (default parquet, and xes for product log)."""
     output_topic: str | None = None
     """Topic of Kafka, kafka://HOST:PORT/NAME, or Pub/Sub topic that gets the JSON of every step as
     well; by default none does."""
@@ -441,11 +434,6 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
                 "input_topic: Azure Event Hubs is not read, as nobody tried its stamps. Copy the "
                 "messages to a topic of Kafka with message.timestamp.type=LogAppendTime, or Pub/Sub"
             )
-        if self.kafka_token is not None:
-            try:
-                TOKENS.named(self.kafka_token)
-            except UsageError as error:
-                raise ValueError(f"kafka_token: {error}") from None
 
     def _check_product(self) -> None:
         """Makes sure that the product has the view, guarantee, forms and parameters asked for.
@@ -520,25 +508,13 @@ class StreamConfig(OperatorConfig, AccountConfig, MessageKeys):
 def read_stream(path: str | None, flags: Mapping[str, object]) -> StreamConfig:
     """Returns the configuration of a file with flags in place of its keys; see `load_stream`."""
     body = {} if path is None else read_yaml(path)
-    own_fields = _own_fields()
-    product: Any = flags.get("product", body.get("product", own_fields["product"].default))
-    # Of an unknown product there are none; a later check refuses it.
-    is_known = isinstance(product, str) and product in STREAM_PRODUCTS
-    fields = STREAM_PRODUCTS[product].Params.model_fields if is_known else {}
-    for name, value in flags.items():
-        if name == "where":
-            value = given_filters(value)
-        elif name in fields or name == _ENDS:
-            value = given_value(name, value, fields.get(name) or own_fields[name])
-        section = "columns" if name in Columns.model_fields else "log_params"
-        if name == "where" or name in own_fields:
-            body[name] = value
-        else:
-            body[section] = {**(body.get(section) or {}), name: value}
-    try:
-        return StreamConfig(**body)
-    except pydantic.ValidationError as error:
-        raise usage_error(error, known=own_fields) from None
+    fields = _product_fields() | own_fields()
+    given = {n: given_value(n, v, fields[n]) if n in fields else v for n, v in flags.items()}
+    # What is no key is one of the product's; a later check refuses what is neither.
+    keys = {*own_fields(), *Columns.model_fields, "where"}
+    if of_product := {name: given.pop(name) for name in flags if name not in keys}:
+        body["log_params"] = {**(body.get("log_params") or {}), **of_product}
+    return keys_of(StreamConfig, body, given)
 
 
 def stream_json_schema() -> dict[str, Any]:
@@ -547,39 +523,34 @@ def stream_json_schema() -> dict[str, Any]:
     schema["properties"]["log_params"] |= {
         "propertyNames": {"enum": [*further_fields(), _REFUSED]},
     }
-    schema["properties"]["product"]["description"] = stream_keys()["product"]
+    schema["properties"]["product"]["description"] = _product_text()
     for name, text in _DURATIONS.items():
         schema["properties"][name]["default"] = text
-    equals = schema["$defs"]["Where"]["properties"]["equals"]
-    equals["anyOf"] += [{"type": "string"}, {"type": "number"}]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def stream_keys() -> dict[str, str]:
-    """Returns the keys of the configuration that are flags, with what they say."""
-    keys = {name: field.description or "" for name, field in _own_fields().items()}
-    kinds = (f"{name}: {kind.summary}." for name, kind in STREAM_PRODUCTS.items())
-    return {**keys, "product": " ".join([keys["product"], *kinds])}
-
-
-def stream_helps() -> dict[str, str]:
-    """Returns the help of the flags of the configuration, with what is required or the default."""
-    fields = _own_fields()
-    parameters = _product_fields() | {_ENDS: fields[_ENDS]}
-    helps = {}
-    for name, text in stream_keys().items():
-        form = form_of(name, parameters[name]) if name in parameters else ""
-        default = f"(default {_DURATIONS[name]})" if name in _DURATIONS else standing(fields[name])
-        helps[name] = " ".join(f"{text} {form} {default}".split())
-    return helps
-
-
-def _own_fields() -> dict[str, FieldInfo]:
+def own_fields() -> dict[str, FieldInfo]:
+    """Returns the keys of the configuration that are flags."""
     return {
         field.alias or name: field
         for name, field in StreamConfig.model_fields.items()
         if name not in ("columns", "where", "log_params", "inputs")
     }
+
+
+def stream_help(name: str, field: FieldInfo) -> str:
+    """Returns the help of a flag of `own_fields` or of `further_fields`."""
+    own = own_fields()
+    default = f"(default {_DURATIONS[name]})" if name in _DURATIONS else standing(field)
+    if name not in own:
+        default = default.replace("(required)", "(by default none; its product needs it)")
+    text = _product_text() if name == "product" else field.description
+    return " ".join(f"{text} {form_of(name, field)} {default}".split())
+
+
+def _product_text() -> str:
+    kinds = (f"{name}: {kind.summary}." for name, kind in STREAM_PRODUCTS.items())
+    return " ".join([StreamConfig.model_fields["product"].description or "", *kinds])
 
 
 def _product_fields() -> dict[str, FieldInfo]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from tracecloak.pipelines.commands.flags import add_flags_of, add_form_flags
+from tracecloak.pipelines.commands.flags import add_flags_of
 from tracecloak.pipelines.commands.table import COMMANDS
 
 
@@ -21,7 +21,6 @@ def _parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
         own_action = [] if line.has_actions else list(line.config_actions)
         add_flags_of(name, parser, own_action, None)
         if not line.has_actions:
-            add_form_flags(parser)
             yield name, parser
         for action in parser._actions:
             if isinstance(action, argparse._SubParsersAction):

@@ -23,7 +23,7 @@ from tracecloak.pipelines.configuration.config import (
     json_schema,
     parse_where,
 )
-from tracecloak.pipelines.configuration.flags import flag_text, given_value, read_groups, shown
+from tracecloak.pipelines.configuration.flags import flag_text, given_value, read_groups
 from tracecloak.pipelines.configuration.plan import load, resolve
 from tracecloak.pipelines.configuration.shared_keys import (
     ScheduleConfig,
@@ -187,7 +187,7 @@ def test_no_parameter_of_a_method_has_the_name_of_another_flag(name: str) -> Non
     assert not {f"--{one}" for one in (params | ours) - {"runner"}} & beam_flags()
 
 
-# --- values as texts of flags and back, and as lines to read --------------------------------------
+# --- values as texts of flags and back ------------------------------------------------------------
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -215,21 +215,6 @@ def test_texts_and_mappings_come_back_from_their_flags(
 ) -> None:
     for name, value in (("names", names), ("parts", parts)):
         assert given_value(name, flag_text(value), FIELDS[name]) == value
-
-
-@each_row(
-    ("value", "lines"),
-    [
-        (None, ["a = not set"]),
-        ([], ["a = none"]),
-        (True, ["a = true"]),
-        (["x", "y, z", 3], ['a = x, "y, z", 3']),
-        ({"b": {"c": [1, 2]}}, ["a:", "  b:", "    c = 1, 2"]),
-        ([["x", "y"], ["z"]], ["a:", "  - x, y", "  - z"]),
-    ],
-)
-def test_values_as_lines_to_read(value: Any, lines: list[str]) -> None:
-    assert list(shown("a", value)) == lines
 
 
 # --- the file of public groups -------------------------------------------------------------------

@@ -18,8 +18,8 @@ from tracecloak.pipelines.stream import run as stream
 from tracecloak.pipelines.stream.config import (
     StreamConfig,
     further_fields,
+    own_fields,
     stream_json_schema,
-    stream_keys,
 )
 from tracecloak.pipelines.stream.epoch import manifest_of
 from tracecloak.pipelines.stream.plan import StreamPlan, digest_of, load_stream, resolve
@@ -217,7 +217,7 @@ def test_a_feed_of_changes_is_read_as_its_keys_say(tmp_path: Path) -> None:
 
 
 def test_no_flag_is_one_of_beam() -> None:
-    ours = {f"--{name}" for name in (*stream_keys(), *further_fields()) if name != "runner"}
+    ours = {f"--{name}" for name in (*own_fields(), *further_fields()) if name != "runner"}
     assert not ours & beam_flags()
 
 
