@@ -120,8 +120,8 @@ class Agent:
                 "figures".
         """
         with self._one_by_one, _public_errors():
-            self._check(question, parameters)
-            plan = self._session.preview(question, goal=goal, **parameters)
+            given = self._checked(question, parameters)
+            plan = self._session.preview(question, goal=goal, **given)
             return {"price": _priced(plan.price), "says": "\n".join(plan.first)}
 
     def ask(self, question: str, parameters: dict[str, Any]) -> dict[str, Any]:
@@ -135,9 +135,9 @@ class Agent:
             last = self._last_day
             if last is not None and datetime.datetime.now(datetime.UTC).date() > last:
                 raise UsageError(f"questions were answered until {last}; ask for a new approval")
-            self._check(question, parameters)
+            given = self._checked(question, parameters)
             try:
-                answer = self._session.ask(question, **parameters)
+                answer = self._session.ask(question, **given)
             except BudgetExhausted:
                 left = self._remaining["says"]
                 raise UsageError(f"too little is left for this answer: {left}") from None
@@ -167,8 +167,7 @@ class Agent:
             delta: Of the price; by default as it is for all questions.
             l2_clip: How much of a case counts at most; by default it is chosen on the log.
         """
-        given = {"epsilon": epsilon, "delta": delta, "l2_clip": l2_clip}
-        return self.ask("map", {name: value for name, value in given.items() if value is not None})
+        return self.ask("map", {"epsilon": epsilon, "delta": delta, "l2_clip": l2_clip})
 
     def variants(self, epsilon: float, delta: float | None = None) -> dict[str, Any]:
         """Asks for the variants: which sequences of activities cases have, and how many cases.
@@ -177,8 +176,7 @@ class Agent:
             epsilon: See `map`.
             delta: See `map`.
         """
-        given = {"epsilon": epsilon, "delta": delta}
-        return self.ask("variants", {n: value for n, value in given.items() if value is not None})
+        return self.ask("variants", {"epsilon": epsilon, "delta": delta})
 
     @property
     def _free(self) -> dict[str, dict[str, str]]:
@@ -187,25 +185,25 @@ class Agent:
         free = [name for name in _OF_AGENTS if name not in self._params]
         return {q: {n: of[n].description or "" for n in free if n in of} for q, of in known.items()}
 
-    def _check(self, question: str, parameters: Mapping[str, Any]) -> None:
-        """Makes sure that a question is approved, or that it is of what is public alone."""
+    def _checked(self, question: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the parameters of a question that is approved, or of what is public alone."""
+        given = {name: value for name, value in parameters.items() if value is not None}
         if self._approved is not None:
-            if {"question": question, "parameters": parameters} not in self._approved:
-                raise UsageError(
-                    "that is none of the questions that `about` lists; ask one of them"
-                )
-            return
-        if others := sorted(parameters.keys() - self._free.get(question, parameters).keys()):
+            if {"question": question, "parameters": given} not in self._approved:
+                raise UsageError("that is no question that `about` lists; ask one of them")
+            return given
+        if others := sorted(given.keys() - self._free.get(question, given).keys()):
             raise UsageError(
                 f"{others[0]} is no parameter that an agent chooses; leave it out, or have the "
                 "officer set it in params or list the question"
             )
-        if not isinstance(parameters.get("indicators", []), list):
+        if not isinstance(given.get("indicators", []), list):
             raise UsageError("indicators must be a list")  # a text could name a file
-        if self._session.plan(question, parameters).mapping.attributes:
+        if self._session.plan(question, given).mapping.attributes:
             raise UsageError(
                 "the question reads attributes of cases; have the officer list it in questions"
             )
+        return given
 
     @property
     def _remaining(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from narwhals.typing import IntoFrame, IntoFrameT
 
-from tracecloak.anonymizers.accounting.composition import Spend, exact_text, total
+from tracecloak.anonymizers.accounting.composition import Spend, total
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.registry import ReleaseRegistry, State
 from tracecloak.pipelines.configuration import config
@@ -36,7 +36,7 @@ from tracecloak.pipelines.release.run import run_plan
 from tracecloak.pipelines.release.values import STARTING_STATES, Run
 from tracecloak.pipelines.runners.failures import redact_foreign_errors
 from tracecloak.pipelines.runners.flags import IN_MEMORY
-from tracecloak.pipelines.screen.release_text import planned, release_rows, remaining_text
+from tracecloak.pipelines.screen import release_text
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.events import ATTRIBUTE_PREFIX
 from tracecloak.schemas.published.graph import ReleasedGraph
@@ -271,7 +271,8 @@ def released(
         outcome = run_plan(named, before=_tell_price, source=source, driver=driver)
     names = source.names_of(source.files[0], None)
     columns = {n: c for n, c in names.items() if not n.startswith(ATTRIBUTE_PREFIX)}
-    rows = list(release_rows(named, outcome, time.monotonic() - began_s, is_private=False))
+    took_s = time.monotonic() - began_s
+    rows = [*release_text.release_rows(named, outcome, took_s, is_private=False)]
     # The same words whatever was read: a notebook is shown to others.
     rows.append(("left out", f"{outcome.dead_letter} says which rows and why, if any"))
     return Released(
@@ -288,12 +289,9 @@ def released(
 def _tell_price(run: Run) -> None:
     """Says what a release takes and what is left, before it is paid."""
     if run.books.look().state in STARTING_STATES:
-        takes = "has no finite epsilon"
-        if run.plan.epsilon is not None:
-            epsilon, delta = exact_text(run.plan.epsilon), exact_text(run.plan.delta)
-            takes = f"takes epsilon {epsilon} and delta {delta}"
-        left = remaining_text(run.books.ledger, run.plan.keys.account)
-        _LOG.warning("release %s %s; %s", run.books.folder.release_id, takes, left)
+        left = release_text.remaining_text(run.books.ledger, run.plan.keys.account)
+        name, cost = run.books.folder.release_id, release_text.cost_text(run.plan)
+        _LOG.warning("release %s takes %s; %s", name, cost, left)
 
 
 def plan(
@@ -329,7 +327,7 @@ def plan(
     """
     with redact_foreign_errors():
         made = plan_with(method, params, {"output": output, "release_id": release_id, **keys})
-        return planned(made, source_over(AnyFrame.of(frame), made), goal)
+        return release_text.planned(made, source_over(AnyFrame.of(frame), made), goal)
 
 
 def vocabulary(frame: IntoFrame, **keys: Any) -> list[str]:

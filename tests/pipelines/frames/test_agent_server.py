@@ -179,7 +179,7 @@ def test_an_officer_lists_questions_and_a_last_day() -> None:
     )  # fmt: skip
     assert about["questions"][1] == {"question": "indicators", "parameters": parameters}
     assert first["map"] and second["indicators"][0]["group"] == "web"
-    assert all("none of the questions that `about` lists" in text for text in others)
+    assert all("no question that `about` lists" in text for text in others)
     for last, is_over in (("2026-01-31", True), ("9999-12-31", False)):
         about, ended = answers(written(expires=last), ("about", {}), ("map", {"epsilon": 1}))
         assert about["expires"] == last
