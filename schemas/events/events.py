@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.merging import rows_in_order
 
 # --- Canonical events, the one shape that every reader gives, and the vocabulary of activities. ---
@@ -162,15 +162,12 @@ ESCAPES_REMARK = (
 """The remark with which the names of a file are read with escapes; without it they have none."""
 
 
-@dataclass(frozen=True, eq=False)
-class ActivityVocabulary:
+class ActivityVocabulary(Columnar, wire_name="activity-vocabulary"):
     """Distinct activity names in the order of their bytes.
 
     Attributes:
         names: string[n], sorted and distinct; the code of a name is its position (int32).
     """
-
-    wire_name: ClassVar[str] = "activity-vocabulary"
 
     names: pa.StringArray
 
@@ -196,10 +193,7 @@ class ActivityVocabulary:
     def __len__(self) -> int:
         return len(self.names)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ActivityVocabulary) and self.names.equals(other.names)
-
-    def __hash__(self) -> int:
+    def __hash__(self) -> int:  # type: ignore[override]
         return hash(tuple(self.names.to_pylist()))
 
     @property

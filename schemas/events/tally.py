@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.arrays.merging import ranges, stable_order
 from tracecloak.schemas.errors import InputSchemaError
@@ -79,8 +80,7 @@ CAUSES = {
 """Why records are lost, but for those that are malformed for any other reason."""
 
 
-@dataclass(frozen=True, eq=False)
-class ReadTally:
+class ReadTally(Columnar, wire_name="read-tally"):
     """Counts of records by what was found of them; see the module.
 
     Attributes:
@@ -89,8 +89,6 @@ class ReadTally:
         first: The place of the first of them: the file's rank times FILE_STRIDE, plus the record's
             number in it.
     """
-
-    wire_name: ClassVar[str] = "read-tally"
 
     n_events: int
     counts: dict[str, int]

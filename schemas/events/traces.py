@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.hashing import hash_text
 from tracecloak.schemas.arrays.merging import equal_to_previous, offsets_of, order_of_small, ranges
 from tracecloak.schemas.errors import InputSchemaError
@@ -50,8 +50,7 @@ from tracecloak.schemas.events.events import (
 INDIVIDUAL_ID = "individual_id"
 
 
-@dataclass(frozen=True, eq=False)
-class TraceBatch:
+class TraceBatch(Columnar, wire_name="traces"):
     """Some complete cases of a log.
 
     Attributes:
@@ -67,8 +66,6 @@ class TraceBatch:
             not known, and IS_OPEN where the completion is not. A released log without times has
             EVENT_INDEX, int64, from 1 in each case, whose values are its `times` too.
     """
-
-    wire_name: ClassVar[str] = "traces"
 
     case_ids: pa.StringArray
     offsets: np.ndarray

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.merging import offsets_of
 from tracecloak.schemas.published.manifest import Yield
 
@@ -325,8 +326,7 @@ _FIGURE_COLUMNS: dict[str, type[Any]] = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class ReleasedFigures(ReleasedRows[Figure]):
+class ReleasedFigures(ReleasedRows[Figure], Columnar, wire_name="released-figures"):
     """Numbers of a release beside its graph: totals, and limits of what is not shown.
 
     Attributes:
@@ -346,7 +346,6 @@ class ReleasedFigures(ReleasedRows[Figure]):
         kinds: string[n], as of `Figure`.
     """
 
-    wire_name: ClassVar[str] = "released-figures"
     json_name: ClassVar[str] = "figures"
 
     figures: pa.StringArray
@@ -478,8 +477,7 @@ class Measure:
     deviation: float
 
 
-@dataclass(frozen=True, eq=False)
-class ReleasedMeasures(ReleasedRows[Measure]):
+class ReleasedMeasures(ReleasedRows[Measure], Columnar, wire_name="released-measures"):
     """The sums of a release.
 
     Attributes:
@@ -490,7 +488,6 @@ class ReleasedMeasures(ReleasedRows[Measure]):
         deviations: float64[n].
     """
 
-    wire_name: ClassVar[str] = "released-measures"
     json_name: ClassVar[str] = "measures"
 
     what: pa.StringArray
@@ -584,8 +581,7 @@ class IndicatorRow:
             raise ValueError("no such grade")
 
 
-@dataclass(frozen=True, eq=False)
-class ReleasedIndicators(ReleasedRows[IndicatorRow]):
+class ReleasedIndicators(ReleasedRows[IndicatorRow], Columnar, wire_name="graded-indicators"):
     """Indicators in long form, in the order in which they were asked for.
 
     Attributes:
@@ -599,7 +595,6 @@ class ReleasedIndicators(ReleasedRows[IndicatorRow]):
         grades: string[n].
     """
 
-    wire_name: ClassVar[str] = "graded-indicators"
     json_name: ClassVar[str] = "indicators"
 
     indicators: pa.StringArray

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.events import OTHER, ActivityVocabulary
 from tracecloak.schemas.models import ProcessTree, parse_tree
@@ -53,8 +53,7 @@ def named(names: pa.StringArray, occurrences: np.ndarray) -> tuple[int, float | 
     return int(np.count_nonzero(occurrences[~is_other] > 0)), share
 
 
-@dataclass(frozen=True, eq=False)
-class ReleasedGraph(figures.ReleasedProduct):
+class ReleasedGraph(figures.ReleasedProduct, Columnar, wire_name="released-graph"):
     """The edges of a released directly-follows graph, sorted by (source, target).
 
     Attributes:
@@ -71,7 +70,6 @@ class ReleasedGraph(figures.ReleasedProduct):
             `without_kinds`.
     """
 
-    wire_name: ClassVar[str] = "released-graph"
     has_kinds: ClassVar[bool] = True
 
     names: pa.StringArray
@@ -201,8 +199,7 @@ class ReleasedGraph(figures.ReleasedProduct):
 # --- The groups of a release's activities, and the graph in which each group is one node. ---------
 
 
-@dataclass(frozen=True, eq=False)
-class ReleasedGroups(figures.ReleasedProduct):
+class ReleasedGroups(figures.ReleasedProduct, Columnar, wire_name="released-groups"):
     """Groups and how cases go from one to another.
 
     Attributes:
@@ -211,8 +208,6 @@ class ReleasedGroups(figures.ReleasedProduct):
         graph: Its nodes are the groups. Counts are those of the released log, and intervals hold
             what was counted of the original, as of the graph of activities.
     """
-
-    wire_name: ClassVar[str] = "released-groups"
 
     activities: pa.StringArray
     groups: pa.StringArray
@@ -246,8 +241,7 @@ class ReleasedGroups(figures.ReleasedProduct):
 # --- Released durations: how often each edge of a directly-follows graph took how long. -----------
 
 
-@dataclass(frozen=True, eq=False)
-class ReleasedDurations(figures.ReleasedProduct):
+class ReleasedDurations(figures.ReleasedProduct, Columnar, wire_name="released-durations"):
     """A histogram of durations for each released edge, in public bins; safe to publish.
 
     Attributes:
@@ -264,7 +258,6 @@ class ReleasedDurations(figures.ReleasedProduct):
         has_kinds: As of `ReleasedGraph`.
     """
 
-    wire_name: ClassVar[str] = "released-durations"
     has_kinds: ClassVar[bool] = True
 
     names: pa.StringArray
@@ -328,8 +321,7 @@ class ReleasedDurations(figures.ReleasedProduct):
 # released. That it is kept as text lets it travel and be written like any other product.
 
 
-@dataclass(frozen=True, eq=False)
-class ReleasedTree(figures.ReleasedProduct):
+class ReleasedTree(figures.ReleasedProduct, Columnar, wire_name="released-tree"):
     """A released process tree.
 
     Attributes:
@@ -341,8 +333,6 @@ class ReleasedTree(figures.ReleasedProduct):
         fitness_low: Lower end of its 95 % interval, as the noise is known to be, likewise cut.
         fitness_high: Its upper end.
     """
-
-    wire_name: ClassVar[str] = "released-tree"
 
     names: pa.StringArray
     text: str

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.errors import UsageError
 
 # --- What a release promises, in numbers and in a sentence that a privacy officer can file. -------
@@ -147,8 +148,7 @@ Usability = Literal["usable", "not_usable", "not_judged"]
 _HALF = 0.5
 
 
-@dataclass(frozen=True)
-class Yield:
+class Yield(Columnar, wire_name="yield"):
     """What a release holds, by its released numbers alone; None where it has no such number.
 
     Shares have four decimals, as in a manifest, so that whoever has that says the same of them.
@@ -168,8 +168,6 @@ class Yield:
             `schemas.published.figures`; of figures, the share of those that are.
         n_figures: Figures with intervals that are released in a list.
     """
-
-    wire_name: ClassVar[str] = "yield"
 
     n_cases: int | None = None
     n_variants: int | None = None

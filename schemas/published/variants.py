@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.merging import distinct_places, offsets_of, ranges, stable_order
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.figures import (
@@ -50,8 +51,7 @@ class LogCounts:
         return variants_of_log(self.variants, self.names).came_out()
 
 
-@dataclass(frozen=True, eq=False)
-class ReleasedVariants:
+class ReleasedVariants(Columnar, wire_name="released-variants"):
     """The variants of a release, the most frequent first.
 
     Attributes:
@@ -67,7 +67,6 @@ class ReleasedVariants:
             interval; see `without_kinds`.
     """
 
-    wire_name: ClassVar[str] = "released-variants"
     has_kinds: ClassVar[bool] = True
 
     names: pa.StringArray

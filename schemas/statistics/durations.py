@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
 from tracecloak.schemas.arrays import elementary
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.merging import (
     CountsByPair,
     distinct_counts,
@@ -59,16 +58,13 @@ class DurationTable(CountsByPair, wire_name="duration-table"):
         return smallest, largest
 
 
-@dataclass(frozen=True, eq=False)
-class DurationIndex:
+class DurationIndex(Columnar, wire_name="duration-index"):
     """Where each (group, value) pair of a table stands in it; smaller than the table.
 
     Attributes:
         offsets: int64[n_groups+1], CSR offsets of the groups.
         values: int64[n_pairs], sorted within each group.
     """
-
-    wire_name: ClassVar[str] = "duration-index"
 
     offsets: np.ndarray
     values: np.ndarray

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.merging import CountsByKey, distinct_counts, places_among
 from tracecloak.schemas.events.events import IS_OPEN, MAX_TIME_US, MIN_TIME_US, START_TIMESTAMP
 from tracecloak.schemas.events.traces import TraceBatch
@@ -216,16 +216,13 @@ def middles(bins: np.ndarray, unit_us: int = 1) -> np.ndarray:
 _NONE = (np.iinfo(np.int64).max, np.iinfo(np.int64).min)
 
 
-@dataclass(frozen=True)
-class StartRange:
+class StartRange(Columnar, wire_name="start-range"):
     """Range of the case starts.
 
     Attributes:
         first_us: Earliest start, microseconds since 1970-01-01 UTC; int64's maximum if none.
         last_us: Latest start; int64's minimum if there is none.
     """
-
-    wire_name: ClassVar[str] = "start-range"
 
     first_us: int
     last_us: int

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.merging import (
     CountsByKey,
     CountsByPair,
@@ -237,8 +237,7 @@ class DirectlyFollows(CountsByPair, wire_name="directly-follows"):
 # The prefix tree of a variant histogram, in columns, built without a loop over variants.
 
 
-@dataclass(frozen=True, eq=False)
-class Trie:
+class Trie(Columnar, wire_name="trie"):
     """Distinct prefixes of the variants; node 0 is the empty one.
 
     Nodes are numbered in the lexicographic order of their prefixes, parents before children, so a
@@ -253,8 +252,6 @@ class Trie:
         heights: int32[n_nodes], length of the longest continuation.
         nodes: int32[n_positions], node of each position of the histogram's CSR variants.
     """
-
-    wire_name: ClassVar[str] = "trie"
 
     parents: np.ndarray
     activities: np.ndarray
@@ -326,8 +323,7 @@ class PrefixLevels:
         return cls(parents, codes.astype(np.int64), [0, *np.cumsum(sizes).tolist()], ends)
 
 
-@dataclass(frozen=True, eq=False)
-class Dafsa:
+class Dafsa(Columnar, wire_name="dafsa"):
     """The automaton that accepts exactly the variants of a histogram.
 
     State 0 is the initial one; states and transitions are numbered by their first visit in
@@ -341,8 +337,6 @@ class Dafsa:
         is_final: bool[n_states], whether a variant may end there.
         path: int32[n_positions], transition at each position of the CSR variants.
     """
-
-    wire_name: ClassVar[str] = "dafsa"
 
     variants: VariantHistogram
     sources: np.ndarray

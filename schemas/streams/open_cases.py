@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.hashing import mix
 from tracecloak.schemas.arrays.merging import (
     distinct_places,
@@ -70,16 +71,13 @@ FOREVER_US = np.iinfo(np.int64).max
 NOT_YET_US = -FOREVER_US
 
 
-@dataclass(frozen=True, eq=False)
-class ClosedRun:
+class ClosedRun(Columnar, wire_name="closed-run"):
     """Some closed cases.
 
     Attributes:
         keys: uint64[n, 2], sorted and distinct.
         until: int64[n], messages of the case that are published before this moment are dropped.
     """
-
-    wire_name: ClassVar[str] = "closed-run"
 
     keys: np.ndarray
     until: np.ndarray
@@ -93,16 +91,13 @@ class ClosedRun:
         return cls(unique, latest)
 
 
-@dataclass(frozen=True, eq=False)
-class ClosedKeys:
+class ClosedKeys(Columnar, wire_name="closed-keys"):
     """All closed cases that are remembered; a value, `with_more` returns another.
 
     Attributes:
         runs: By their numbers, the oldest and largest first. A key may be in several: the latest
             moment holds.
     """
-
-    wire_name: ClassVar[str] = "closed-keys"
 
     runs: Mapping[str, ClosedRun]
 
@@ -171,8 +166,7 @@ class ClosedKeys:
 # individual.
 
 
-@dataclass(frozen=True, eq=False)
-class CaseEvents:
+class CaseEvents(Columnar, wire_name="case-events"):
     """Keyed messages of some cases, in any order.
 
     Attributes:
@@ -187,8 +181,6 @@ class CaseEvents:
         event_ids: uint64[n_events], hash of what tells the events of a case apart.
         activities: int32[n_events], codes of the rule's vocabulary.
     """
-
-    wire_name: ClassVar[str] = "case-events"
 
     keys: np.ndarray
     individuals: np.ndarray
@@ -264,8 +256,7 @@ _COLUMNS: dict[str, Any] = {
 _OF_CASES = ("keys", "individuals", "closes", "latest")
 
 
-@dataclass(frozen=True, eq=False)
-class OpenCases:
+class OpenCases(Columnar, wire_name="open-cases"):
     """The cases of a shard that are not closed yet, and the memory of those that are.
 
     A value: `add` and `close` return another. Bytes: 40 a case (56 with individuals) and 36 an
@@ -285,8 +276,6 @@ class OpenCases:
         event_ids: uint64[n_events], distinct within a case.
         activities: int32[n_events].
     """
-
-    wire_name: ClassVar[str] = "open-cases"
 
     keys: np.ndarray
     individuals: np.ndarray

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.merging import ranks_within
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.traces import INDIVIDUAL_ID, TraceBatch
@@ -34,8 +35,7 @@ class CaseCap:
     per_step: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class CountedCases:
+class CountedCases(Columnar, wire_name="counted-cases"):
     """The individuals whose cases have counted.
 
     Its size is bounded by their number: some 52 bytes for each that the stream has seen, or, with a
@@ -46,8 +46,6 @@ class CountedCases:
         steps: int64[n], the step; 0 where the cap is on all steps together.
         counts: int64[n], cases that have counted.
     """
-
-    wire_name: ClassVar[str] = "counted-cases"
 
     names: pa.StringArray
     steps: np.ndarray
@@ -215,15 +213,12 @@ class PlacedCases:
 # --- The cases that close in a step, as a statistic: for what needs them whole and together. ------
 
 
-@dataclass(frozen=True, eq=False)
-class ClosedCases:
+class ClosedCases(Columnar, wire_name="closed-cases"):
     """Cases of one step; they are all in memory at once.
 
     Attributes:
         traces: The cases, in the order of their ids.
     """
-
-    wire_name: ClassVar[str] = "closed-cases"
 
     traces: TraceBatch
 
