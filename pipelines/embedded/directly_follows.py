@@ -26,6 +26,7 @@ from tracecloak.pipelines.embedded.elements import (
     runner_of,
 )
 from tracecloak.pipelines.runners.flags import FED, FLINK
+from tracecloak.pipelines.runners.on_beam import given_options
 from tracecloak.pipelines.stream import run
 from tracecloak.pipelines.stream.config import read_stream
 from tracecloak.pipelines.stream.epoch import paid_epoch
@@ -195,8 +196,8 @@ class PublishDirectlyFollows(beam.PTransform):
         if runner in _HERE:
             return self._plan.with_keys(runner=FED)
         run.set_streaming(runner, options)
-        given = options.get_all_options(retain_unknown_options=True)
-        missing = [flag for flag in run.OF_FLINK if flag.removeprefix("--") not in given]
+        given = given_options(options)
+        missing = [flag for flag in run.OF_FLINK if not hasattr(given, flag.removeprefix("--"))]
         if runner == FLINK and missing:
             raise UsageError(
                 f"runner {runner} loses messages of a stream between checkpoints without "

@@ -13,7 +13,6 @@ from typing import Any, Literal, get_type_hints
 import apache_beam as beam
 import numpy as np
 import pyarrow as pa
-from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.typehints import typehints
 from apache_beam.typehints.native_type_compatibility import convert_to_beam_type
 from apache_beam.typehints.row_type import RowTypeConstraint
@@ -22,6 +21,7 @@ from apache_beam.utils.timestamp import Timestamp
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import About, Columns, ReleaseConfig, merge_params
 from tracecloak.pipelines.configuration.plan import ReleasePlan, read_plan
+from tracecloak.pipelines.runners.on_beam import refuse_losses
 from tracecloak.schemas.errors import InputSchemaError, UsageError
 from tracecloak.schemas.events.columns import ColumnMapping, ResolvedColumns
 from tracecloak.schemas.events.events import ORDER, START_TIMESTAMP, TIMESTAMP
@@ -105,13 +105,10 @@ def plan_of_rows(
     return read_plan(None, {"output": "rows", "method": method, **given, "log": [ROWS]})
 
 
-_DIRECT = {"SwitchingDirectRunner": "DirectRunner"}
-
-
 def runner_of(pipeline: beam.Pipeline) -> str:
     """Returns the name of the runner that a pipeline was made for."""
     name = type(pipeline.runner).__name__
-    return _DIRECT.get(name, name)
+    return "DirectRunner" if name == "SwitchingDirectRunner" else name
 
 
 # --- What a collection holds, told by its type when a pipeline is built, and how it is read. ------
@@ -182,12 +179,7 @@ def require_whole(events: beam.PCollection[Any]) -> None:
             "each: leave the windows out (beam.WindowInto(GlobalWindows())), or publish a release "
             "every period with PublishDirectlyFollows"
         )
-    options = events.pipeline.options.view_as(DirectOptions)
-    if options.direct_running_mode == "multi_threading":
-        raise UsageError(
-            "direct_running_mode multi_threading silently loses data in Beam 2.77; use in_memory "
-            "or multi_processing"
-        )
+    refuse_losses(events.pipeline.options)
 
 
 def kind_of(element_type: Any) -> tuple[Kind, dict[str, Any] | None]:

@@ -11,24 +11,14 @@ import shutil
 from collections.abc import Sequence
 from logging.handlers import BufferingHandler
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlparse
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import (
-    DirectOptions,
-    FlinkRunnerOptions,
-    GoogleCloudOptions,
-    JobServerOptions,
-    PipelineOptions,
-    PortableOptions,
-    SetupOptions,
-    StandardOptions,
-    TestOptions,
-    WorkerOptions,
-)
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, PortableOptions
 from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 from apache_beam.runners import create_runner
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
@@ -62,6 +52,11 @@ _LOG = logging.getLogger("tracecloak")
 WORKERS_KEPT_MILLIS = 60_000
 
 
+def given_options(options: PipelineOptions) -> Any:
+    """Returns what options of Beam say, each as an attribute: all that Beam knows, and others."""
+    return SimpleNamespace(**options.get_all_options(retain_unknown_options=True))
+
+
 def pipeline_options(
     runner: str, arguments: Sequence[str], must_end: bool = True
 ) -> PipelineOptions:
@@ -81,28 +76,33 @@ def pipeline_options(
         _LOG.info("runner DirectRunner: using %s", FN_API)
         runner = FN_API
     options = PipelineOptions([*arguments, f"--runner={runner}"])
-    portable = options.view_as(PortableOptions)
-    if must_end and runner == "FlinkRunner" and not portable.environment_cache_millis:
+    given = given_options(options)
+    if must_end and runner == "FlinkRunner" and not given.environment_cache_millis:
         # Without it workers end and start again, with all their imports, at every stage. A stream
         # has its stages all at once, and would be given the workers of a pool that died.
-        portable.environment_cache_millis = WORKERS_KEPT_MILLIS
-    if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
-        raise UsageError(
-            "direct_running_mode multi_threading silently loses data in Beam 2.77; "
-            "use in_memory or multi_processing"
-        )
-    for name, view in _NOT_RUN.items():
-        if must_end and getattr(options.view_as(view), name):
+        options.view_as(PortableOptions).environment_cache_millis = WORKERS_KEPT_MILLIS
+    refuse_losses(options)
+    for name in _NOT_RUN:
+        if must_end and getattr(given, name):
             raise UsageError(f"with {name} nothing has run when the command ends; leave it out")
     return options
 
 
 # Beam's flags after which a pipeline is only built, or only handed over.
-_NOT_RUN = {
-    "template_location": GoogleCloudOptions,
-    "dry_run": TestOptions,
-    "no_wait_until_finish": StandardOptions,
-}
+_NOT_RUN = ("template_location", "dry_run", "no_wait_until_finish")
+
+
+def refuse_losses(options: PipelineOptions) -> None:
+    """Makes sure that a runner loses no data; options of other programs are not parsed here.
+
+    Raises:
+        UsageError: It does.
+    """
+    if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
+        raise UsageError(
+            "direct_running_mode multi_threading silently loses data in Beam 2.77; use in_memory "
+            "or multi_processing"
+        )
 
 
 def check_ready(options: PipelineOptions) -> None:
@@ -118,11 +118,11 @@ def check_ready(options: PipelineOptions) -> None:
         UsageError: The runner is none of Beam's, its options are wrong, or what it needs is not
             installed or not given.
     """
-    given = str(options.view_as(StandardOptions).runner)
+    given = given_options(options)
     try:
-        runner = create_runner(given)
+        runner = create_runner(str(given.runner))
     except (ValueError, ImportError):
-        raise UsageError(f"runner {given!r} is none of Beam's {version()}") from None
+        raise UsageError(f"runner {given.runner!r} is none of Beam's {version()}") from None
     name = type(runner).__name__
     if name == "DataflowRunner":
         try:
@@ -130,35 +130,26 @@ def check_ready(options: PipelineOptions) -> None:
         except ImportError as error:
             raise missing_extra(f"runner {name}", str(error.name), "gcp") from None
     if name == "FlinkRunner":
-        _check_job_server(options)
+        _check_job_server(given)
     errors = PipelineOptionsValidator(options, runner).validate()
     if errors:
         raise UsageError(f"runner {name}: {'; '.join(errors)}")
-    kind = options.view_as(PortableOptions).environment_type
-    is_in_containers = str(kind).upper() == "DOCKER"
-    if kind is None:
-        master = options.view_as(FlinkRunnerOptions).flink_master
-        is_in_containers = master not in ("[local]", "[auto]")
+    is_in_containers = str(given.environment_type).upper() == "DOCKER"
+    if given.environment_type is None:
+        is_in_containers = given.flink_master not in ("[local]", "[auto]")
     if name == "DataflowRunner" or (name == "FlinkRunner" and is_in_containers):
-        portable, setup = options.view_as(PortableOptions), options.view_as(SetupOptions)
-        image = (
-            options.view_as(WorkerOptions).sdk_container_image
-            or portable.environment_config
-            or portable.environment_options
-        )
-        if not (image or setup.setup_file or setup.extra_packages or setup.requirements_file):
+        image = given.sdk_container_image or given.environment_config or given.environment_options
+        if not (image or given.setup_file or given.extra_packages or given.requirements_file):
             raise UsageError(
                 f"runner {name} would start workers without tracecloak: build an image from "
                 "deploy/Dockerfile and name it with sdk_container_image, or give setup_file"
             )
 
 
-def _check_job_server(options: PipelineOptions) -> None:
-    if options.view_as(PortableOptions).job_endpoint:
+def _check_job_server(given: Any) -> None:
+    if given.job_endpoint:
         return
-    flink = options.view_as(FlinkRunnerOptions)
-    jar = flink.flink_job_server_jar
-    if not jar:
+    if not (jar := given.flink_job_server_jar):
         # Beam would download a jar after the release has been paid for, and may find none.
         raise UsageError(
             "runner FlinkRunner needs Beam's job server for Flink: start one, as "
@@ -167,7 +158,7 @@ def _check_job_server(options: PipelineOptions) -> None:
         )
     if not urlparse(jar).scheme and not Path(jar).exists():
         raise UsageError(f"flink_job_server_jar {jar!r} is not there")
-    launcher = options.view_as(JobServerOptions).job_server_java_launcher
+    launcher = given.job_server_java_launcher
     if shutil.which(launcher) is None:
         raise UsageError(
             f"runner FlinkRunner needs Java, and there is no {launcher!r}: install it, name it "
@@ -211,7 +202,7 @@ def check_workers(options: PipelineOptions, workplace: str | None = None) -> Non
         UsageError: A worker has another version of tracecloak, Beam or Python; or none can write,
             as they run as another user or do not see this disk.
     """
-    runner = str(options.view_as(StandardOptions).runner)
+    runner = str(given_options(options).runner)
     path = None if workplace is None else Path(workplace) / _NAME
     if path is not None:
         path.unlink(missing_ok=True)
@@ -340,9 +331,9 @@ class BeamDriver:
             # both. And side inputs would be cached, which are in this process's memory anyway.
             pa.set_memory_pool(pa.system_memory_pool())
             worker_handlers.STATE_CACHE_SIZE_MB = 0
-        how = self._options.view_as(DirectOptions)
+        how = given_options(self._options)
         is_one = how.direct_running_mode == "in_memory" and how.direct_num_workers == 1
-        is_here = self._options.view_as(StandardOptions).runner == FN_API and is_one
+        is_here = how.runner == FN_API and is_one
         release_id = job.target.run.release_id
         if is_here:
             SHARED[release_id] = {}

@@ -16,19 +16,13 @@ from typing import Any, TypeAlias
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.options.pipeline_options import (
-    FlinkRunnerOptions,
-    GoogleCloudOptions,
-    PipelineOptions,
-    PortableOptions,
-    StandardOptions,
-)
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.runners.runner import PipelineResult
 
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.failures import STAYS, redact_foreign_errors
 from tracecloak.pipelines.runners.flags import FED, FLINK, LOCAL
-from tracecloak.pipelines.runners.on_beam import check_ready, pipeline_options
+from tracecloak.pipelines.runners.on_beam import check_ready, given_options, pipeline_options
 from tracecloak.pipelines.stream.config import StreamConfig
 from tracecloak.pipelines.stream.epoch import Epoch, StreamOutcome, paid_epoch
 from tracecloak.pipelines.stream.local_run import (
@@ -370,8 +364,8 @@ def set_streaming(runner: str, options: PipelineOptions) -> None:
     if runner not in (*READ_BY, FED):
         known = " or ".join(READ_BY)
         raise UsageError(f"runner must be {known}: no other runs a stream, got {runner!r}")
-    given = options.get_all_options(retain_unknown_options=True)
-    if runner == FLINK and not str(given.get("checkpointing_interval", "")).isdecimal():
+    interval = getattr(given_options(options), "checkpointing_interval", "")
+    if runner == FLINK and not str(interval).isdecimal():
         raise UsageError(
             "runner FlinkRunner keeps no state without checkpoints: give their distance, such as "
             "`--checkpointing_interval 60000`, and name a folder in Flink's configuration"
@@ -381,7 +375,7 @@ def set_streaming(runner: str, options: PipelineOptions) -> None:
 
 def is_restored(options: PipelineOptions) -> bool:
     """Returns whether a stream begins with the state of a savepoint or checkpoint of Flink."""
-    return "savepoint_path" in options.get_all_options(retain_unknown_options=True)
+    return hasattr(given_options(options), "savepoint_path")
 
 
 def require_update(config: StreamConfig, options: PipelineOptions, is_new: bool) -> None:
@@ -395,7 +389,7 @@ def require_update(config: StreamConfig, options: PipelineOptions, is_new: bool)
     Raises:
         UsageError: It would not have it.
     """
-    is_update = bool(options.view_as(GoogleCloudOptions).update)
+    is_update = bool(given_options(options).update)
     if config.runner != "DataflowRunner" or is_update != is_new:
         return
     epoch = f"epoch {config.epoch!r} of {config.release_id!r}"
@@ -484,8 +478,8 @@ def _run(pipeline: beam.Pipeline, name: str, is_ended: threading.Event) -> bool:
 
 def _leave(options: PipelineOptions, result: PipelineResult, name: str, is_over: bool) -> None:
     """Ends a job that goes on, so that it can be begun again where it was unless it is over."""
-    address = str(options.view_as(FlinkRunnerOptions).flink_master)
-    name = options.view_as(GoogleCloudOptions).job_name or name
+    given = given_options(options)
+    address, name = str(given.flink_master), given.job_name or name
     if is_over and not address.startswith("["):
         cancel(address, name)
     elif not address.startswith("["):
@@ -496,7 +490,7 @@ def _leave(options: PipelineOptions, result: PipelineResult, name: str, is_over:
                 place,
                 place,
             )
-    elif is_over or options.view_as(PortableOptions).environment_type == "LOOPBACK":
+    elif is_over or given.environment_type == "LOOPBACK":
         result.cancel()  # its workers end with this process
         _LOG.warning("stopped; what was published stays published, and what was paid stays spent")
     else:
