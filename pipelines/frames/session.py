@@ -153,7 +153,7 @@ class Session(Generic[IntoFrameT]):
             **params: See `ask`.
 
         Returns:
-            The plan; its `price` is what `ask` would pay now.
+            The plan; `ask` would pay its `price`, unless another process has the answer already.
 
         Raises:
             TracecloakError: The question or a parameter is wrong.
