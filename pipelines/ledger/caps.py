@@ -533,7 +533,8 @@ def check_affordable(spent: Spent, reservation: Reservation, account: Account) -
         return
     if reservation.epsilon is None or reservation.delta is None:
         what = f"{where} has a cap, and no finite epsilon holds for a release with"
-        raise UsageError(f"{what} {reservation.method}; choose a rigorous method")
+        remedy = "choose a rigorous method, or an account without caps"
+        raise UsageError(f"{what} {reservation.method}; {remedy}")
     for kind in sorted(spent.kinds):
         for name, past in zip(("unit", "adjacency"), kind, strict=True):
             if past != (now := getattr(reservation, name)):
