@@ -284,7 +284,7 @@ class LivePage(Port):
         html, policy = rendered(html_page), policy_of(html_page)
 
         class Handler(PortHandler):
-            def respond(self) -> None:
+            def do_GET(self) -> None:  # noqa: N802 - the name of the library
                 url = urlsplit(self.path)
                 if url.path == "/":
                     status, kind, body = HTTPStatus.OK, "text/html; charset=utf-8", html

@@ -17,7 +17,7 @@ def run(given: Given) -> int:
     from tracecloak.pipelines.configuration.config import load_log
     from tracecloak.pipelines.configuration.plan import source_of
     from tracecloak.pipelines.planning.findings import cause_of, finding_lines, refuse_unread
-    from tracecloak.pipelines.planning.names import names_of, vocabulary_file
+    from tracecloak.pipelines.planning.names import names_of, vocabulary_lines
     from tracecloak.schemas.texts import formulas
     from tracecloak.transforms.files import write_private
 
@@ -43,13 +43,13 @@ def run(given: Given) -> int:
         refuse_unread(tally.found(), source)
         cause = cause_of(tally, source) if lost else _NO_RECORD
         raise InputSchemaError(f"no activity can be listed, as no record can be read: {cause}")
-    text = vocabulary_file(names)
+    lines = vocabulary_lines(names)
     if path is None:
         # As comments of the list, which may be written to a file.
         comments = [f"# {line}" for line in reasons]
-        show(Result((), data, [*comments, *text.split("\n")[:-1]]), given.form)
+        show(Result((), data, [*comments, *lines]), given.form)
         return 0
-    write_private(path, text.encode())
+    write_private(path, "\n".join([*lines, ""]).encode())
     rows = [
         ("names", f"{path} ({quantity(len(listed), 'activity', 'activities')} of the log)"),
         ("private", "until you have read them: a name can tell of a person"),

@@ -249,11 +249,7 @@ class ReadEventLog(beam.PTransform):
 
 
 def _as_rows(events: pa.RecordBatch) -> pa.RecordBatch:
-    columns = [
-        events.column(name).cast(kind)
-        for name, kind in zip(RELEASED_SCHEMA.names, RELEASED_SCHEMA.types, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=RELEASED_SCHEMA)
+    return events.select(RELEASED_SCHEMA.names).cast(RELEASED_SCHEMA)
 
 
 # Rows of a product that are released in one batch.
@@ -354,16 +350,12 @@ def _python_type(field: pa.Field) -> Any:
 
 
 def _rows_of(batch: pa.RecordBatch, names: Mapping[str, str]) -> Iterator[beam.Row]:
-    columns = []
-    for name in names:
-        if name not in batch.schema.names:
-            columns.append([None] * batch.num_rows)
-            continue
-        values = batch.column(name)
-        if pa.types.is_timestamp(values.type):
+    columns: dict[str, list[Any]] = {name: [None] * batch.num_rows for name in names}
+    for field, values in zip(batch.schema, batch.columns, strict=True):
+        if pa.types.is_timestamp(field.type):
             micros = values.cast(pa.int64()).to_pylist()
-            columns.append([None if one is None else Timestamp(micros=one) for one in micros])
+            columns[field.name] = [one if one is None else Timestamp(micros=one) for one in micros]
         else:
-            columns.append(values.to_pylist())
-    for row in zip(*columns, strict=True):
+            columns[field.name] = values.to_pylist()
+    for row in zip(*(columns[name] for name in names), strict=True):
         yield beam.Row(**dict(zip(names.values(), row, strict=True)))

@@ -148,6 +148,22 @@ def account_values(balance: Balance) -> dict[str, Value]:
     }
 
 
+def run_values(exit_code: int, ended_s: float, elapsed_s: float) -> dict[str, Value]:
+    """Returns the metrics of how a run ended.
+
+    Args:
+        exit_code: Of the run.
+        ended_s: When, in seconds since 1970 UTC.
+        elapsed_s: Seconds that it took.
+    """
+    values: dict[str, Value] = {
+        "release_last_attempt_timestamp_seconds": ended_s,
+        "release_last_exit_code": exit_code,
+        "release_last_duration_seconds": elapsed_s,
+    }
+    return values if exit_code else {**values, _SUCCESS: ended_s}
+
+
 def registry_of(read: Callable[[], Readings], audience: Audience) -> CollectorRegistry:
     """Returns a registry of the metrics and of nothing else.
 

@@ -19,12 +19,6 @@ from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.schemas.texts import FORMULA_BEGINNINGS, escaped, escaped_exactly, formulas
 from tracecloak.transforms.sources import EventSource
 
-_HEADER = """\
-# The names of all activities of a log, rare ones too. They are data until somebody answers for
-# them: a name can say who a case is about. Read them, strike out what the world must not know,
-# and declare what is left as vocabulary. No epsilon covers a name in such a list.
-"""
-
 
 @dataclass(frozen=True)
 class LogNames:
@@ -60,26 +54,24 @@ def names_of(source: EventSource) -> LogNames:
     return LogNames(listed, len(broken), ReadTally.merge(tallies))
 
 
-def vocabulary_file(log: LogNames) -> str:
-    """Returns a file as `read_vocabulary` reads it, with what to know.
+def vocabulary_lines(log: LogNames) -> list[str]:
+    """Returns the lines of a file as `read_vocabulary` reads it, with what to know.
 
     It is to be read by a person, so characters that steer a terminal or an editor are written as
     escapes, and names that a spreadsheet would compute are counted.
     """
-    header = [_HEADER]
-    if log.n_broken:
-        header.append(
-            f"# {log.n_broken} names hold a line break and cannot be in a list of one name a line; "
-            "they are left out.\n"
-        )
-    names: Sequence[str] = log.names
-    if n_formulas := len(formulas(names)):
-        subject = f"{n_formulas} begin as formulas of a spreadsheet do ({FORMULA_BEGINNINGS})"
-        header.append(f"# {subject}, which computes them in a CSV.\n")
-    if any(escaped(name) != name for name in names):
-        header.append(f"{ESCAPES_REMARK}\n")
-        names = [escaped_exactly(name) for name in names]
-    return "".join([*header, "\n", *(f"{name}\n" for name in names)])
+    from tracecloak.transforms.pages.page import from_template  # loaded on use
+
+    has_escapes = any(escaped(name) != name for name in log.names)
+    return from_template(
+        __package__,
+        "vocabulary.txt.j2",
+        n_broken=log.n_broken,
+        n_formulas=len(formulas(log.names)),
+        beginnings=FORMULA_BEGINNINGS,
+        remark=ESCAPES_REMARK if has_escapes else "",
+        names=list(map(escaped_exactly, log.names)) if has_escapes else log.names,
+    )
 
 
 # --- Names and ids that may be one. ---------------------------------------------------------------

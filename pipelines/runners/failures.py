@@ -97,17 +97,13 @@ def unwrap_error(error: Exception, effect: str = NOT_RELEASED) -> TracecloakErro
         effect: What the failure leaves, as a clause.
     """
     ours = own_error(error)
-    if ours is None and effect == NOT_RELEASED and is_out_of_memory(error):
+    lacks_memory = any(isinstance(cause, MemoryError) for cause in _chain(error))
+    if ours is None and effect == NOT_RELEASED and lacks_memory:
         return TracecloakError(
             "the release needs more memory than there is, and nothing was released: set memory to "
             "what there is, or take a machine with more, or a smaller max_trace_length"
         )
     return ours or ForeignError(f"the pipeline failed with {reason_of(error)}; {effect}")
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Returns whether a run on this machine failed because there was no more memory."""
-    return any(isinstance(cause, MemoryError) for cause in _chain(error))
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -141,15 +141,13 @@ class EventsByShard:
         n_shards: Into how many shards events are dealt as they are read.
         by_individual: See `TraceBatch.from_events`.
         drops_duplicates: Whether equal events of a case count once.
-        n_events: How many there are.
-        n_dropped: How many of them are duplicates, once they are grouped.
+        n_dropped: How many are duplicates, once they are grouped.
     """
 
     hold: Hold
     n_shards: int
     by_individual: bool = False
     drops_duplicates: bool = False
-    n_events: int = field(default=0, init=False)
     n_dropped: int = field(default=0, init=False)
     _shards: _Shards = field(default_factory=dict, init=False)
     _names: Totals = field(default_factory=lambda: Totals(_NAMES), init=False)
@@ -168,7 +166,6 @@ class EventsByShard:
         names = ActivityVocabulary.of(events.column(ACTIVITY).dictionary)
         with self._lock:
             self._names.add({"names": names})
-            self.n_events += events.num_rows
         self._deal(events, self.n_shards, self._shards)
 
     def _deal(self, events: pa.RecordBatch, n_shards: int, to: _Shards) -> None:

@@ -55,7 +55,7 @@ def host_refusal(hosts: list[str], names: Iterable[str]) -> HTTPStatus | None:
 
 
 class PortHandler(BaseHTTPRequestHandler):
-    """Answers one request a connection; subclasses have `respond`."""
+    """Answers one request a connection that is not refused; subclasses have `do_GET`."""
 
     server: Port
     server_version = "tracecloak"
@@ -71,14 +71,6 @@ class PortHandler(BaseHTTPRequestHandler):
         if refusal is not None:
             self.answer(refusal, "text/plain", b"name this machine by an IP address or localhost\n")
         return refusal is None
-
-    def do_GET(self) -> None:
-        """Answers a request that is not refused."""
-        self.respond()
-
-    def respond(self) -> None:
-        """Sends the answer to a request for `path`."""
-        raise NotImplementedError
 
     def answer(self, status: HTTPStatus, kind: str, body: bytes, **headers: str) -> None:
         """Sends an answer; names of headers have _ for -."""
@@ -185,7 +177,7 @@ def serving(
     from prometheus_client import MetricsHandler
 
     class Handler(PortHandler, MetricsHandler):
-        def respond(self) -> None:
+        def do_GET(self) -> None:
             path = self.path.partition("?")[0]
             if path == "/metrics":
                 MetricsHandler.do_GET(self)

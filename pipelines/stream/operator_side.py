@@ -39,6 +39,7 @@ from tracecloak.pipelines.outcomes.metrics import (
     check_metrics,
     note_metrics,
     registry_of,
+    run_values,
 )
 from tracecloak.pipelines.runners.failures import reason_of
 from tracecloak.pipelines.stream.config import StreamConfig
@@ -223,13 +224,7 @@ def operator_side(
     began_seconds = time.monotonic()
 
     def ended(exit_code: int) -> None:
-        at = health.now()
-        health.ended = {
-            "release_last_attempt_timestamp_seconds": at,
-            "release_last_exit_code": exit_code,
-            "release_last_duration_seconds": time.monotonic() - began_seconds,
-            **({} if exit_code else {"release_last_success_timestamp_seconds": at}),
-        }
+        health.ended = run_values(exit_code, health.now(), time.monotonic() - began_seconds)
         health.write_file()
         health.write_metrics()
 

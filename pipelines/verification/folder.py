@@ -58,6 +58,8 @@ class Finding:
 class Wrong(InputSchemaError):  # noqa: N818 - `verify` makes a finding of it
     """Something does not hold; the sentence says what, and the text names the command, too."""
 
+    state: State = "failed"
+
     def __init__(self, sentence: str) -> None:
         """Takes what a finding says."""
         super().__init__(f"{sentence} `tracecloak verify` lists all that is wrong with a release")
@@ -66,6 +68,8 @@ class Wrong(InputSchemaError):  # noqa: N818 - `verify` makes a finding of it
 
 class Unsure(InputSchemaError):  # noqa: N818 - likewise
     """This installation cannot tell whether something holds; the text says why."""
+
+    state: State = "unsure"
 
 
 def is_of_machine(error: BaseException) -> bool:
@@ -79,6 +83,8 @@ def is_of_machine(error: BaseException) -> bool:
 
 class NotApplicable(Exception):  # noqa: N818 - likewise
     """There is nothing to check; the text says why."""
+
+    state: State = "not applicable"
 
 
 def quote_names(names: Iterable[str]) -> str:
@@ -390,11 +396,6 @@ class ReceivedParquet:
         if file.metadata.num_rows > self.max_rows:
             raise Wrong(f"A Parquet file has more than the {self.max_rows:,} rows that it may.")
         return file
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Its columns, without metadata."""
-        return self.file.schema_arrow.remove_metadata()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yields its rows.

@@ -76,7 +76,8 @@ class LogForm:
         schemas = []
         for path in self.paths:
             with self.folder.reading(path) as stream:
-                schemas.append(self._parquet(stream).schema)
+                file = ReceivedParquet(stream, self.max_events).file
+                schemas.append(file.schema_arrow.remove_metadata())
             if not schemas[-1].equals(schemas[0]):
                 raise Wrong(
                     f"{quote_names([path])} has other columns than {quote_names(self.paths[:1])}."
@@ -121,7 +122,8 @@ class LogForm:
         batches: Iterator[pa.RecordBatch]
         with self.folder.reading(path) as stream:
             if self.kind == "parquet":
-                batches = (rows.cast(schema) for rows in self._parquet(stream).batches())
+                parquet = ReceivedParquet(stream, self.max_events)
+                batches = (rows.cast(schema) for rows in parquet.batches())
             else:
                 batches = _text_rows(stream, path, self.kind, schema)
             for rows in batches:
@@ -134,9 +136,6 @@ class LogForm:
                         f"{quote_names([path])} has an event without case, activity or time."
                     )
                 yield rows
-
-    def _parquet(self, stream: BinaryIO) -> ReceivedParquet:
-        return ReceivedParquet(stream, self.max_events)
 
 
 def _text_rows(

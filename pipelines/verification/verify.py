@@ -276,12 +276,8 @@ _NOT_CHECKED = (
 def _finding(check: str, does: Callable[[], str]) -> Finding:
     try:
         return Finding(check, "ok", does())
-    except Wrong as wrong:
-        return Finding(check, "failed", wrong.sentence)
-    except Unsure as reason:
-        return Finding(check, "unsure", str(reason))
-    except NotApplicable as reason:
-        return Finding(check, "not applicable", str(reason))
+    except (Wrong, Unsure, NotApplicable) as found:
+        return Finding(check, found.state, getattr(found, "sentence", str(found)))
     except Exception as error:  # of a file that was made to break readers; its text may quote it
         if is_of_machine(error):
             return Finding(check, "unsure", _NOT_CHECKED.format(type(error).__name__))
@@ -313,7 +309,13 @@ def check_signature(folder: ReceivedFolder, trusted: PublicKey | None) -> str:
         raise Wrong(f"{_SIGNATURE} is no signature of ed25519, which has {SIGNATURE_BYTES} bytes.")
     public, whose = trusted, "the key that you trust"
     if public is None:
-        public, whose = _sent_key(pem), f"the key in {_PUBLIC}"
+        whose = f"the key in {_PUBLIC}"
+        if pem is None:
+            raise Wrong(f"There is a {_SIGNATURE} but no {_PUBLIC}: name the public key as key.")
+        try:
+            public = PublicKey.from_text(pem, _PUBLIC)
+        except UsageError:
+            raise Wrong(f"{_PUBLIC} is no public key of ed25519 in PEM.") from None
     if not public.signed(folder.manifest, signature):
         raise Wrong(
             f"{_SIGNATURE} is not by {whose}, with fingerprint {public.fingerprint}, or "
@@ -327,15 +329,6 @@ def check_signature(folder: ReceivedFolder, trusted: PublicKey | None) -> str:
         f"Signed by the key with fingerprint {public.fingerprint}, which you have not said you "
         "trust. Compare the fingerprint with the publisher's, or name theirs as key."
     )
-
-
-def _sent_key(pem: bytes | None) -> PublicKey:
-    if pem is None:
-        raise Wrong(f"There is a {_SIGNATURE} but no {_PUBLIC}: name the public key as key.")
-    try:
-        return PublicKey.from_text(pem, _PUBLIC)
-    except UsageError:
-        raise Wrong(f"{_PUBLIC} is no public key of ed25519 in PEM.") from None
 
 
 def check_leftovers(received: Received) -> str:

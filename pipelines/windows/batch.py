@@ -32,7 +32,7 @@ from tracecloak.transforms.inputs.source_files import SourceFile, match_files
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.outcomes.metrics import Audience, Value
+    from tracecloak.pipelines.outcomes.metrics import Audience
 
 
 # --- The calendar of a schedule: the state of each window, and what is due. -----------------------
@@ -79,16 +79,9 @@ def note_standing(
         elapsed_s: Seconds that it took.
         audience: Whose metrics are told.
     """
-    from tracecloak.pipelines.outcomes.metrics import Readings, account_values, note_metrics
+    from tracecloak.pipelines.outcomes import metrics
 
-    ended_s = now_us() / 1e6
-    values: dict[str, Value] = {
-        "release_last_attempt_timestamp_seconds": ended_s,
-        "release_last_exit_code": exit_code,
-        "release_last_duration_seconds": elapsed_s,
-    }
-    if exit_code == 0:
-        values["release_last_success_timestamp_seconds"] = ended_s
+    values = metrics.run_values(exit_code, now_us() / 1e6, elapsed_s)
     dataset = account = ""
     if plan is not None:
         account, dataset, schedule = plan.keys.account, plan.keys.dataset or "", plan.schedule
@@ -96,7 +89,7 @@ def note_standing(
         with contextlib.suppress(TracecloakError):  # what nobody can tell is left out
             store = open_store(plan.keys)
             ledger = open_ledger(plan.keys, store)
-            values |= account_values(ledger.balance(account))
+            values |= metrics.account_values(ledger.balance(account))
             if schedule is not None:
                 now, days = now_us(), calendar_of(plan, store, ledger)
                 missing = [d.window for d in days if not d.is_ended and d.window.due_us <= now]
@@ -106,7 +99,8 @@ def note_standing(
                     "windows_late": sum(now - w.due_us > w.end_us - w.begin_us for w in missing),
                     "windows_remaining": sum(day.window.due_us > now for day in days),
                 }
-    note_metrics(path, Readings(named, dataset, account, values), audience)
+    readings = metrics.Readings(named, dataset, account, values)
+    metrics.note_metrics(path, readings, audience)
 
 
 def _run_of(plan: ReleasePlan) -> LineageRun:

@@ -402,7 +402,7 @@ BOUNDS: dict[str, tuple[Callable[[], Any], dict[str, int], type[Exception], str]
         "cannot be listed: ValueError"),
     "a formula": (lambda: of_spreadsheet("=1+1"), {}, Wrong, "has a formula without"),
     "a text between events": (lambda: beyond(100), {}, Wrong, "larger than any"),
-    "rows of Parquet": (lambda: in_parquet(pa.array([1, 2]), 1).schema, {}, Wrong,
+    "rows of Parquet": (lambda: in_parquet(pa.array([1, 2]), 1).file, {}, Wrong,
         "more than the 1 rows"),
 }  # fmt: skip
 
