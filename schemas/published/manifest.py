@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.errors import UsageError
 
 # --- What a release promises, in numbers and in a sentence that a privacy officer can file. -------
@@ -148,7 +147,8 @@ Usability = Literal["usable", "not_usable", "not_judged"]
 _HALF = 0.5
 
 
-class Yield(Columnar, wire_name="yield"):
+@dataclass(frozen=True)
+class Yield:
     """What a release holds, by its released numbers alone; None where it has no such number.
 
     Shares have four decimals, as in a manifest, so that whoever has that says the same of them.
@@ -168,6 +168,8 @@ class Yield(Columnar, wire_name="yield"):
             `schemas.published.figures`; of figures, the share of those that are.
         n_figures: Figures with intervals that are released in a list.
     """
+
+    wire_name: ClassVar[str] = "yield"
 
     n_cases: int | None = None
     n_variants: int | None = None
