@@ -28,8 +28,8 @@ from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.schemas.events.traces import TraceBatch, carried_columns, split_by_shard
 from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.schemas.published.rows import in_order, merge_rows, parts_of, rows_of_part
-from tracecloak.schemas.published.variants import LogCounts
-from tracecloak.transforms.batch.job import KINDS_OF_LOG_COUNTS, Target, commit, count_released
+from tracecloak.schemas.published.variants import KINDS_OF_LOG_COUNTS, LogCounts, count_released
+from tracecloak.transforms.batch.job import Target, commit
 from tracecloak.transforms.files import is_on_this_machine, make_private_folder
 from tracecloak.transforms.publish.release_files import write_export, write_part
 from tracecloak.transforms.sources import check_pieces, pieces

@@ -30,9 +30,7 @@ from tracecloak.schemas.published.figures import ReleasedProduct
 from tracecloak.schemas.published.manifest import MANIFEST_NAME, STAMPED, Yield, has_times
 from tracecloak.schemas.published.rows import traces_of_rows
 from tracecloak.schemas.published.step import StepIndicators, StepRelease
-from tracecloak.schemas.published.variants import LogCounts
-from tracecloak.schemas.statistics.log_times import LogTimes
-from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
+from tracecloak.schemas.published.variants import KINDS_OF_LOG_COUNTS, LogCounts, count_released
 from tracecloak.transforms.formats.xes_writer import sanitise
 from tracecloak.transforms.publish.products import PRODUCTS, products_of_log
 from tracecloak.transforms.publish.release_files import log_graph_json
@@ -155,12 +153,10 @@ class Contents:
     @cached_property
     def counted(self) -> LogCounts:
         """What is counted on the log."""
-        counted: tuple[Any, ...] = DirectlyFollows, VariantHistogram, LogTimes
-        kinds = dict(zip(("graph", "variants", "times"), counted, strict=True))
-        counts = Totals(kinds)
+        counts = Totals(KINDS_OF_LOG_COUNTS)
         for batch in self.traces():
-            counts.add({name: kind.from_traces(batch) for name, kind in kinds.items()})
-        return LogCounts(**counts.result(), names=self.vocabulary)
+            counts.add(count_released(batch))
+        return LogCounts(**counts.result())
 
     @cached_property
     def products(self) -> dict[str, ReleasedProduct | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow as pa
 from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.merging import distinct_places, offsets_of, ranges, stable_order
 from tracecloak.schemas.events.events import ActivityVocabulary
+from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import (
     MODELLED,
     Key,
@@ -23,10 +24,8 @@ from tracecloak.schemas.published.figures import (
 )
 from tracecloak.schemas.published.graph import named, unclear_share
 from tracecloak.schemas.published.manifest import Yield
-
-if TYPE_CHECKING:
-    from tracecloak.schemas.statistics.log_times import LogTimes
-    from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
+from tracecloak.schemas.statistics.log_times import LogTimes
+from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,20 @@ class LogCounts:
     def came_out(self) -> Yield:
         """What the log holds."""
         return variants_of_log(self.variants, self.names).came_out()
+
+
+KINDS_OF_LOG_COUNTS: dict[str, type[Any]] = get_type_hints(LogCounts)
+"""The types of what `count_released` returns, which together are `LogCounts`."""
+
+
+def count_released(released: TraceBatch) -> dict[str, Any]:
+    """Returns what is counted on a batch of released cases, by name."""
+    return {
+        "graph": DirectlyFollows.from_traces(released),
+        "variants": VariantHistogram.from_traces(released),
+        "times": LogTimes.from_traces(released),
+        "names": released.vocabulary,
+    }
 
 
 class ReleasedVariants(Columnar, wire_name="released-variants"):

@@ -29,9 +29,7 @@ from tracecloak.examination.evaluation.indicators import judged_rows
 from tracecloak.schemas.errors import TracecloakError
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import Figure, ReleasedFigures, grades
-from tracecloak.schemas.published.variants import LogCounts
-from tracecloak.schemas.statistics.log_times import LogTimes
-from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
+from tracecloak.schemas.published.variants import LogCounts, count_released
 from tracecloak.transforms.publish.products import products_of_log
 
 METHOD_NAMES = ("auto-variants", "private-log", "private-dfg", "private-indicators")
@@ -132,12 +130,7 @@ def _quantile(values: np.ndarray, quantile: float) -> float:
 
 def counted(traces: TraceBatch) -> LogCounts:
     """Returns what is counted on a log."""
-    return LogCounts(
-        DirectlyFollows.from_traces(traces),
-        VariantHistogram.from_traces(traces),
-        LogTimes.from_traces(traces),
-        traces.vocabulary,
-    )
+    return LogCounts(**count_released(traces))
 
 
 def params_of(method: str, truths: Truths) -> dict[str, Any]:

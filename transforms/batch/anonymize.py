@@ -19,15 +19,13 @@ from tracecloak.schemas.arrays.merging import Statistics
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.schemas.published.rows import parts_of, rows_of_part
-from tracecloak.schemas.published.variants import LogCounts
+from tracecloak.schemas.published.variants import KINDS_OF_LOG_COUNTS, LogCounts, count_released
 from tracecloak.transforms.arrow_coder import pack, unpack
 from tracecloak.transforms.batch import BATCH_BYTES
 from tracecloak.transforms.batch.job import (
-    KINDS_OF_LOG_COUNTS,
     ReleaseRun,
     Target,
     commit,
-    count_released,
 )
 from tracecloak.transforms.batch.traces import (
     CHUNK,

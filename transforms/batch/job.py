@@ -20,13 +20,10 @@ from tracecloak.anonymizers.contract.method import Decision, Products
 from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.errors import GuaranteeError, UsageError
-from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.variants import LogCounts
-from tracecloak.schemas.statistics.log_times import LogTimes
-from tracecloak.schemas.statistics.variants import DirectlyFollows, VariantHistogram
 from tracecloak.schemas.windows import Schedule, Window, members
 from tracecloak.transforms.files import (
     delete_files,
@@ -415,25 +412,6 @@ class Job:
     part: WindowPart | None = None
     memory_bytes: int | None = None
     n_workers: int | None = None
-
-
-KINDS_OF_LOG_COUNTS: dict[str, type[Any]] = {
-    "graph": DirectlyFollows,
-    "variants": VariantHistogram,
-    "times": LogTimes,
-    "names": ActivityVocabulary,
-}
-"""The types of what `count_released` returns, which together are `LogCounts`."""
-
-
-def count_released(released: TraceBatch) -> dict[str, Any]:
-    """Returns what is counted on a batch of released cases, by name."""
-    return {
-        "graph": DirectlyFollows.from_traces(released),
-        "variants": VariantHistogram.from_traces(released),
-        "times": LogTimes.from_traces(released),
-        "names": released.vocabulary,
-    }
 
 
 # --- The commit: statement and page are written, the promise is checked, and the release appears. -
