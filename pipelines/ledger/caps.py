@@ -354,7 +354,7 @@ def first_account(past: LedgerSnapshot, reservation: Reservation) -> Account | N
         UsageError: Another account paid for this data set.
     """
     name, cost = reservation.account, reservation.epsilon
-    if name in past.accounts() or cost is None:
+    if past.is_begun(name) or cost is None:
         return None
     if reservation.dataset is not None and (payer := past.payer_of(reservation.dataset)):
         raise UsageError(

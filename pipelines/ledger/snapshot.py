@@ -242,8 +242,8 @@ class LedgerSnapshot:
             is_decided = self.decided(entry.keyed_release, step) is not None
             found[f"step {step} is decided twice"] = is_decided
         if entry.is_of_charge:
-            is_known = entry.begins_account and entry.account in self.accounts()
-            found["it begins an account that there is"] = is_known
+            is_second = entry.begins_account and self.is_begun(entry.account)
+            found["it begins an account that there is"] = is_second
             state = states.get(entry.charge)
             last = None if state is None else state.last.action
             is_of_window = state is not None and state.window is not None
@@ -406,6 +406,11 @@ class LedgerSnapshot:
     def accounts(self) -> list[str]:
         """Returns the names of all accounts that a charge or a declaration names, in order."""
         return sorted({*self._state["kinds"], *(e.account for e in self.declared if e.account)})
+
+    def is_begun(self, account: str) -> bool:
+        """Returns whether an account is declared or was charged before."""
+        of_people = any(e.begins_account and e.account == account for e in self.declared)
+        return of_people or account in self._state["kinds"]
 
     def payer_of(self, dataset: str) -> str | None:
         """Returns the account that paid last for releases of a data set; None: none did."""

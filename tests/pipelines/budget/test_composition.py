@@ -249,6 +249,13 @@ def test_a_data_set_that_another_account_paid_for_begins_none(empty: Ledger) -> 
     empty.reserve(reservation(1, account="the ward's", dataset="the ward's"))
 
 
+def test_an_account_that_a_data_set_is_bound_to_begins_with_caps(empty: Ledger) -> None:
+    empty.bind_dataset("stays", "b", *OFFICER)
+    empty.reserve(reservation(0, account="b", dataset="stays"))
+    assert empty.balance("b").caps["epsilon"] == 4
+    assert faults(empty) == []
+
+
 @pytest.mark.parametrize("begins", [{"epsilon": "9", "delta": "0"}, {"epsilon": "x"}, 5])
 def test_a_login_that_reserves_cannot_raise_a_cap(empty: Ledger, begins: object) -> None:
     """Catches an officer's cap that a reservation replaces."""
