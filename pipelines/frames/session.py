@@ -19,6 +19,7 @@ from typing import Any, Generic, Self
 
 from narwhals.typing import IntoFrameT
 
+from tracecloak.anonymizers.accounting.account_caps import loss_of
 from tracecloak.anonymizers.accounting.composition import exact_text, total
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.budget.opening import open_ledger, open_store
@@ -232,11 +233,14 @@ class Session(Generic[IntoFrameT]):
             for answer in self.answers:
                 answer.export(folder)
             spends = [answer.spends for answer in self.answers]
+            both = total(chain(*spends)) if all(spends) else None
             lines = from_template(
                 __package__,
                 "session.md.j2",
                 rows=[(a.manifest, *map(exact_text, a.price)) for a in self.answers],
-                total=[*map(exact_text, total(chain(*spends)))] if all(spends) else [],
+                total=both and [*map(exact_text, both)],
+                composed=both
+                and f"{min(loss_of(chain(*spends)).epsilon(both[1]), float(both[0])):.4g}",
                 units=sorted({answer.manifest["guarantee"]["unit"] for answer in self.answers}),
             )
             page.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -153,6 +154,7 @@ def test_a_session_is_exported_as_releases_that_verify() -> None:
         page = session.export("shared").read_text()
         session.export("shared")
     assert "epsilon 3.5 and delta" in page and page.count("statement.md") == 3
+    assert "By the composition of their noise, epsilon 3.5 holds" in page  # two may be pure
     assert {path.name for path in Path("shared").iterdir()} == {
         PAGE_NAME, *(answer.folder.name for answer in answers),
     }  # fmt: skip
@@ -160,6 +162,13 @@ def test_a_session_is_exported_as_releases_that_verify() -> None:
         assert command("verify", Path("shared") / answer.folder.name) == 0
         assert digests(Path("shared") / answer.folder.name) == digests(answer.folder)
     assert "A session of 0 answers" in begun().export("none").read_text()
+    with begun() as session:
+        for epsilon in ("0.2", "0.3"):
+            session.ask("map", epsilon=epsilon, l2_clip=3)
+        page = session.export("maps").read_text()
+    composed = re.search(r"epsilon (0\.\d+) holds at the same delta", page)
+    assert composed is not None
+    assert 0.3 < float(composed[1]) < 0.4  # and not 0.5
 
 
 PROGRAM = """
