@@ -35,6 +35,7 @@ from tracecloak.pipelines.frames.functions import (
 )
 from tracecloak.pipelines.ledger.balance import Balance
 from tracecloak.pipelines.planning.plan import Plan, plan_of
+from tracecloak.pipelines.planning.utility import LARGEST_TRIED
 from tracecloak.pipelines.runners.failures import redact_foreign_errors
 from tracecloak.pipelines.runners.flags import IN_MEMORY
 from tracecloak.pipelines.runners.in_memory import KeepingDriver
@@ -48,16 +49,19 @@ from tracecloak.transforms.sources import EventSource
 QUESTIONS: dict[str, str] = {
     "indicators": "private-indicators",
     "map": "private-dfg",
-    "variants": "auto-variants",
+    "variants": "variant-histogram",
 }
-"""The method that answers each question; a further line is a further question."""
+"""The method that answers each question; a further line is a further question.
+
+Each measures what it releases, so each number has an interval. `auto-variants` often comes closer
+to the log, but its counts are fitted to several noisy sums or walked through a tree, and no
+interval of theirs is proven; it can be had with `release`.
+"""
 
 PAGE_NAME = "session.md"
 """The page of an exported session."""
 
 _OF_ONE_RELEASE = ("method", "params", "release_id")
-# As many as a configuration may declare.
-_MOST_CASES = 1_000_000
 
 
 def session(
@@ -146,7 +150,8 @@ class Session(Generic[IntoFrameT]):
         """Returns what an answer would cost, and how far off it is expected to be; it is free.
 
         It follows from public numbers and earlier answers alone: where no `expected_cases` were
-        given to the session, the number of cases is that of the dearest answer that has one.
+        given to the session, the number of cases is about that of the dearest answer that has one,
+        at most 100,000: with more, it errs less than the plan expects.
 
         Args:
             question: See `ask`.
@@ -193,7 +198,7 @@ class Session(Generic[IntoFrameT]):
         made = plan_with(method, {**common, **given}, dict(self._keys))
         n_cases = self._n_cases if made.keys.expected_cases is None else None
         # What is released already may refuse an answer that nobody could use, before it is paid.
-        return made.with_keys(expected_cases=min(n_cases, _MOST_CASES)) if n_cases else made
+        return made.with_keys(expected_cases=n_cases) if n_cases else made
 
     def ask(self, question: str, **params: Any) -> Released[IntoFrameT]:
         """Answers a question, and charges the account for it, unless it was answered before.
@@ -204,8 +209,8 @@ class Session(Generic[IntoFrameT]):
                 session was given.
 
         Returns:
-            The release that is the answer: its `indicators` and its `graph` are frames with
-            intervals, and its `variants` have them where their counts are measured.
+            The release that is the answer: its `indicators`, its `graph` or its `variants` are a
+            frame with intervals, `low` and `high`.
 
         Raises:
             BudgetExhausted: The account has too little left; nothing was drawn.
@@ -281,8 +286,12 @@ class Session(Generic[IntoFrameT]):
 
     @property
     def _n_cases(self) -> int | None:
-        """The number of cases of the dearest answer that has one."""
+        """About the number of cases of the dearest answer that has one, as far as it can be tried.
+
+        To two digits, as a synthetic log of another size takes seconds to make.
+        """
         noisy = [
             (a.price[0] or Fraction(0), a.manifest["came_out"]["n_cases"]) for a in self.answers
         ]
-        return max((one for one in noisy if one[1]), default=(0, None))[1]
+        found = max((one for one in noisy if one[1]), default=(0, None))[1]
+        return found and min(int(float(f"{found:.1e}")), LARGEST_TRIED)

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
@@ -29,15 +29,16 @@ from tracecloak.schemas.events.traces import TraceBatch, carried_columns, split_
 from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.schemas.published.rows import in_order, merge_rows, parts_of, rows_of_part
 from tracecloak.schemas.published.variants import KINDS_OF_LOG_COUNTS, LogCounts, count_released
-from tracecloak.transforms.batch.job import Target, commit
-from tracecloak.transforms.files import is_on_this_machine, make_private_folder
+from tracecloak.transforms.batch.job import Target, WrittenSketch, commit
+from tracecloak.transforms.files import is_on_this_machine, make_private_folder, open_raw
 from tracecloak.transforms.publish.release_files import write_export, write_part
 from tracecloak.transforms.sources import check_pieces, pieces
 
 if TYPE_CHECKING:
-    from tracecloak.anonymizers.contract.case_digests import CountedUnits
+    from tracecloak.anonymizers.contract.case_digests import CaseSketch, CountedUnits
     from tracecloak.schemas.events.columns import ColumnMapping
     from tracecloak.transforms.batch.job import Job
+    from tracecloak.transforms.keys.wrapping import KeyReference
 
 
 # --- A released log is counted and written part by part as its cases come, none of them twice. ----
@@ -301,6 +302,21 @@ class KeepingDriver(InMemoryDriver):
         self._holds = contextlib.ExitStack()
         self._hold: Hold | None = None
         self._kept: dict[ColumnMapping, tuple[HeldTraces, int]] = {}
+        self._sketches: dict[tuple[ColumnMapping, KeyReference], CaseSketch] = {}
+
+    def run(self, job: Job) -> None:
+        """Makes a release, whose sketch is that of the first release of the same cases."""
+        run = job.target.run
+        if (file := run.sketch) is None:
+            return super().run(job)
+        known = job.source.mapping, file.key
+        if known in self._sketches:
+            # Like every sketch, before anything is drawn.
+            file.write(self._sketches[known], file.key.resolve())
+            run = replace(run, sketch=None, beside={})
+        super().run(replace(job, target=replace(job.target, run=run)))
+        with open_raw(file.path) as stream:
+            self._sketches[known] = WrittenSketch.parse(stream.read()).sketch
 
     @contextlib.contextmanager
     def _cases(self, job: Job) -> Iterator[tuple[Hold, HeldTraces]]:
@@ -319,6 +335,7 @@ class KeepingDriver(InMemoryDriver):
     def close(self) -> None:
         """Keeps nothing any more."""
         self._kept.clear()
+        self._sketches.clear()
         self._hold = None
         self._holds.close()
 
