@@ -108,18 +108,24 @@ def hospital(n_cases: int = 120) -> list[tuple[str, str, int]]:
     return rows
 
 
-def test_no_case_is_released_of_a_log_that_is_too_small() -> None:
-    [traces] = traces_of(hospital(3))
-    with pytest.raises(GuaranteeError, match="k=4") as raised:
-        release([traces], k=4)
+@pytest.mark.parametrize(
+    ("log", "params", "said"),
+    [
+        (hospital(3), {"k": 4}, "k=4"),
+        # All cases have one variant, in which A comes twice: at once, and after an hour.
+        ({f"c{i}": "A A@60" for i in range(9)}, {"k": 2, "t": 0.3}, "lower k or raise t"),
+        # They would pass the end of the calendar.
+        ([(f"{i}", name, t) for i in range(4)
+          for name, t in (("A", MIN_TIME_US + i), ("B", MAX_TIME_US - i))], {"k": 2},
+         r"9999.*row filter"),
+    ],
+)  # fmt: skip
+def test_a_log_of_which_no_case_can_be_released_is_refused(
+    log: Any, params: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(GuaranteeError, match=said) as raised:
+        release([trace_batch(log)], **params)
     assert raised.value.exit_code == 5
-
-
-def test_durations_that_stay_far_whatever_is_merged_are_refused() -> None:
-    """All cases have one variant, in which A comes twice: at once, and after an hour."""
-    traces = trace_batch({f"c{i}": "A A@60" for i in range(9)})
-    with pytest.raises(GuaranteeError, match="lower k or raise t"):
-        release([traces], k=2, t=0.3)
 
 
 def test_closeness_is_that_of_the_released_log_or_of_the_input() -> None:
@@ -136,13 +142,6 @@ def test_closeness_is_that_of_the_released_log_or_of_the_input() -> None:
     # What was not looked at in the files is not said to have been verified on them.
     claims = [Pretsa().guarantee(Pretsa.Params(closeness=c)).claim for c in ("released", "input")]
     assert claims[0].startswith(claims[1].rstrip(".")) and claims[0] != claims[1]
-
-
-def test_cases_that_would_pass_the_end_of_the_calendar_are_refused() -> None:
-    far = [(f"{i}", name, t) for i in range(4) for name, t in (("A", MIN_TIME_US + i),
-                                                             ("B", MAX_TIME_US - i))]  # fmt: skip
-    with pytest.raises(GuaranteeError, match=r"9999.*row filter"):
-        release(traces_of(far), k=2)
 
 
 def with_costs(rows: list[tuple[str, str, int]]) -> TraceBatch:

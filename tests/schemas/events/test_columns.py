@@ -137,10 +137,29 @@ def test_an_order_may_hold_anything_unless_the_column_is_read_for_something_else
         assert ColumnMapping(order="n", **more).order_alone is None
 
 
-def test_individuals_that_are_needed_are_mapped():
-    """Catches a cap on the cases of individuals whom nothing names."""
-    with pytest.raises(UsageError, match="needs_individual is for a mapping that"):
-        ColumnMapping(needs_individual=True)
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        # A cap on the cases of individuals whom nothing names.
+        ({"needs_individual": True}, "needs_individual is for a mapping that"),
+        ({"lifecycle": "p", "start_transitions": ("Ended ",)}, "must differ, also from the usual"),
+        ({"lifecycle": "p", "complete_transitions": ("START",)}, "must differ, also from the usu"),
+        ({"start_transitions": ("begun",)}, "need a lifecycle column"),
+        ({"attributes": (("x", "a"), ("x", "b"))}, "differ in their names"),
+        ({"timestamp": "At", "filters": (RowFilter("At", below="soon"),)}, "'soon'"),
+        *(({"filters": (RowFilter(name, below="soon"),)}, "'soon'; write it like 2026-11-01")
+          for name in ("timestamp", "time:timestamp")),
+        *(({"timestamp_format": layout}, r"has no date, got '(%H:%M|nonsense)'")
+          for layout in ("%H:%M", "nonsense", ("%Y-%m-%d", "%H:%M"))),
+        *(({"timestamp_unit": unit}, "timestamp_unit must be s, ms, us or ns,")
+          for unit in ("ps", "minutes", "", "S")),
+        *(({"case_id": "c", "timestamp": "t", "whole_numbers": (name,)}, f"_numbers names '{name}'")
+          for name in ("t", "timestamp", "resource", "x")),
+    ],
+)  # fmt: skip
+def test_a_mapping_that_no_log_can_have_is_refused(fields: dict[str, Any], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        ColumnMapping(**fields)
 
 
 def test_no_value_of_a_dropped_record_is_in_either_output():

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.record_files import canonical
-from tracecloak.schemas.errors import InputSchemaError, UsageError
+from tracecloak.schemas.errors import InputSchemaError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import MAX_TIME_US, MIN_TIME_US, attribute_column
 from tracecloak.schemas.events.tally import Reject
@@ -300,15 +300,6 @@ def test_what_does_not_fit_the_format_is_rejected_alone(tail):
         texts = [good, text + fraction if text else text, good]
         found = read(texts, timestamp_format="%Y-%m-%d %H:%M:%S" + tail, time_zone=BERLIN)
         assert found == ["2021-07-01T10:00:00", None, "2021-07-01T10:00:00"], text
-
-
-def test_a_format_without_a_date_and_an_unknown_unit_are_refused():
-    for layout in ("%H:%M", "nonsense", ("%Y-%m-%d", "%H:%M")):
-        with pytest.raises(UsageError, match=r"has no date, got '(%H:%M|nonsense)'"):
-            ColumnMapping(timestamp_format=layout)
-    for unit in ("ps", "minutes", "", "S"):
-        with pytest.raises(UsageError, match="timestamp_unit must be s, ms, us or ns,"):
-            ColumnMapping(timestamp_unit=unit)
 
 
 def test_each_stamp_is_read_by_the_first_format_that_fits_it():

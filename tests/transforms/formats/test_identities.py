@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 
 from tests.support.format_streams import records_of, records_of_pieces
 from tests.support.record_files import COLUMNS, STAMP, WRITERS, Record, parquet, record
-from tracecloak.schemas.errors import InputSchemaError, LacksColumn, RetryLater, UsageError
+from tracecloak.schemas.errors import InputSchemaError, LacksColumn, RetryLater
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.tally import FileTally, ReadTally, Reject
 from tracecloak.transforms import sources
@@ -177,12 +177,6 @@ def test_a_number_that_names_nobody_is_a_reject_with_its_place(tmp_path: Path, k
         "1", Reject.FRACTION_CASE, "9007199254740992", Reject.FRACTION_CASE,
         Reject.FRACTION_INDIVIDUAL, "0",
     ]  # fmt: skip
-
-
-def test_a_column_that_is_not_read_as_text_cannot_be_declared() -> None:
-    for name in ("stamp", "timestamp", "resource", "x"):
-        with pytest.raises(UsageError, match=f"whole_numbers names '{name}'"):
-            ColumnMapping(case_id="case", timestamp="stamp", whole_numbers=(name,))
 
 
 def test_messages_have_the_same_identities() -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from tests.support.record_files import ALL_WRITERS as WRITERS
 from tracecloak.anonymizers.contract.in_memory import group_into_traces
-from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import IS_OPEN, START_TIMESTAMP
 from tracecloak.schemas.events.row_masks import RowFilter
@@ -134,14 +133,6 @@ def test_transitions_of_other_systems(tmp_path: Path, ending: str) -> None:
     declared = {"start_transitions": ("in arbeit",), "complete_transitions": ("Fertig",)}
     traces, tally = read(tmp_path, ending, rows, lifecycle="phase", **declared)
     assert seen(traces)["c1"][3] == ("D", 7, 6) and tally.share == 1
-
-
-def test_a_transition_is_not_both_ends() -> None:
-    for declared in ({"start_transitions": ("Ended ",)}, {"complete_transitions": ("START",)}):
-        with pytest.raises(UsageError, match="must differ, also from the usual"):
-            ColumnMapping(lifecycle="phase", **declared)
-    with pytest.raises(UsageError, match="need a lifecycle column"):
-        ColumnMapping(start_transitions=("begun",))
 
 
 IN_RECORDS = [
