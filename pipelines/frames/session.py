@@ -62,6 +62,8 @@ PAGE_NAME = "session.md"
 """The page of an exported session."""
 
 _OF_ONE_RELEASE = ("method", "params", "release_id")
+# As many as a configuration may declare.
+_MOST_CASES = 1_000_000
 
 
 def session(
@@ -150,8 +152,8 @@ class Session(Generic[IntoFrameT]):
         """Returns what an answer would cost, and how far off it is expected to be; it is free.
 
         It follows from public numbers and earlier answers alone: where no `expected_cases` were
-        given to the session, the number of cases is about that of the dearest answer that has one,
-        at most 100,000: with more, it errs less than the plan expects.
+        given to the session, the number of cases is about that of the dearest answer that has one.
+        It is of 100,000 cases at most: with more, an answer errs less than it says.
 
         Args:
             question: See `ask`.
@@ -166,6 +168,8 @@ class Session(Generic[IntoFrameT]):
         """
         with redact_foreign_errors():
             made = self.plan(question, params)
+            if (n_cases := made.keys.expected_cases) and n_cases > LARGEST_TRIED:
+                made = made.with_keys(expected_cases=LARGEST_TRIED)
             log = self._log
             is_unordered = log.is_lazy if isinstance(log, AnyFrame) else log.is_unordered
             unseen = EventSource((), SourceFormat(), made.mapping, is_unordered=is_unordered)
@@ -286,7 +290,7 @@ class Session(Generic[IntoFrameT]):
 
     @property
     def _n_cases(self) -> int | None:
-        """About the number of cases of the dearest answer that has one, as far as it can be tried.
+        """About the number of cases of the dearest answer that has one.
 
         To two digits, as a synthetic log of another size takes seconds to make.
         """
@@ -294,4 +298,4 @@ class Session(Generic[IntoFrameT]):
             (a.price[0] or Fraction(0), a.manifest["came_out"]["n_cases"]) for a in self.answers
         ]
         found = max((one for one in noisy if one[1]), default=(0, None))[1]
-        return found and min(int(float(f"{found:.1e}")), LARGEST_TRIED)
+        return found and min(int(float(f"{found:.1e}")), _MOST_CASES)
