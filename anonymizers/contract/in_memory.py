@@ -21,7 +21,7 @@ from tracecloak.anonymizers.noise.randomness import Randomness, ReleaseKey, text
 from tracecloak.schemas.arrays.columnar import digest
 from tracecloak.schemas.arrays.merging import Totals
 from tracecloak.schemas.events.events import ActivityVocabulary
-from tracecloak.schemas.events.traces import TraceBatch, split_by_shard
+from tracecloak.schemas.events.traces import TraceBatch, split_by_shard, without_duplicates
 
 # --- Every round is decided once: what it decided is kept, and what follows depends on it. --------
 
@@ -349,8 +349,6 @@ def group_into_traces(
             shards.setdefault(shard, []).append(part)
     local = [TraceBatch.from_events(shards[shard], by_individual) for shard in sorted(shards)]
     if drops_duplicates:
-        from tracecloak.schemas.events.traces import without_duplicates
-
         local = [without_duplicates(batch) for batch in local]
     vocabulary = ActivityVocabulary.merge([batch.vocabulary for batch in local])
     return [batch.recode(vocabulary) for batch in local]

@@ -43,7 +43,7 @@ from tracecloak.anonymizers.rigorous.clips import (
     ranks_need,
 )
 from tracecloak.anonymizers.rigorous.parts_method import Given, Part
-from tracecloak.anonymizers.variants.generator import CLEARLY_SHOWN
+from tracecloak.anonymizers.variants.generator import CLEARLY_SHOWN, numbered_cases, stable_variants
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.events import ActivityVocabulary
@@ -331,8 +331,6 @@ def _l1_clip(params: Any, given: Given, rank: float) -> ClipsDecision:
 
 def _graph_of_variants(params: Any, given: Given, most_missing: float) -> GraphDecision | None:
     """The graph of the frequent variants, where no more cases are of others; else None."""
-    from tracecloak.anonymizers.variants.generator import numbered_cases, stable_variants
-
     allowance, changed = given.means["variants"], of_one_cell(params.max_units)
     counted, threshold = given.statistics["variants"], allowance.threshold(changed)
     noise = given.means["kind"].noise(changed)

@@ -16,7 +16,7 @@ from tracecloak.anonymizers.noise.sums import SumNoise
 from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.figures import wider_ends
-from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.graph import ReleasedDurations, ReleasedGraph
 
 if TYPE_CHECKING:
     from tracecloak.schemas.published.graph import ReleasedDurations
@@ -353,8 +353,6 @@ def released_durations(
         graph: What is released of the pairs.
         borders_us: int64[n_bins-1], borders of the duration bins in microseconds.
     """
-    from tracecloak.schemas.published.graph import ReleasedDurations
-
     n_bins, start = len(borders_us) + 1, len(graph.names)
     inner = np.flatnonzero((graph.sources < start) & (graph.targets < start))
     totals = graph.counts[inner]

@@ -44,7 +44,7 @@ from tracecloak.anonymizers.variants.generator import (
 )
 from tracecloak.schemas.calendar.working_time import Granularity, WorkingCalendar
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.declarations import HandoverDeclarations
+from tracecloak.schemas.events.declarations import HandoverDeclarations, declared
 from tracecloak.schemas.plugins import NotOfferedError, Plugins
 from tracecloak.schemas.published.figures import CASES
 
@@ -354,8 +354,6 @@ class PrivateLogParams(GroupedParams):
         """The declared attributes."""
         if not self.attributes:
             return ()
-        from tracecloak.schemas.events.declarations import declared
-
         return declared(self.attributes)
 
     @property

@@ -36,7 +36,7 @@ from tracecloak.anonymizers.rigorous.params import Exact
 from tracecloak.anonymizers.rigorous.parts_method import Given, PartsMethod
 from tracecloak.anonymizers.times.case_classes import CaseClasses
 from tracecloak.anonymizers.times.case_starts import periods_of
-from tracecloak.anonymizers.times.fitted_times import fitted, timed
+from tracecloak.anonymizers.times.fitted_times import fitted, fitted_of_all, timed
 from tracecloak.anonymizers.variants.generator import fitting, log_of
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import ReleasedMeasures
@@ -126,8 +126,6 @@ class PrivateLog(PartsMethod, name="private-log"):
             together = {**known, **parts}
             vocabulary = vocabulary_in_effect(params.words, together)
             if params.detail.is_of_all:
-                from tracecloak.anonymizers.times.fitted_times import fitted_of_all
-
                 parts |= fitted_of_all(together, vocabulary, given.randomness, params.detail)
             else:
                 parts |= fitted(together, vocabulary, given.randomness)

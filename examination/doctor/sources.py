@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tracecloak.examination.doctor.setting import CheckResult, Setting, Status
-from tracecloak.pipelines.configuration.plan import ReleasePlan
+from tracecloak.pipelines.configuration.plan import ReleasePlan, source_of
 from tracecloak.pipelines.keys.key_store import BEING_MADE
-from tracecloak.pipelines.keys.notes import NOT_ENDED, last_attempt
+from tracecloak.pipelines.keys.notes import NOT_ENDED, last_attempt, left_out_of
 from tracecloak.pipelines.ledger.ledger import Ledger
 from tracecloak.pipelines.runners.flags import is_local
 from tracecloak.pipelines.screen.results import quantity
 from tracecloak.pipelines.stream.config import StreamConfig
-from tracecloak.pipelines.stream.plan import StreamInput, StreamPlan
+from tracecloak.pipelines.stream.plan import StreamInput, StreamPlan, check_registry, step_sinks
 from tracecloak.schemas.calendar.durations import duration_text
 from tracecloak.schemas.errors import (
     InputSchemaError,
@@ -37,7 +37,8 @@ from tracecloak.schemas.errors import (
 from tracecloak.schemas.events.events import ACTIVITY, CASE_ID, EVENT_INDEX, PUBLISH_TIME, TIMESTAMP
 from tracecloak.schemas.events.timestamps import UNITS_US
 from tracecloak.transforms.formats.messages import MessageFormat
-from tracecloak.transforms.services.kafka_reader import KafkaMessages
+from tracecloak.transforms.services.kafka_identity import check_history
+from tracecloak.transforms.services.kafka_reader import KafkaMessages, messages_before
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.stream.epoch import Epoch
@@ -83,8 +84,6 @@ def check_messages(setting: Setting) -> Iterator[CheckResult]:
     plan = setting.stream
     if plan is None or not setting.n_sampled:
         return
-    from tracecloak.transforms.services.kafka_reader import messages_before
-
     now_us = int(setting.now() * 1e6)
     for one in plan.inputs:
         topic = one.topic
@@ -267,9 +266,6 @@ def check_input(setting: Setting) -> Iterator[CheckResult]:
 
 
 def _check_files(setting: Setting, release: ReleasePlan) -> Iterator[CheckResult]:
-    from tracecloak.pipelines.configuration.plan import source_of
-    from tracecloak.pipelines.keys.notes import left_out_of
-
     decided = left_out_of(setting.store, setting.output, str(release.keys.release_id))
     source = source_of(release, left_out=[one.path for one in decided], is_checked=False)
     source.check(source.files)
@@ -296,16 +292,12 @@ def _check_query(release: ReleasePlan) -> Iterator[CheckResult]:
 
 
 def _check_stream(plan: StreamPlan) -> Iterator[CheckResult]:
-    from tracecloak.pipelines.stream.plan import check_registry, step_sinks
-
     config, begun = plan.keys, plan.is_begun
     if config.schema_registry is not None:
         check_registry(config)
         yield "ok", "the registry of schemas answers"
     for one in plan.inputs:
         if (topic := one.topic) is not None:
-            from tracecloak.transforms.services.kafka_identity import check_history
-
             topic.check(longest_us=plan.rule.longest_us, is_begun=begun)
             if not begun:
                 check_history(topic, config.start)

@@ -10,7 +10,7 @@ from functools import partial
 
 from tracecloak.pipelines.commands.flags import add_field, add_table_flags
 from tracecloak.pipelines.commands.table import Given
-from tracecloak.pipelines.screen.results import Result, show
+from tracecloak.pipelines.screen.results import Result, show, showing_progress
 
 _POSITIONS = "positions"
 _OF_POSITIONS = ("to_time", "by", "reason")
@@ -52,7 +52,6 @@ def run(given: Given) -> int:
         rows = positions(resolve(config), is_private, **position_flags)
         show(Result(rows, dict(rows)), given.form)
         return 0
-    from tracecloak.pipelines.screen.results import showing_progress
     from tracecloak.pipelines.stream.run import run_stream
 
     with contextlib.ExitStack() as parts:

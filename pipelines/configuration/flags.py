@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.texts import bounded_json, unescaped
+from tracecloak.schemas.texts import MAX_BYTES, bounded_json, bounded_yaml, unescaped
 
 if TYPE_CHECKING:
     from tracecloak.anonymizers.contract.bounding import ContributionBounds
@@ -51,8 +51,6 @@ def yaml_of(what: str, path: str) -> Any:
     Raises:
         UsageError: It cannot be read, or is not YAML within bounds.
     """
-    from tracecloak.schemas.texts import MAX_BYTES, bounded_yaml  # loaded on use
-
     try:
         return bounded_yaml(bytes_of(what, path, MAX_BYTES))
     except ValueError as error:
@@ -167,8 +165,6 @@ def given_value(name: str, text: Any, field: FieldInfo) -> Any:
             pass
         except ValueError as error:
             raise UsageError(f"{name}: {error}") from None
-        from tracecloak.schemas.texts import bounded_yaml
-
         try:
             return bounded_yaml(text)
         except ValueError as error:

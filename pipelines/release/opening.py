@@ -19,7 +19,8 @@ from tracecloak.pipelines.release.values import Run, extensions_of, require_usab
 from tracecloak.schemas.errors import UsageError
 from tracecloak.transforms.files import absolute, is_on_this_machine, require_file_system
 from tracecloak.transforms.inputs.source_files import SourceFile
-from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.keys.wrapping import KeyReference
+from tracecloak.transforms.publish.release_folder import ReleaseFolder, check_places
 from tracecloak.transforms.sources import EventSource
 
 if TYPE_CHECKING:
@@ -64,7 +65,6 @@ def open_run(
         from tracecloak.pipelines.budget.draw_guard import Unchanged
         from tracecloak.pipelines.budget.opening import check_worker_keys
         from tracecloak.transforms.batch.job import DeadLetter
-        from tracecloak.transforms.publish.release_folder import check_places
 
         books = books_of(plan)  # before the first look at the input
         store, output = books.store, books.folder.output
@@ -100,8 +100,6 @@ def sketch_key_of(plan: ReleasePlan, driver: Driver, store: KeyStore) -> KeyRefe
     Raises:
         UsageError: There is no key where one is named.
     """
-    from tracecloak.transforms.keys.wrapping import KeyReference
-
     named = plan.keys.deployment_key or os.environ.get("TRACECLOAK_DEPLOYMENT_KEY")
     if named is not None:
         return KeyReference(named, KeyReference(named).resolve().fingerprint)

@@ -37,7 +37,7 @@ from tracecloak.schemas.events.events import (
     attribute_column,
     event_schema,
 )
-from tracecloak.schemas.events.row_masks import RowFilter
+from tracecloak.schemas.events.row_masks import RowFilter, mask_of, mask_of_times, times_of_bounds
 from tracecloak.schemas.events.source_column import SourceColumn, joined_times
 from tracecloak.schemas.events.tally import FileTally, Noted, Reject, SetAside
 from tracecloak.schemas.events.timestamps import UNITS_US, from_period
@@ -170,8 +170,6 @@ class ColumnMapping:
         time_columns = {TIMESTAMP, _named(self.timestamp or XES_NAMES[TIMESTAMP])}
         for row_filter in self.filters:
             if row_filter.column in time_columns:
-                from tracecloak.schemas.events.row_masks import times_of_bounds
-
                 times_of_bounds(row_filter, self.time_of)
 
     @property
@@ -259,8 +257,6 @@ class ColumnMapping:
 
         Those of the column of times are compared as `time`, the times of the events, int64[n].
         """
-        from tracecloak.schemas.events.row_masks import mask_of, mask_of_times
-
         mapping = self
         if time is None:
             if column is None:

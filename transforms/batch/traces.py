@@ -20,7 +20,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 from tracecloak.schemas.arrays.columnar import decode, encode
 from tracecloak.schemas.arrays.merging import Mergeable, Statistics, Totals
 from tracecloak.schemas.events.events import ACTIVITY, ActivityVocabulary
-from tracecloak.schemas.events.traces import TraceBatch, split_by_shard
+from tracecloak.schemas.events.traces import DROPPED, TraceBatch, split_by_shard, without_duplicates
 from tracecloak.transforms.arrow_coder import RecordBatchCoder, TotalsCoder, pack, unpack
 from tracecloak.transforms.batch import BATCH_BYTES, DEFAULT_PARTS, DEFAULT_SHARDS
 from tracecloak.transforms.batch.job import WindowPart
@@ -321,8 +321,6 @@ def DropDuplicates(  # noqa: N802  # runners know it by this name
 
 
 def _once(traces: TraceBatch, operator_folder: str | None, is_logged: bool) -> Iterator[Any]:
-    from tracecloak.schemas.events.traces import DROPPED, without_duplicates
-
     left = without_duplicates(traces)
     if n_dropped := traces.n_events - left.n_events:
         if is_logged:

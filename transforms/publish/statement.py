@@ -24,7 +24,7 @@ from tracecloak.schemas.published.manifest import (
     Yield,
     at_most,
 )
-from tracecloak.schemas.texts import escaped, in_json, templates_of
+from tracecloak.schemas.texts import escaped, in_json, templates_of, without_secrets
 
 # --- Epsilon and delta in numbers that somebody can judge: what an attacker's guess can rise to. --
 # If two inputs are told apart with epsilon and delta, a release is as informative as one that
@@ -400,8 +400,6 @@ def _without_secrets(value: Any) -> Any:
         return [_without_secrets(item) for item in value]
     if value is None or isinstance(value, bool | int | float):
         return value
-    from tracecloak.schemas.texts import without_secrets  # of releases, and of no stream
-
     return without_secrets(str(value))
 
 
