@@ -275,9 +275,14 @@ def test_the_exponential_query_has_no_finite_epsilon_whatever_is_public() -> Non
 
 
 def test_noise_that_cannot_be_drawn_or_played_out_is_refused_before_anything_is_counted() -> None:
-    for query in ("exponential", "laplace"):
+    long = {**PUBLIC, "max_trace_length": 10**6}
+    for method, params in (
+        *((METHOD, params_of("1e-13", query=query)) for query in ("exponential", "laplace")),
+        (LAPLACE_DFG, params_of_laplace("1e-13")),
+        (LAPLACE_DFG, params_of_laplace("1e-9", **long, budget="honest")),
+    ):
         with pytest.raises(UsageError, match="raise epsilon"):
-            METHOD.spends(params_of("1e-13", query=query))
+            method.spends(params)
     # Eight pairs whose noise is 1e9 / 2 on average if it is positive, as half of it is.
     with pytest.raises(UsageError, match=r"more than 67,108,864 directly-follows"):
         METHOD.spends(params_of("1e-9", query="laplace", vocabulary=("A",)))
@@ -363,12 +368,3 @@ def test_the_honest_form_divides_epsilon_by_the_pairs_of_a_case() -> None:
     assert LAPLACE_DFG.guarantee(several).epsilon == 2
     for promise, numbers in ((said, (3, 4, 2)), (LAPLACE_DFG.guarantee(several), (3, 12, 6))):
         assert all(re.search(rf"\b{number}\b", promise.reality) for number in numbers)
-
-
-def test_noise_that_cannot_be_drawn_is_refused() -> None:
-    with pytest.raises(UsageError, match="raise epsilon"):  # before anything is counted
-        LAPLACE_DFG.spends(params_of_laplace("1e-13"))
-    with pytest.raises(UsageError, match="raise epsilon"):
-        LAPLACE_DFG.spends(
-            params_of_laplace("1e-9", **{**PUBLIC, "max_trace_length": 10**6}, budget="honest")
-        )
