@@ -37,7 +37,7 @@ from tracecloak.schemas.events.timestamps import (
 )
 
 # The types of Python's scalars, in which readers find values that have no column's type.
-_TYPES: dict[type, pa.DataType] = {
+TYPES: dict[type, pa.DataType] = {
     str: pa.string(),
     bool: pa.bool_(),
     int: pa.int64(),
@@ -123,7 +123,7 @@ def texts_of_scalars(values: Sequence[Any]) -> tuple[pa.Array, np.ndarray]:
         ValueError: A text is no Unicode.
     """
     kinds = set(map(type, values)) - {type(None)}
-    if not kinds <= _TYPES.keys():
+    if not kinds <= TYPES.keys():
         raise TypeError("a value is no scalar")
     if kinds <= {str}:
         return pa.array(values, pa.string()), np.zeros(len(values), bool)
@@ -131,7 +131,7 @@ def texts_of_scalars(values: Sequence[Any]) -> tuple[pa.Array, np.ndarray]:
     for kind in kinds:
         part = values if len(kinds) < 2 else [v if type(v) is kind else None for v in values]
         try:
-            parts.append(pa.array(part, _TYPES[kind]))
+            parts.append(pa.array(part, TYPES[kind]))
         except OverflowError:  # integers of any size
             parts.append(pa.array(list(map(text_of, part)), pa.string()))
     return joined(parts)

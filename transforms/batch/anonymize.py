@@ -46,7 +46,7 @@ def AnonymizeTraces(  # noqa: N802  # runners know it by this name
     traces: beam.PCollection[TraceBatch],
     run: ReleaseRun,
     n_pieces: int,
-    wait_on: beam.PCollection[Any] | None = None,
+    wait_on: beam.PCollection[Any],
 ) -> dict[str, beam.PCollection[Any]]:
     """Runs a method's rounds, the stages of each step.
 
@@ -81,8 +81,7 @@ def AnonymizeTraces(  # noqa: N802  # runners know it by this name
                 parts = parts | f"{name}/Keep" >> keep
             case "decide":
                 # Side inputs are materialised: they are also the barrier after a decision.
-                first = wait_on is not None and len(inputs) == 1
-                waited = [pvalue.AsIter(wait_on)] if first else []
+                waited = [pvalue.AsIter(wait_on)] if len(inputs) == 1 else []
                 sides = pvalue.AsIter(parts), *inputs, *waited
                 decided = _once(pipeline, f"{name}/Decide", stage.decide, *sides)
                 known[name] = pvalue.AsIter(decided)
@@ -191,7 +190,7 @@ def WriteTraces(  # noqa: N802  # runners know it by this name
     released: beam.PCollection[TraceBatch],
     target: Target,
     products: beam.PCollection[Chunk],
-    wait_on: beam.PCollection[Any] | None = None,
+    wait_on: beam.PCollection[Any],
 ) -> beam.PCollection[str]:
     """Writes PCollection[TraceBatch] of released cases; returns one element once all is committed.
 
@@ -207,7 +206,6 @@ def WriteTraces(  # noqa: N802  # runners know it by this name
             malformed has no trace that could wait for its check.
     """
     pipeline, n_parts, of_part = released.pipeline, target.n_parts, tuple[int, bytes]
-    waited = [] if wait_on is None else pvalue.AsIter(wait_on)
     parts: Any = []
     exports: Any = []
     counted: Any = None
@@ -231,7 +229,7 @@ def WriteTraces(  # noqa: N802  # runners know it by this name
             | "SpreadExports" >> beam.Reshuffle()
             | "WriteExport" >> beam.Map(_write_export, target, parts)
         )
-    sides = waited, parts, exports, pvalue.AsIter(products), counted
+    sides = pvalue.AsIter(wait_on), parts, exports, pvalue.AsIter(products), counted
     return once(pipeline, "Commit", _commit, target, *sides)
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
-from tracecloak.schemas.events.source_column import fractions, texts
+from tracecloak.schemas.events.source_column import TYPES, fractions, texts
 from tracecloak.transforms.formats.base import Field, field_at, is_utf8
 
 # Within a shorter line no number has more digits than Python reads, and none of its nesting is too
@@ -32,7 +32,6 @@ _EXACT = 2.0**53
 # Names in which JSON escapes nothing, unless a writer escapes what it need not.
 _PLAIN = re.compile(r"[A-Za-z0-9_.: @-]+")
 _ESCAPE = re.compile(rb"\\u00[2-7]")
-_TYPES = {str: pa.string(), bool: pa.bool_(), int: pa.int64(), float: pa.float64()}
 
 
 def types_of(
@@ -48,9 +47,9 @@ def types_of(
         if kinds == {int, float}:
             kinds = {float}
         kind = kinds.pop() if kinds else str
-        if kinds or kind not in _TYPES:
+        if kinds or kind not in TYPES:
             return None
-        types[name] = _TYPES[kind]
+        types[name] = TYPES[kind]
     return types
 
 
