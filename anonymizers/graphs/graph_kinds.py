@@ -24,7 +24,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -48,11 +48,8 @@ from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.arrays.merging import sum_groups
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.figures import DERIVED, Figure, ReleasedFigures, wider_ends
-from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.graph import ReleasedDurations, ReleasedGraph
 from tracecloak.schemas.statistics.variants import VariantHistogram
-
-if TYPE_CHECKING:
-    from tracecloak.schemas.published.graph import ReleasedDurations
 
 
 def missing_cases(numbered: np.ndarray, threshold: int) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +17,6 @@ from tracecloak.schemas.arrays import elementary
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.published.figures import wider_ends
 from tracecloak.schemas.published.graph import ReleasedDurations, ReleasedGraph
-
-if TYPE_CHECKING:
-    from tracecloak.schemas.published.graph import ReleasedDurations
-
 
 # ---
 # Intervals around noisy sums of which only the large ones are shown, of cases that were clipped.

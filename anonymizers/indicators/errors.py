@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 from statistics import median
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from tracecloak.anonymizers.contract import method as contract
 from tracecloak.anonymizers.contract.method import FigureError
@@ -23,10 +23,7 @@ from tracecloak.anonymizers.rigorous.parts_method import (
     budget_of_parts,
 )
 from tracecloak.schemas.errors import UsageError
-
-if TYPE_CHECKING:
-    from tracecloak.schemas.events.declarations import Attribute
-
+from tracecloak.schemas.events.declarations import Attribute
 
 # --- How far each indicator will be off, and the least epsilon for errors that are wanted. --------
 # Nothing is known of the log but how many cases are expected, so the errors are those of the

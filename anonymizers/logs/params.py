@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pydantic
@@ -44,13 +44,9 @@ from tracecloak.anonymizers.variants.generator import (
 )
 from tracecloak.schemas.calendar.working_time import Granularity, WorkingCalendar
 from tracecloak.schemas.errors import UsageError
-from tracecloak.schemas.events.declarations import HandoverDeclarations, declared
+from tracecloak.schemas.events.declarations import Attribute, HandoverDeclarations, declared
 from tracecloak.schemas.plugins import NotOfferedError, Plugins
 from tracecloak.schemas.published.figures import CASES
-
-if TYPE_CHECKING:
-    from tracecloak.schemas.events.declarations import Attribute
-
 
 # --- How many cases are released: about as many as the log has, with noise. -----------------------
 

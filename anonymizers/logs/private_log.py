@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pydantic
@@ -39,13 +39,9 @@ from tracecloak.anonymizers.times.case_starts import periods_of
 from tracecloak.anonymizers.times.fitted_times import fitted, fitted_of_all, timed
 from tracecloak.anonymizers.variants.generator import fitting, log_of
 from tracecloak.schemas.events.traces import TraceBatch
-from tracecloak.schemas.published.figures import ReleasedMeasures
+from tracecloak.schemas.published.figures import ReleasedMeasures, ReleasedProduct
 from tracecloak.schemas.published.manifest import SUPPRESSED_TIMES, Operation, Yield
 from tracecloak.schemas.published.variants import ReleasedVariants, most_frequent_first
-
-if TYPE_CHECKING:
-    from tracecloak.schemas.published.figures import ReleasedProduct
-
 
 # --- `private-log`: a whole log with times and attributes, (epsilon, delta) for everything in it. -
 

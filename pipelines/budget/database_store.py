@@ -17,20 +17,17 @@ import tempfile
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
 from tracecloak.pipelines.configuration.config import ReleaseConfig
+from tracecloak.pipelines.configuration.shared_keys import AccountConfig
 from tracecloak.pipelines.keys.key_store import KeyStore
 from tracecloak.pipelines.ledger.database import Database
 from tracecloak.schemas.errors import RetryLater, UsageError
 from tracecloak.schemas.texts import has_secret
 from tracecloak.transforms.files import is_on_this_machine, write_private
 from tracecloak.transforms.keys.sources import referred
-
-if TYPE_CHECKING:
-    from tracecloak.pipelines.configuration.shared_keys import AccountConfig
 
 _ROWS = sa.Table(
     "tracecloak_key_store",

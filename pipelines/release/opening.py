@@ -13,7 +13,8 @@ import pydantic
 
 from tracecloak.pipelines.budget.registry import ReleaseRegistry, ReleaseState
 from tracecloak.pipelines.configuration.plan import ReleasePlan, source_of
-from tracecloak.pipelines.keys.receipts import Origin, Receipt, snapshot_of
+from tracecloak.pipelines.keys.key_store import KeyStore
+from tracecloak.pipelines.keys.receipts import InputFile, Origin, Receipt, snapshot_of
 from tracecloak.pipelines.ledger.entries import Reservation, reservation_of
 from tracecloak.pipelines.release.values import Run, extensions_of, require_usable
 from tracecloak.schemas.errors import UsageError
@@ -24,11 +25,8 @@ from tracecloak.transforms.publish.release_folder import ReleaseFolder, check_pl
 from tracecloak.transforms.sources import EventSource
 
 if TYPE_CHECKING:
-    from tracecloak.pipelines.keys.key_store import KeyStore
-    from tracecloak.pipelines.keys.receipts import InputFile
     from tracecloak.pipelines.release.values import Driver
     from tracecloak.transforms.keys.signing import SigningReference
-    from tracecloak.transforms.keys.wrapping import KeyReference
 
 
 # --- A run is opened: what it needs is there, and its input is looked at; nothing is paid yet. ----

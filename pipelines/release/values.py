@@ -8,28 +8,26 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from tracecloak.pipelines.configuration.plan import ReleasePlan
-from tracecloak.pipelines.keys.receipts import Receipt
+from tracecloak.pipelines.keys.receipts import InputFile, Receipt
 from tracecloak.pipelines.planning.verdict import unusable, unusable_sentence
 from tracecloak.pipelines.runners.flags import is_durable
 from tracecloak.schemas.errors import NotConfirmed, UnusableRelease
+from tracecloak.schemas.events.tally import ReadTally
 from tracecloak.schemas.plugins import load
-from tracecloak.schemas.published.manifest import ReleaseManifest
+from tracecloak.schemas.published.manifest import ReleaseManifest, Yield
 from tracecloak.transforms.publish.release_folder import ReleaseFolder
+from tracecloak.transforms.sources import EventSource
 
 if TYPE_CHECKING:
     from tracecloak.pipelines.budget.draw_guard import Unchanged
     from tracecloak.pipelines.budget.registry import ReleaseRegistry
-    from tracecloak.pipelines.keys.receipts import InputFile
     from tracecloak.pipelines.ledger.balance import Balance
     from tracecloak.pipelines.ledger.entries import Reservation
     from tracecloak.pipelines.runners.in_memory import InMemoryDriver
     from tracecloak.pipelines.runners.on_beam import BeamDriver
-    from tracecloak.schemas.events.tally import ReadTally
-    from tracecloak.schemas.published.manifest import Yield
     from tracecloak.transforms.batch.job import DeadLetter, Job
     from tracecloak.transforms.keys.signing import SigningReference
     from tracecloak.transforms.keys.wrapping import KeyReference
-    from tracecloak.transforms.sources import EventSource
 
     Driver: TypeAlias = InMemoryDriver | BeamDriver
     """Runs jobs. It can raise any error; `failures` says how much of one may be shown."""

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
+from tracecloak.anonymizers.contract.case_digests import CaseSketch, CountedUnits
 from tracecloak.anonymizers.contract.in_memory import execute
 from tracecloak.pipelines.runners.resources import (
     SMALL_INPUT_BYTES,
@@ -23,23 +24,18 @@ from tracecloak.pipelines.runners.resources import (
     Limits,
 )
 from tracecloak.schemas.arrays.merging import Totals
+from tracecloak.schemas.events.columns import ColumnMapping
 from tracecloak.schemas.events.events import ACTIVITY, ActivityVocabulary, released_schema
 from tracecloak.schemas.events.tally import FileTally, ReadTally
 from tracecloak.schemas.events.traces import TraceBatch, carried_columns, split_by_shard
 from tracecloak.schemas.published.manifest import OutputFile
 from tracecloak.schemas.published.rows import in_order, merge_rows, parts_of, rows_of_part
 from tracecloak.schemas.published.variants import KINDS_OF_LOG_COUNTS, LogCounts, count_released
-from tracecloak.transforms.batch.job import Target, WrittenSketch, commit
+from tracecloak.transforms.batch.job import Job, Target, WrittenSketch, commit
 from tracecloak.transforms.files import is_on_this_machine, make_private_folder, open_raw
+from tracecloak.transforms.keys.wrapping import KeyReference
 from tracecloak.transforms.publish.release_files import write_export, write_part
 from tracecloak.transforms.sources import check_pieces, pieces
-
-if TYPE_CHECKING:
-    from tracecloak.anonymizers.contract.case_digests import CaseSketch, CountedUnits
-    from tracecloak.schemas.events.columns import ColumnMapping
-    from tracecloak.transforms.batch.job import Job
-    from tracecloak.transforms.keys.wrapping import KeyReference
-
 
 # --- A released log is counted and written part by part as its cases come, none of them twice. ----
 
@@ -247,8 +243,6 @@ class InMemoryDriver:
 
     def units(self, job: Job) -> CountedUnits:
         """Reads the log once and returns the units of the cases of the job's window."""
-        from tracecloak.anonymizers.contract.case_digests import CountedUnits
-
         assert job.part is not None  # which alone asks for this
         units = Totals({"units": CountedUnits})
         with self._cases(job) as (_, traces):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from logging.handlers import BufferingHandler
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlparse
 
 import apache_beam as beam
@@ -25,6 +25,7 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.runner import PipelineState
 
 import tracecloak
+from tracecloak.anonymizers.contract.case_digests import CountedUnits
 from tracecloak.pipelines.runners.failures import own_error
 from tracecloak.pipelines.runners.flags import FN_API, is_local
 from tracecloak.schemas.errors import RetryLater, UsageError, missing_extra
@@ -38,10 +39,6 @@ from tracecloak.transforms.batch.traces import (
     keep_counted,
 )
 from tracecloak.transforms.files import is_on_this_machine, remove_folder
-
-if TYPE_CHECKING:
-    from tracecloak.anonymizers.contract.case_digests import CountedUnits
-
 
 # --- Beam's options for a runner, and what must be there before one starts. -----------------------
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tracecloak.schemas.arrays.columnar import Columnar
 from tracecloak.schemas.arrays.merging import distinct_places, offsets_of, ranges, stable_order
+from tracecloak.schemas.arrays.sequences import encode_sequences
 from tracecloak.schemas.events.events import ActivityVocabulary
 from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.figures import (
@@ -101,9 +102,6 @@ class ReleasedVariants(Columnar, wire_name="released-variants"):
 
     def counted(self, vocabulary: ActivityVocabulary) -> VariantHistogram:
         """Returns them in the codes of a vocabulary that has their names."""
-        from tracecloak.schemas.arrays.sequences import encode_sequences
-        from tracecloak.schemas.statistics.variants import VariantHistogram
-
         sequences = encode_sequences(self.offsets, vocabulary.codes(self.names)[self.codes])
         return VariantHistogram.of(sequences, self.counts)
 

@@ -11,12 +11,11 @@ from xml.sax.saxutils import escape, quoteattr
 
 import numpy as np
 
-from tracecloak.schemas.published.graph import ReleasedGraph
+from tracecloak.schemas.published.graph import ReleasedGraph, ReleasedGroups
 from tracecloak.schemas.texts import templates_of
 from tracecloak.transforms.formats.xes_writer import sanitise
 
 if TYPE_CHECKING:
-    from tracecloak.schemas.published.graph import ReleasedGroups
     from tracecloak.transforms.models.graph_layout import Box, Route
 
 

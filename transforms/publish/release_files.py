@@ -11,7 +11,7 @@ import gzip
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +22,7 @@ from tracecloak.schemas.events.traces import TraceBatch
 from tracecloak.schemas.published.manifest import OutputFile, ReleaseManifest
 from tracecloak.schemas.published.rows import merge_rows, traces_of_rows
 from tracecloak.schemas.published.variants import LogCounts
+from tracecloak.schemas.statistics.variants import DirectlyFollows
 from tracecloak.transforms.formats.registry import FORMATS, Format
 from tracecloak.transforms.publish.products import called, kind_of, parquet_of
 from tracecloak.transforms.publish.release_folder import (
@@ -31,10 +32,6 @@ from tracecloak.transforms.publish.release_folder import (
     log_name,
     part_name,
 )
-
-if TYPE_CHECKING:
-    from tracecloak.schemas.statistics.variants import DirectlyFollows
-
 
 # --- The files of a released log: its parts, the whole of it in other formats, and its graph. -----
 # The directly-follows graph of a released log, as the JSON values of its file.

@@ -8,13 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.schemas.arrays import elementary
-from tracecloak.schemas.published.figures import LEGEND, MODELLED
+from tracecloak.schemas.published.figures import LEGEND, MODELLED, ReleasedFigures, ReleasedProduct
+from tracecloak.schemas.published.graph import (
+    ReleasedDurations,
+    ReleasedGraph,
+    ReleasedGroups,
+    ReleasedTree,
+)
 from tracecloak.schemas.published.manifest import (
     OutputFile,
     ReleaseManifest,
@@ -42,15 +48,6 @@ from tracecloak.transforms.publish.figures_data import (
     variants_data,
 )
 from tracecloak.transforms.publish.products import PRODUCTS, called, kind_of
-
-if TYPE_CHECKING:
-    from tracecloak.schemas.published.figures import ReleasedFigures, ReleasedProduct
-    from tracecloak.schemas.published.graph import (
-        ReleasedDurations,
-        ReleasedGraph,
-        ReleasedGroups,
-        ReleasedTree,
-    )
 
 # --- The page of a release, `report.html`: what was released, its pictures, and what it promises. -
 # Epsilons of published releases, to judge one by: values as their publishers gave them.
