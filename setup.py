@@ -146,6 +146,7 @@ setup(
     },
     install_requires=[
         "apache-beam>=2.77,<2.78",
+        "argcomplete>=3.1,<4",
         "cryptography>=42",
         "dp-accounting>=0.6,<0.7",
         "fastavro[snappy,zstandard]>=1.9,<2",

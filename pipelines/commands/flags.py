@@ -42,16 +42,21 @@ class StoredFlag(argparse.Action):
         setattr(known, self.dest, value)
 
 
-class _FieldFlag(StoredFlag):
-    """Stores the text of a key or a parameter, whose help is written where it is read."""
+class FieldFlag(StoredFlag):
+    """Stores the text of a key or a parameter, whose help is written where it is read.
 
-    def __init__(self, *given: Any, write: Callable[[], str], **more: Any) -> None:
+    Attributes:
+        kind: The type of the key or the parameter.
+    """
+
+    def __init__(self, *given: Any, write: Callable[[], str], kind: Any, **more: Any) -> None:
         super().__init__(*given, **more)
-        self._write = write
+        self._write, self.kind = write, kind
         del self.help
 
     @cached_property
     def help(self) -> str:  # type: ignore[override]  # argparse only reads it
+        """What it is for."""
         return self._write().replace("%", "%%")
 
 
@@ -137,7 +142,8 @@ def add_field(
     switch: dict[str, Any] = {}
     if field.annotation is bool:
         switch = {"nargs": "?", "const": "true"}
-    parser.add_argument(f"--{name}", action=_FieldFlag, write=write, choices=choices, **switch)
+    further = {"kind": field.annotation, "choices": choices, **switch}
+    parser.add_argument(f"--{name}", action=FieldFlag, write=write, **further)
 
 
 _KINDS: dict[str, Callable[[str], Any]] = {"int": int, "float": float, "lineage": _lineage}
