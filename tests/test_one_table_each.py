@@ -22,7 +22,7 @@ from tests.support.stream_runs import stream_config as configured
 from tracecloak.anonymizers.contract.method import Products
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.examination.attack.releases import seen_in
-from tracecloak.pipelines.commands.main import parser_of
+from tracecloak.pipelines.commands.main import _parser
 from tracecloak.pipelines.commands.table import COMMANDS
 from tracecloak.pipelines.configuration.config import json_schema
 from tracecloak.pipelines.stream.config import further_fields, stream_json_schema
@@ -92,7 +92,7 @@ def test_a_command_is_listed_completed_and_run(
     assert json.loads(capsys.readouterr().out) == {"word": "WARD"}
     assert tracecloak("shout", "ward", "--rounds", 2) == 2
     assert "unknown flag --rounds" in capsys.readouterr().err
-    assert "shout" in parser_of(COMMANDS)[1]  # which completion offers
+    assert "shout" in _parser(COMMANDS)[1]  # which completion offers
 
 
 @pytest.mark.parametrize("runner", ["InMemory", "FnApiRunner"])

@@ -7,9 +7,10 @@ flags of Beam.
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args, get_origin
 
 from tracecloak.pipelines.commands.flags import FieldFlag, add_flags_of
@@ -33,16 +34,18 @@ def run(given: Given) -> int:
     return 0
 
 
-def answer() -> None:
-    """Offers what a shell asks for in its environment, and ends the process."""
+def answer(parser: argparse.ArgumentParser, parsers: Mapping[str, argparse.ArgumentParser]) -> None:
+    """Offers what a shell asks for in its environment, and ends the process.
+
+    Args:
+        parser: Of all commands.
+        parsers: Those of the commands by name, without their flags.
+    """
     import argcomplete
     from argcomplete.completers import ChoicesCompleter
     from argcomplete.lexers import split_line
 
-    from tracecloak.pipelines.commands.main import parser_of
-
     *_, typed, _ = split_line(os.environ["COMP_LINE"], int(os.environ["COMP_POINT"]))
-    parser, parsers = parser_of(COMMANDS)
     for name in {*typed[1:2]} & {*COMMANDS}:
         own: Any = parsers[name]
         # A flag at the end awaits the value that is asked for.

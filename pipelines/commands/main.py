@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "_ARGCOMPLETE" in os.environ:
         from tracecloak.pipelines.commands.completion import answer
 
-        answer()
+        answer(*_parser(COMMANDS))
     argv = list(sys.argv[1:] if arguments is None else arguments)
     # Without what Beam logs when it is imported without all libraries of Google Cloud, and what is
     # for the operator alone, unless the operator looks at a terminal.
@@ -85,7 +85,7 @@ def _run(argv: list[str], wants_traceback: bool) -> int:
     _refuse_secrets(argv)
     asked = argv[0] if argv else None
     is_known = asked is not None and asked in COMMANDS
-    parser, parsers = parser_of(argv[:1] if is_known else COMMANDS)
+    parser, parsers = _parser(argv[:1] if is_known else COMMANDS)
     if asked is not None and asked not in COMMANDS and not asked.startswith("-"):
         _refuse_removed(argv)
         close = difflib.get_close_matches(asked, COMMANDS)
@@ -180,7 +180,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see {self.prog} --help")
 
 
-def parser_of(
+def _parser(
     names: Iterable[str],
 ) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
     """Returns the parser, and those of some commands by name, without their flags."""

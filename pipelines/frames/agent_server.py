@@ -19,7 +19,6 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pydantic_core import to_jsonable_python
 
 from tracecloak.anonymizers.registry import method_named
 from tracecloak.pipelines.configuration.config import SourceConfig, keys_of, load_log, read_yaml
@@ -80,9 +79,8 @@ class Agent:
                 approved is no question.
         """
         self._session, self._params, self._last_day = session, params, of.expires
-        self._approved = (
-            None if of.questions is None else [*map(_as_asked, to_jsonable_python(of.questions))]
-        )
+        approved = of.model_dump(mode="json")["questions"]
+        self._approved = approved and [*map(_as_asked, approved)]
         self._one_by_one = threading.Lock()
         self._names = session.plan("map", {"epsilon": 1}).bounds.vocabulary or ()
         if not self._names:

@@ -245,9 +245,6 @@ class Spent:
         return added(self.closed, self.still_open)
 
 
-NOTHING = Spent({}, (), frozenset())
-
-
 def charge_states(entries: Iterable[Entry]) -> dict[Charge, ChargeState]:
     """Returns what each charge is, in the order in which they were last reserved.
 

@@ -17,7 +17,6 @@ import yaml
 from tracecloak.anonymizers.accounting.composition import decimal_text
 from tracecloak.pipelines.ledger.balance import (
     NAMES,
-    NOTHING,
     Balance,
     ChargeState,
     KnownCharge,
@@ -245,15 +244,6 @@ def _declared(entry: Entry) -> Account:
     return replace(account, three_caps=Loss(*three), largest=(largest, most_leaked))
 
 
-def facts_of(account: Account) -> dict[str, Any]:
-    """Returns what an entry says of an account beside its epsilon and delta."""
-    facts = {
-        "max_cases": account.max_cases, "note": account.note,
-        "caps": account.three_caps, "largest": account.largest,
-    }  # fmt: skip
-    return {name: fact for name, fact in facts.items() if fact}
-
-
 def composed(past: LedgerSnapshot, account: Account, composition: Composition | None) -> Account:
     """Returns an account that is declared, with the caps that follow from how it composes.
 
@@ -343,8 +333,8 @@ def first_account(past: LedgerSnapshot, reservation: Reservation) -> Account | N
     """Returns the account that a release begins, with caps that nobody declared; None: it may not.
 
     It has epsilon 4 and delta 0.00001, or what all steps of a stream, or all windows of a schedule,
-    cost together. It composes in the way in which more releases like this one fit, by what is
-    public.
+    cost together. Its releases add up, as the first of another kind would else find no room; who
+    declares it later may have it compose.
 
     Args:
         past: What the ledger says, without the reservation.
@@ -353,8 +343,8 @@ def first_account(past: LedgerSnapshot, reservation: Reservation) -> Account | N
     Raises:
         UsageError: Another account paid for this data set.
     """
-    name, cost = reservation.account, reservation.epsilon
-    if past.is_begun(name) or cost is None:
+    name = reservation.account
+    if past.is_begun(name) or reservation.epsilon is None:
         return None
     if reservation.dataset is not None and (payer := past.payer_of(reservation.dataset)):
         raise UsageError(
@@ -362,16 +352,7 @@ def first_account(past: LedgerSnapshot, reservation: Reservation) -> Account | N
             f"account to it, or have the privacy officer declare account {name!r}"
         )
     epsilon, delta = map(max, _FIRST_CAPS, reservation.whole or _FIRST_CAPS)
-    summed = Account(name, epsilon, delta, reservation.unit, note="begun by its first release")
-    if not reservation.delta:
-        return summed
-    both = replace(summed, three_caps=_lower_caps((epsilon, delta)), largest=(epsilon, delta))
-    asked = asked_of(reservation).cost
-
-    def room(account: Account) -> int:
-        return balance_of(NOTHING, name, account).room(asked) or 0
-
-    return max(summed, both, key=room)  # of equals the first
+    return Account(name, epsilon, delta, reservation.unit, note="begun by its first release")
 
 
 def is_awaited(entries: Sequence[Entry]) -> bool:
@@ -528,7 +509,8 @@ def check_affordable(spent: Spent, reservation: Reservation, account: Account) -
     """
     where = f"account {account.name!r}"
     if account.unit != reservation.unit:
-        raise UsageError(f"{where} has caps per {account.unit}; use one per {reservation.unit}")
+        needed = f"use one per {reservation.unit}, as with another account or dataset"
+        raise UsageError(f"{where} has caps per {account.unit}; {needed}")
     if not account.caps:
         return
     if reservation.epsilon is None or reservation.delta is None:

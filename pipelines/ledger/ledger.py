@@ -211,8 +211,9 @@ class Ledger:
             begun = caps.check_caps(past, charged, self.accounts.get(reservation.account))
             details = charged.facts()
             if begun is not None:
-                both = {"epsilon": begun.epsilon_cap, "delta": begun.delta_cap}
-                details["begins"] = both | caps.facts_of(begun)
+                details["begins"] = {
+                    "epsilon": begun.epsilon_cap, "delta": begun.delta_cap, "note": begun.note
+                }  # fmt: skip
             if self.memory is not None:
                 store = self.memory.store
                 details |= {"store": store.identity(), "generation": store.next_generation()}

@@ -153,8 +153,12 @@ class OfficersLedger(Ledger):
         details = signed(by, reason)
 
         def steps(past: LedgerSnapshot) -> list[Step]:
-            facts = caps.facts_of(caps.composed(past, account, composition))
-            return [("account", columns, facts | details)]
+            whole = caps.composed(past, account, composition)
+            facts = {
+                "max_cases": whole.max_cases, "note": whole.note,
+                "caps": whole.three_caps, "largest": whole.largest,
+            }  # fmt: skip
+            return [("account", columns, {n: f for n, f in facts.items() if f} | details)]
 
         self.append(steps)
 

@@ -59,19 +59,20 @@ def test_a_release_says_what_it_promises_costs_leaves_and_where_to_look(
         "Differential privacy: epsilon 1 and delta 0.000001 hold for any one case."
     )
     assert rows["cost"] == "epsilon 1 and delta 0.000001 of account default"
-    assert rows["remains"].startswith("room for 5 more like this one: 90.0% of squared mu of G")
+    assert rows["remains"] == "epsilon 3 and delta 0.000009 in account default"
     assert rows["records"].startswith("38 of 39 records are used (97.4 %); lost: 1 malformed; ")
     assert rows["open first"] == f"{out}/report.html"
     assert rows["took"].endswith("seconds")
     cap = ["--epsilon", "3", "--delta", "1e-5", "--unit", "case", "--by", "me", "--reason", "why"]
-    assert tracecloak("ledger", "declare", "default", *cap) == 0
+    composed = ("--composition", "gaussian")
+    assert tracecloak("ledger", "declare", "default", *cap, *composed) == 0
     capsys.readouterr()
     assert tracecloak(*line) == 0
     printed = capsys.readouterr().out.splitlines()
     rows = {line[:18].strip(): line[18:] for line in printed}
     assert rows["already released"] == str(out)
     assert rows["cost"] == "nothing, as it was released before"
-    assert rows["remains"].startswith("room for 5 more like this one: 83.5% of squared mu of G")
+    assert rows["remains"].startswith("room for 4 more like this one: 83.5% of squared mu of G")
 
 
 def test_quiet_shows_nothing_and_errors_all_the_same(
