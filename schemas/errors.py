@@ -10,47 +10,42 @@ data, and says the remedy. It may cross a process boundary as text, so it stands
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, ClassVar
 
 
 class TracecloakError(Exception):
     """Base of all errors raised on purpose; the pipeline failed and nothing was released."""
 
-    exit_code = 6
-    section = "A run failed"
+    exit_code: ClassVar[int] = 6
+    section: ClassVar[str] = "A run failed"
+
+    def __init_subclass__(cls, section: str | None = None, exit_code: int | None = None) -> None:
+        """Takes both from the head of the class; what it does not name is as in its base."""
+        super().__init_subclass__()
+        cls.section, cls.exit_code = section or cls.section, exit_code or cls.exit_code
 
 
 class ForeignError(TracecloakError):
     """A library or the machine failed; the text has its class and stage only, and no data."""
 
 
-class UsageError(TracecloakError):
+class UsageError(TracecloakError, exit_code=2, section="A key or a flag is wrong"):
     """A configuration key or a parameter is wrong; its message names the key without a prefix."""
 
-    exit_code = 2
-    section = "A key or a flag is wrong"
 
-
-class InputSchemaError(TracecloakError):
+class InputSchemaError(TracecloakError, exit_code=3, section="A file is damaged"):
     """The source is not there, or is no event log: columns, encoding, too many malformed events."""
 
-    exit_code = 3
-    section = "A file is damaged"
 
-
-class NoSuchFile(InputSchemaError):  # noqa: N818 - as the operating system says
+class NoSuchFile(InputSchemaError, section="No such file"):  # noqa: N818 - as the operating system says
     """A file is not there, or none that a pattern matches."""
 
-    section = "No such file"
 
-
-class OtherFormat(InputSchemaError):  # noqa: N818 - what is wrong with it
+class OtherFormat(InputSchemaError, section="A file is of another format"):  # noqa: N818 - what is wrong with it
     """A file or a frame is sound, and not of a form that is read as an event log."""
 
-    section = "A file is of another format"
 
-
-class LacksColumn(InputSchemaError):  # noqa: N818 - what the source does
+class LacksColumn(InputSchemaError, section="A column is missing"):  # noqa: N818 - what the source does
     """The source is there, and does not have the columns that are mapped.
 
     Attributes:
@@ -58,84 +53,55 @@ class LacksColumn(InputSchemaError):  # noqa: N818 - what the source does
         names: Those that it has, as far as they are known.
     """
 
-    section = "A column is missing"
     columns: frozenset[str] = frozenset()
     names: tuple[str, ...] = ()
 
 
-class SchemaChanged(LacksColumn):
+class SchemaChanged(LacksColumn, section="The schema changed"):
     """Some files of the source have the columns that are mapped, and others do not."""
 
-    section = "The schema changed"
 
-
-class NotConfirmed(UsageError):  # noqa: N818 - what happened
+class NotConfirmed(UsageError, section="A release was not confirmed"):  # noqa: N818 - what happened
     """A person was asked whether to release what can hardly be read, and said no."""
 
-    section = "A release was not confirmed"
 
-
-class ReleaseTaken(UsageError):  # noqa: N818 - the name of a state, not of a fault
+class ReleaseTaken(UsageError, section="A release id is taken"):  # noqa: N818 - the name of a state, not of a fault
     """A release of that name was begun or made, and is not what is asked for."""
 
-    section = "A release id is taken"
 
-
-class MessagesLost(TracecloakError):  # noqa: N818 - what happened
+class MessagesLost(TracecloakError, section="The broker lost messages"):  # noqa: N818 - what happened
     """Messages that belong to an epoch were deleted before they were read."""
 
-    section = "The broker lost messages"
 
-
-class SourceChanged(TracecloakError):  # noqa: N818 - what happened
+class SourceChanged(TracecloakError, section="The topic is another log"):  # noqa: N818 - what happened
     """The source of a stream is not the log that its epoch has read."""
 
-    section = "The topic is another log"
 
-
-class BudgetExhausted(TracecloakError):  # noqa: N818 - the name of a state, not of a fault
+class BudgetExhausted(TracecloakError, exit_code=4, section="The budget is spent"):  # noqa: N818 - the name of a state, not of a fault
     """The account has less epsilon or delta left than the release asks for; nothing was spent."""
 
-    exit_code = 4
-    section = "The budget is spent"
 
-
-class GuaranteeError(TracecloakError):
+class GuaranteeError(TracecloakError, exit_code=5, section="A promise cannot be kept"):
     """The promise of the method cannot be kept on this input, so nothing is released."""
 
-    exit_code = 5
-    section = "A promise cannot be kept"
 
-
-class UnusableRelease(TracecloakError):  # noqa: N818 - what the release would be
+class UnusableRelease(TracecloakError, exit_code=9, section="Nobody could use the release"):  # noqa: N818 - what the release would be
     """Public numbers say that nobody could use the release; nothing was claimed or paid."""
 
-    exit_code = 9
-    section = "Nobody could use the release"
 
-
-class Stuck(TracecloakError):  # noqa: N818 - the name of a state, not of a fault
+class Stuck(TracecloakError, exit_code=10, section="A step is late"):  # noqa: N818 - the name of a state, not of a fault
     """A stream made no step although one was due: it ended, and may be started again as it is."""
 
-    exit_code = 10
-    section = "A step is late"
 
-
-class StaysStuck(TracecloakError):  # noqa: N818 - likewise
+class StaysStuck(TracecloakError, exit_code=11, section="A step is late"):  # noqa: N818 - likewise
     """A stream was stuck at one step in several starts: it stays down until that is corrected."""
 
-    exit_code = 11
-    section = "A step is late"
 
-
-class RetryLater(TracecloakError):  # noqa: N818 - what to do about it
+class RetryLater(TracecloakError, exit_code=75, section="Something passes by itself"):  # noqa: N818 - what to do about it
     """Something that passes was in the way: the same command may be run again as it is.
 
     The code is EX_TEMPFAIL of BSD's sysexits.h, which schedulers can be told to retry.
     """
-
-    exit_code = 75
-    section = "Something passes by itself"
 
 
 def check_least(least: int, /, **values: int | None) -> None:

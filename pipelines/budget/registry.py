@@ -152,11 +152,8 @@ def ledger_state(states: Sequence[ChargeState], key_fingerprint: str | None) -> 
 _LOG = logging.getLogger("tracecloak")
 
 
-class AfterReleaseError(TracecloakError):
+class AfterReleaseError(TracecloakError, exit_code=7, section="A step after the release failed"):
     """The release is complete and visible, but a step after it failed."""
-
-    exit_code = 7
-    section = "A step after the release failed"
 
 
 @dataclass(frozen=True)

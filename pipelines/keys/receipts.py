@@ -21,10 +21,8 @@ from tracecloak.transforms.files import absolute, is_on_this_machine
 from tracecloak.transforms.inputs.source_files import SourceFile
 
 
-class KeyStoreError(TracecloakError):
+class KeyStoreError(TracecloakError, section="The key store is lost"):
     """The key store cannot be read or written now, so nothing may be released."""
-
-    section = "The key store is lost"
 
 
 @dataclass(frozen=True)

@@ -225,7 +225,7 @@ def declared_accounts(entries: Sequence[Entry]) -> dict[str, Account]:
     Raises:
         UsageError: An entry has what no ledger writes.
     """
-    return {entry.account: _declared(entry) for entry in entries if entry.begins_account}
+    return {entry.account: _declared(entry) for entry in entries if entry.of_account}
 
 
 def _declared(entry: Entry) -> Account:
@@ -259,7 +259,7 @@ def composed(past: LedgerSnapshot, account: Account, composition: Composition | 
     Raises:
         UsageError: It was begun otherwise, or with smaller numbers, or lacks epsilon or delta.
     """
-    begun = [e for e in past.declared if e.begins_account and e.account == account.name]
+    begun = [e for e in past.declared if e.of_account and e.account == account.name]
     was = [_declared(entry) for entry in begun[:1] + begun[-1:]]
     if composition is None:
         is_old = was or account.name in past.accounts()

@@ -194,17 +194,12 @@ _PASSING = ("08", "53", "57")
 _T = TypeVar("_T")
 
 
-class LedgerError(TracecloakError):
+class LedgerError(TracecloakError, section="The ledger cannot be used"):
     """The ledger cannot be read or written now, so nothing may be released."""
 
-    section = "The ledger cannot be used"
 
-
-class LedgerUnavailable(LedgerError, RetryLater):  # noqa: N818 - a state, as its base is
+class LedgerUnavailable(LedgerError, RetryLater, exit_code=75, section="The ledger is locked"):  # noqa: N818 - a state
     """The ledger is locked, does not answer or has no connection left: that may pass."""
-
-    exit_code = RetryLater.exit_code
-    section = "The ledger is locked"
 
 
 class MadeByAnother(RetryLater):

@@ -308,13 +308,8 @@ class Entry:
         return self.action not in (*DECLARATIONS, *NOTES)
 
     @property
-    def begins_account(self) -> bool:
-        """Whether it declares an account, or reserves and begins one whose caps nobody declared."""
-        return self.action == "account" or (self.action == "reserve" and "begins" in self.facts)
-
-    @property
     def of_account(self) -> dict[str, Any]:
-        """What it says of the account that it begins; empty: it says nothing."""
+        """What it declares of an account, or has of one that it begins; empty: nothing."""
         if self.action == "account":
             return {"epsilon": self.epsilon, "delta": self.delta, **self.facts}
         begins = self.facts.get("begins") if self.action == "reserve" else None
@@ -436,8 +431,7 @@ def odd_columns(entry: Entry) -> list[str]:
     elif entry.action in DECLARATIONS:
         known = {"unit": _KNOWN["unit"]} if entry.action == "account" else {}
         found |= {f"{name} is missing": name not in entry.facts for name in ("by", "reason")}
-    if entry.begins_account:
-        begins = entry.of_account
+    if begins := entry.of_account:
         for name, n in (("caps", 3), ("largest", 2)):
             found[f"{name} is not valid"] = not _are_decimals(begins.get(name, ["0"] * n), n)
         of_first = [begins.get(name) for name in numbers]

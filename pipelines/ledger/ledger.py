@@ -66,10 +66,8 @@ _LOG = logging.getLogger("tracecloak")
 _N_ENTRIES = 64
 
 
-class NoLedger(UsageError):  # noqa: N818 - what there is
+class NoLedger(UsageError, section=LedgerError.section):  # noqa: N818 - what there is
     """There is no ledger at the URL, and none is to be begun."""
-
-    section = LedgerError.section
 
 
 class Ledger:

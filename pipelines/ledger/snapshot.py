@@ -242,7 +242,7 @@ class LedgerSnapshot:
             is_decided = self.decided(entry.keyed_release, step) is not None
             found[f"step {step} is decided twice"] = is_decided
         if entry.is_of_charge:
-            is_second = entry.begins_account and self.is_begun(entry.account)
+            is_second = bool(entry.of_account) and self.is_begun(entry.account)
             found["it begins an account that there is"] = is_second
             state = states.get(entry.charge)
             last = None if state is None else state.last.action
@@ -270,7 +270,7 @@ class LedgerSnapshot:
             steps[epoch] = max(tuple(steps.get(epoch, entry.decided)), entry.decided)
         elif entry.action == "checkpoint":
             self._state["checkpoint"] = entry.seq
-        if entry.action in DECLARATIONS or entry.begins_account:
+        if entry.action in DECLARATIONS or entry.of_account:
             self.declared.append(entry)
         self.head = entry
 
@@ -409,7 +409,7 @@ class LedgerSnapshot:
 
     def is_begun(self, account: str) -> bool:
         """Returns whether an account is declared or was charged before."""
-        of_people = any(e.begins_account and e.account == account for e in self.declared)
+        of_people = any(e.of_account and e.account == account for e in self.declared)
         return of_people or account in self._state["kinds"]
 
     def payer_of(self, dataset: str) -> str | None:

@@ -72,7 +72,7 @@ def test_a_release_says_what_it_promises_costs_leaves_and_where_to_look(
     rows = {line[:18].strip(): line[18:] for line in printed}
     assert rows["already released"] == str(out)
     assert rows["cost"] == "nothing, as it was released before"
-    assert rows["remains"].startswith("room for 4 more like this one: 83.5% of squared mu of G")
+    assert rows["remains"].startswith("room for 5 more like this one: 83.5% of squared mu of G")
 
 
 def test_quiet_shows_nothing_and_errors_all_the_same(
