@@ -218,13 +218,13 @@ def note_cases(ledger: Ledger, keyed_release: KeyedRelease, path: str) -> None:
     """
     try:
         data = read_if_there(path)
-        if data is None or not (states := ledger.states(*keyed_release)):
+        if data is None or not (states := (past := ledger.past()).states(*keyed_release)):
             return
-        erased = (e for e in ledger.past().declared if e.action == "erase")
+        erased = (e for e in past.declared if e.action == "erase")
         if any(_is_erased_by(e, states[-1].reserved) for e in erased):
             return
         shared = NotedCases(ledger.url).note(states[-1].last, WrittenSketch.parse(data))
-        past = ledger.past()
+        past = ledger.past() if shared else past  # with releases that were noted meanwhile
         releases = "; ".join(
             f"{share_text(share)} with release {noted.release_id} in {noted.output} (account "
             f"{noted.account}, "

@@ -9,7 +9,6 @@ import logging
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -62,6 +61,7 @@ from tracecloak.transforms.publish.release_folder import DFG_NAME, STATEMENT_NAM
 if TYPE_CHECKING:
     from tracecloak.pipelines.budget.draw_guard import DrawGuard
     from tracecloak.pipelines.ledger.ledger import Ledger
+    from tracecloak.pipelines.ledger.snapshot import LedgerSnapshot
     from tracecloak.pipelines.release.values import Driver
     from tracecloak.transforms.publish.release_folder import ReleaseFolder
     from tracecloak.transforms.sources import EventSource
@@ -313,8 +313,8 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
         with contextlib.suppress(Exception):  # whatever a file system does
             tally = run.dead_letter.told()
         with contextlib.suppress(Exception):  # whatever a database does
-            paid = run.books.charges(run.receipt.key_fingerprint)
-            balance = run.books.ledger.balance(paid[-1].account if paid else keys.account)
+            past = run.books.ledger.past(is_sound=True)
+            balance = run.books.ledger.balance(_payer(run, past), past)
         formulas: tuple[str, ...] = ()  # that a spreadsheet takes released activities for
         place = run.books.folder.final
         with contextlib.suppress(Exception):  # whatever a file system does
@@ -336,6 +336,13 @@ def outcome_of(run: Run, was_released_before: bool) -> Outcome:
         for concern in run.concerns:
             outcome = concern.tell(run, outcome)
         return outcome
+
+
+def _payer(run: Run, past: LedgerSnapshot) -> str:
+    """Returns the account that paid for a release that is there, or would if nobody has."""
+    assert run.receipt is not None  # the release is there
+    paid = past.states(*run.books.keyed_release(run.receipt.key_fingerprint))
+    return paid[-1].last.account if paid else run.plan.keys.account
 
 
 def _signature_of(run: Run) -> Signature:
@@ -363,12 +370,11 @@ def _write_statement(run: Run, path: str, warnings: tuple[str, ...]) -> None:
     """
     ledger, keys = run.books.ledger, run.plan.keys
     assert run.receipt is not None  # the release is there
-    paid = run.books.charges(run.receipt.key_fingerprint)  # or nobody has paid
-    payer = paid[-1].account if paid else keys.account
-    spent: Fraction | None = None
+    past = ledger.past(is_sound=True)
+    payer, spent = _payer(run, past), None
     with contextlib.suppress(UsageError):  # a ledger that was begun anew has no such account
-        spent = ledger.balance(payer).spent_epsilon
-    account = ledger.account_in(ledger.past(), payer)
+        spent = ledger.balance(payer, past).spent_epsilon
+    account = ledger.account_in(past, payer)
     cap, tally = None if account is None else account.epsilon_cap, run.dead_letter.told()
     from tracecloak.transforms.publish.statement import InternalFacts, internal_statement
 
