@@ -238,7 +238,8 @@ def escaped(text: str, kept: str = "", escape: Callable[[str], str] = by_number)
     """
     if text.isprintable():
         return text
-    return "".join(escape(c) if _steers(c) and c not in kept else c for c in text)
+    steers = {c for c in {*text}.difference(kept) if unicodedata.category(c) in STEERING}
+    return "".join(escape(c) if c in steers else c for c in text)
 
 
 def escaped_exactly(text: str) -> str:
@@ -254,10 +255,6 @@ def unescaped(text: str) -> str:
             no character.
     """
     return _ESCAPE.sub(_character, text)
-
-
-def _steers(character: str) -> bool:
-    return unicodedata.category(character) in STEERING
 
 
 def _character(match: re.Match[str]) -> str:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
 import pydantic
 from pydantic.fields import FieldInfo
-from pydantic_core import to_jsonable_python
 
 from tracecloak.schemas.errors import UsageError
 from tracecloak.schemas.texts import MAX_BYTES, bounded_json, bounded_yaml, unescaped
@@ -126,7 +125,7 @@ def key_help(field: FieldInfo, name: str = "") -> str:
 
 def flag_text(value: Any) -> str:
     """Returns a parameter as the text of its flag: what `given_value` makes of that is the same."""
-    value = to_jsonable_python(value)
+    value = pydantic.TypeAdapter(Any).dump_python(value, mode="json")
     if isinstance(value, list) and all(isinstance(part, str | int | float) for part in value):
         parts = [part if isinstance(part, str) else json.dumps(part) for part in value]
         text = ",".join(parts)

@@ -385,7 +385,7 @@ class Epoch:
 
 
 @contextlib.contextmanager
-def paid_epoch(plan: StreamPlan) -> Iterator[Epoch]:
+def paid_epoch(plan: StreamPlan, clock: Callable[[], float] = time.time) -> Iterator[Epoch]:
     """Begins an epoch, or goes on with one; no other process can run it during the block.
 
     The cost of the horizon is charged once, and the manifest is written. If the last step is
@@ -393,6 +393,7 @@ def paid_epoch(plan: StreamPlan) -> Iterator[Epoch]:
 
     Args:
         plan: What is published, of what.
+        clock: Seconds since 1970 UTC.
 
     Raises:
         UsageError: A place cannot be written to, another process runs the epoch, or it was begun
@@ -409,7 +410,7 @@ def paid_epoch(plan: StreamPlan) -> Iterator[Epoch]:
     ledger = open_ledger(config, store)
     check_worker_keys(config)
     with store.alone(*plan.place):
-        plan, keys = _paid(plan, store, ledger)
+        plan, keys = _paid(plan, store, ledger, clock)
         keyed_release = *plan.place, keys[0].resolve().fingerprint
         epoch = Epoch.of(plan, keys, draw_guard_of(store, keyed_release, ledger.url), store)
         remove_folder(epoch.workplace)  # a run that was cut off may have left some of a file
@@ -518,7 +519,9 @@ def _write_manifest(epoch: Epoch) -> None:
     write_whole(path, text.encode(), epoch.workplace)
 
 
-def _paid(plan: StreamPlan, store: KeyStore, ledger: Ledger) -> tuple[StreamPlan, Keys]:
+def _paid(
+    plan: StreamPlan, store: KeyStore, ledger: Ledger, clock: Callable[[], float]
+) -> tuple[StreamPlan, Keys]:
     """Charges the cost of the horizon to the account once.
 
     Returns:
@@ -533,7 +536,7 @@ def _paid(plan: StreamPlan, store: KeyStore, ledger: Ledger) -> tuple[StreamPlan
     """
     place = output, _ = plan.place
     try:
-        plan, _ = check_goes_on(plan, store, ledger)
+        plan, _ = check_goes_on(plan, store, ledger, clock)
     except BudgetExhausted:
         end_epoch(store, *place)  # who noted its end may have been stopped before this
         raise
@@ -563,7 +566,9 @@ def identities_name(plan: StreamPlan) -> str:
     return f"{plan.keys.release_id}@"
 
 
-def check_goes_on(plan: StreamPlan, store: KeyStore, ledger: Ledger) -> tuple[StreamPlan, bool]:
+def check_goes_on(
+    plan: StreamPlan, store: KeyStore, ledger: Ledger, clock: Callable[[], float] = time.time
+) -> tuple[StreamPlan, bool]:
     """Makes sure that an epoch can begin or go on. It writes nothing.
 
     Returns:
@@ -578,7 +583,7 @@ def check_goes_on(plan: StreamPlan, store: KeyStore, ledger: Ledger) -> tuple[St
             which it remembers identities; or another version of its product began it.
     """
     output, both = plan.place
-    plan = resumed(plan, store)
+    plan = resumed(plan, store, clock)
     keys = plan.keys
     epoch = f"epoch {keys.epoch!r} of {keys.release_id!r}"
     states = ledger.states(output, both)

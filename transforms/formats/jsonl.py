@@ -208,7 +208,7 @@ class _Lines:
 
     def batches(self, block: bytes | None) -> Iterator[RawBatch]:
         """Yields the records of a run of lines, as `_blocks` yields it."""
-        n = 1 if block is None else _n_lines(block)
+        n = 1 if block is None else block.count(b"\n")
         if block is None or self._apart > 0:
             self._apart -= n
             yield from self._one_by_one(block)
@@ -305,11 +305,6 @@ def _cut(lines: bytes, max_lines: int) -> Iterator[bytes]:
         end = int(ends[min(n, len(ends)) - 1])
         yield lines[begin:end]
         begin = end
-
-
-def _n_lines(lines: bytes) -> int:
-    """Returns how many line breaks there are, which are dense."""
-    return int(np.count_nonzero(np.frombuffer(lines, np.uint8) == ord("\n")))
 
 
 def _lines(block: bytes | None) -> Iterator[bytes | None]:

@@ -236,7 +236,7 @@ def test_what_was_left_out_is_in_the_folder_of_the_operator_alone(place: Path) -
         "builtins.__IPYTHON__ = True\n"
         "t = pa.table({'case_id': ['a', 'b'] * 60, 'activity': ['X', 'Y'] * 60,\n"
         "              'timestamp': ['2026-01-01', '2026-01-02'] * 60})\n"
-        "keys = {'method': 'private-dfg', 'epsilon': 4, 'vocabulary': ['X', 'Y']}\n"
+        "keys = {'method': 'private-dfg', 'epsilon': 1, 'vocabulary': ['X', 'Y']}\n"
         "broken = t.set_column(2, 'timestamp', [['soon'] * 120])\n"
         "for name, one in {'whole': t, 'broken': broken, 'empty': t[:0]}.items():\n"
         "    tracecloak.plan(one, **keys)\n"
